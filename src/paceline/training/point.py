@@ -1,0 +1,36 @@
+"""A point: one resolved configuration, named by the hash of its content."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+_UNKEYED = ("study", "question", "names", "experiments", "sweep", "data.root", "measurement.mlflow")
+
+
+def plain_config(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as plain values, without Hydra's own settings."""
+    config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(config, dict)
+    config.pop("hydra", None)
+    return {str(name): value for name, value in config.items()}
+
+
+def point_key(config: dict[str, Any]) -> str:
+    """12 hexadecimal digits of the content of `config`, without names, paths and logging."""
+    content = json.loads(json.dumps(config))
+    for path in _UNKEYED:
+        *parents, leaf = path.split(".")
+        holder = content
+        for parent in parents:
+            holder = holder.get(parent, {})
+        holder.pop(leaf, None)
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def record_folder(config: dict[str, Any]) -> Path:
+    """Where the record of this point is, or will be: `runs/<study>/<key>`."""
+    return Path("runs") / config["study"] / point_key(config)
