@@ -1,0 +1,34 @@
+# VENV=path puts the environment elsewhere; PYTHON=path chooses the interpreter that makes it.
+PYTHON ?= python3
+VENV ?= .venv
+
+# abspath, so that commands find each other from any folder
+WITH_VENV = PATH="$(abspath $(VENV))/bin:$$PATH"
+
+.PHONY: setup study test lint bench
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "paceline: needs Python >= 3.11, and $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo missing); try PYTHON=path" >&2; exit 1; }
+	@echo "Installing into $(VENV): about 5 GB, a minute or more" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+study: setup
+	@$(WITH_VENV) dvc repro
+	@echo "The report: reports/quick/index.html"
+
+test: setup
+	$(WITH_VENV) python -m pytest
+
+lint: setup
+	$(WITH_VENV) ruff check
+	$(WITH_VENV) ruff format --check
+	$(WITH_VENV) PYRIGHT_PYTHON_IGNORE_WARNINGS=1 pyright
+	$(WITH_VENV) lint-imports
+
+bench: setup
+	$(WITH_VENV) python -m benchmarks
