@@ -1,0 +1,72 @@
+"""The learning rate as a function of the samples that all workers together have seen."""
+
+import math
+from dataclasses import dataclass
+
+from paceline.errors import SettingError
+
+_EXPONENTS = {"none": 0.0, "square_root": 0.5, "linear": 1.0}
+_SCHEDULES = ("constant", "cosine", "steps")
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """What multiplies the base rate: a rule for large batches, its warm-up, and a schedule.
+
+    Rules: linear and warm-up as Goyal 2017 (arXiv:1706.02677), square root as Krizhevsky 2014
+    (arXiv:1404.5997). Cosine: Loshchilov 2017 (arXiv:1608.03983), over the whole budget.
+
+    Travels as JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
+    Raises SettingError that names the setting under `training`.
+    """
+
+    rule: str  # none, linear, square_root
+    update_batch_size: int  # images behind one update of the weights
+    reference_batch_size: int  # images behind one update at the base rate
+    warmup_samples: int  # the rule's factor sets in linearly over these; none for rule `none`
+    schedule: str  # constant, cosine, steps
+    total_samples: int  # the budget
+    milestones: tuple[float, ...]  # fractions of the budget, for steps
+    gamma: float  # factor at each milestone, for steps
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
+        _check_choice("training.lr_rule", self.rule, tuple(_EXPONENTS))
+        _check_choice("training.schedule", self.schedule, _SCHEDULES)
+        _check("batch_size", self.update_batch_size >= 1, "must be at least 1")
+        _check(
+            "training.lr_reference_batch_size", self.reference_batch_size >= 1, "must be at least 1"
+        )
+        _check("training.warmup_epochs", self.warmup_samples >= 0, "must not be negative")
+        _check("training.epochs", self.total_samples >= 1, "leaves nothing to train on")
+        ascending = list(self.milestones) == sorted(self.milestones)
+        within = all(0 < milestone < 1 for milestone in self.milestones)
+        _check("training.milestones", ascending and within, "must rise, each between 0 and 1")
+        _check("training.gamma", 0 < self.gamma <= 1, "must be above 0 and at most 1")
+
+    def factor(self, samples: int) -> float:
+        """Multiplies the base rate of the update that follows `samples` seen by all workers."""
+        return self._rule_factor(samples) * self._schedule_factor(samples / self.total_samples)
+
+    def _rule_factor(self, samples: int) -> float:
+        ratio = self.update_batch_size / self.reference_batch_size
+        scale = ratio ** _EXPONENTS[self.rule]
+        if samples >= self.warmup_samples:
+            return scale
+        return 1 + (scale - 1) * samples / self.warmup_samples
+
+    def _schedule_factor(self, progress: float) -> float:
+        if self.schedule == "cosine":
+            return (1 + math.cos(math.pi * min(progress, 1))) / 2
+        if self.schedule == "steps":
+            return self.gamma ** sum(progress >= milestone for milestone in self.milestones)
+        return 1.0
+
+
+def _check(setting: str, holds: bool, message: str) -> None:
+    if not holds:
+        raise SettingError(setting, message)
+
+
+def _check_choice(setting: str, value: str, choices: tuple[str, ...]) -> None:
+    _check(setting, value in choices, f"{value!r} is none of {', '.join(choices)}")

@@ -1,0 +1,86 @@
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.model.learning_rate import LearningRate
+
+CONSTANT = LearningRate(
+    rule="none",
+    update_batch_size=128,
+    reference_batch_size=32,
+    warmup_samples=0,
+    schedule="constant",
+    total_samples=1000,
+    milestones=(0.5, 0.75),
+    gamma=0.1,
+)
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 4), ("square_root", 2)])
+def test_rule_scales_by_the_images_behind_one_update(rule, factor):
+    rate = replace(CONSTANT, rule=rule)
+    assert [rate.factor(0), rate.factor(1000)] == [factor, factor]
+
+
+def test_rule_also_scales_down():
+    assert replace(CONSTANT, rule="linear", update_batch_size=8).factor(0) == 0.25
+
+
+def test_warmup_rises_linearly_from_the_unscaled_rate_to_the_scaled_one():
+    rate = replace(CONSTANT, rule="linear", warmup_samples=300)
+    assert [rate.factor(samples) for samples in (0, 100, 200, 300, 400)] == [1, 2, 3, 4, 4]
+
+
+def test_warmup_without_a_rule_changes_nothing():
+    assert replace(CONSTANT, warmup_samples=300).factor(100) == 1
+
+
+def test_cosine_falls_from_one_to_zero_and_stays_there():
+    rate = replace(CONSTANT, schedule="cosine")
+    factors = [rate.factor(samples) for samples in (0, 250, 500, 1000, 1200)]
+    assert factors == pytest.approx([1, (1 + 2**-0.5) / 2, 0.5, 0, 0], abs=1e-15)
+
+
+def test_steps_fall_at_each_milestone():
+    rate = replace(CONSTANT, schedule="steps")
+    factors = [rate.factor(samples) for samples in (0, 499, 500, 749, 750, 1000)]
+    assert factors == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01], rel=1e-15)
+
+
+def test_rule_and_schedule_multiply():
+    rate = replace(CONSTANT, rule="linear", warmup_samples=300, schedule="steps")
+    assert rate.factor(600) == pytest.approx(4 * 0.1, rel=1e-15)
+
+
+def test_travels_as_json():
+    rate = replace(CONSTANT, schedule="steps")
+    assert LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "setting"),
+    [
+        ("rule", "cubic", "training.lr_rule"),
+        ("schedule", "exponential", "training.schedule"),
+        ("update_batch_size", 0, "batch_size"),
+        ("reference_batch_size", 0, "training.lr_reference_batch_size"),
+        ("warmup_samples", -1, "training.warmup_epochs"),
+        ("total_samples", 0, "training.epochs"),
+        ("milestones", (0.75, 0.5), "training.milestones"),
+        ("milestones", (0.5, 1.5), "training.milestones"),
+        ("gamma", 0.0, "training.gamma"),
+    ],
+)
+def test_a_wrong_setting_is_named(field, value, setting):
+    with pytest.raises(SettingError) as error:
+        replace(CONSTANT, **{field: value})
+    assert error.value.setting == setting
+
+
+def test_importing_it_does_not_import_torch():
+    code = "import sys, paceline.model.learning_rate; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
