@@ -1,0 +1,85 @@
+"""What the project promises of itself: locked dependencies, rooms with tests, imports leftwards."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+ROOMS = sorted(path.parent.name for path in (ROOT / "src/paceline").glob("*/__init__.py"))
+
+
+def project_settings():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def locked_versions():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    return {canonical(name): version for name, version in pins.items()}
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_lock_holds_exact_versions_and_no_addresses():
+    for name, version in locked_versions().items():
+        assert re.fullmatch(r"[\w-]+", name), name
+        assert re.fullmatch(r"\d[\w.]*", version), f"{name}: {version}"  # no +cpu
+
+
+def test_the_lock_pins_every_dependency():
+    project = project_settings()["project"]
+    asked = project["dependencies"] + project["optional-dependencies"]["dev"]
+    names = {canonical(re.match(r"[\w.-]+", requirement)[0]) for requirement in asked}
+    assert names <= locked_versions().keys()
+
+
+def test_torch_and_torchvision_are_pinned_as_a_pair_that_loads():
+    pair = [locked_versions()[name] for name in ("torch", "torchvision")]
+    assert pair == ["2.15.0", "0.29.2"]  # renew both together
+    importlib.import_module("torchvision")  # a pair that does not match has no operators
+    assert torch.ops.torchvision.nms
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_has_tests(room):
+    assert list((ROOT / "tests" / room).glob("test_*.py"))
+
+
+def test_the_contract_lists_every_room():
+    (layers,) = (
+        contract["layers"]
+        for contract in project_settings()["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    )
+    assert sorted(layers) == ROOMS
+
+
+def test_imports_keep_the_contract():
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"]
+    report = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert report.returncode == 0, report.stdout + report.stderr
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "src/paceline/scheme").glob("*.py")), ids=lambda f: f.stem
+)
+def test_a_scheme_moves_no_bytes_itself(file):
+    """The import contract sees whole packages only, and a scheme may import torch."""
+    assert not [name for name in imported_names(file) if name.startswith("torch.distributed")]
+
+
+def imported_names(file):
+    for statement in ast.walk(ast.parse(file.read_text())):
+        if isinstance(statement, ast.Import):
+            yield from (alias.name for alias in statement.names)
+        if isinstance(statement, ast.ImportFrom):
+            yield from (f"{statement.module}.{alias.name}" for alias in statement.names)
