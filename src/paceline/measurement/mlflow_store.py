@@ -1,0 +1,108 @@
+"""The MLflow store: made once, before workers start. What is wrong with it is a setting's fault."""
+
+import logging
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from filelock import FileLock
+
+from paceline.errors import SettingError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_SECONDS = 8  # until a store counts as locked, or a server as unreachable
+_LOCK_SECONDS = (
+    120  # others may be preparing the same file: 1.5 s for the first, 0.8 s for each more
+)
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+
+
+def prepare_store(tracking_uri: str, experiment: str) -> None:
+    """Create the database and the experiment where missing; safe in many processes at once.
+
+    Raises SettingError("measurement.mlflow.tracking_uri") where the store cannot be written, is
+    locked or cannot be reached, after 10 seconds at most.
+    """
+    try:
+        if tracking_uri.startswith("sqlite:"):
+            _prepare_file(tracking_uri, experiment)
+        else:
+            _prepare_server(tracking_uri, experiment)
+    except SettingError:
+        raise
+    except Exception as error:  # each kind of store raises errors of its own
+        reason = f"cannot use {tracking_uri}: {first_line(error)}; null goes without MLflow"
+        raise SettingError("measurement.mlflow.tracking_uri", reason) from error
+
+
+def client(tracking_uri: str) -> "MlflowClient":
+    """A client that writes nothing to the terminal and reports nothing home."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # of 7: four minutes of back-off
+    from mlflow import MlflowClient  # 1.4 s
+
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return MlflowClient(tracking_uri)
+
+
+def first_line(error: Exception) -> str:
+    """What is wrong; drivers append statements and links."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].removeprefix("(sqlite3.OperationalError) ")
+
+
+def _prepare_file(tracking_uri: str, experiment: str) -> None:
+    path = Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
+        with closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
+        _create_experiment(client(tracking_uri), experiment)
+
+
+def _prepare_server(tracking_uri: str, experiment: str) -> None:
+    address = urlsplit(tracking_uri)
+    if address.hostname:
+        port = address.port or _PORTS.get(address.scheme.partition("+")[0], 80)
+        socket.create_connection((address.hostname, port), timeout=_SECONDS).close()
+    with _impatient():
+        _create_experiment(client(tracking_uri), experiment)
+
+
+def _create_experiment(store: "MlflowClient", name: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    found = store.get_experiment_by_name(name)
+    if found is None:
+        try:
+            store.create_experiment(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
+                raise
+    elif found.lifecycle_stage != "active":
+        message = f"{name} was deleted in MLflow: restore it there, or choose another name"
+        raise SettingError("measurement.mlflow.experiment", message)
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """One try, so that a server that accepts and never answers is found out soon."""
+    limits = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS)}
+    before = {name: os.environ.get(name) for name in limits}
+    os.environ.update(limits)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,66 @@
+"""Records as a run leaves them, with numbers made up."""
+
+import json
+
+import yaml
+
+CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"
+STALENESS = "server,staleness,pushes\n"
+PHASES = (
+    "worker,steps,samples,seconds_data,seconds_compute,seconds_communicate,"
+    "bytes_sent,bytes_received\n"
+)
+
+
+def make_record(folder, config, *, key=None, rows=2, **changes):
+    """Write a record of `config` with `rows` rows of curve; `changes` go into result.json."""
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    curve = [f"{64 * n},{2 * n},{n / 2},{1 / n},,0.5,\n" for n in range(1, rows + 1)]
+    (folder / "curve.csv").write_text(CURVE + "".join(curve))
+    (folder / "staleness.csv").write_text(STALENESS + "0,1,12\n")
+    (folder / "phases.csv").write_text(PHASES + "0,2,64,0.1,0.2,0.3,1000,2000\n")
+    result = made_result(config, key or folder.name, rows) | changes
+    (folder / "result.json").write_text(json.dumps(result))
+    return result
+
+
+def made_result(config, key, rows=2):
+    return {
+        "status": "finished",
+        "reason": "",
+        "kind": "measured",
+        "study": config["study"],
+        "key": key,
+        **config["names"],
+        "workers": config["workers"],
+        "servers": 0,
+        "batch_size": config["batch_size"],
+        "seed": config["seed"],
+        "samples": 64 * rows,
+        "seconds": rows / 2,
+        "top1": 0.5,
+        "validation_loss": None,
+        "started": "2026-01-02T03:04:05+00:00",
+        "wall_seconds": rows / 2 + 3,
+        "hardware": {"cores": 2},
+        "versions": {"torch": "2.15.0"},
+        "commit": "abc",
+        "source_digest": "0123",
+    }
+
+
+def made_config(study="made", *, workers=1, seed=0, **more):
+    return {
+        "study": study,
+        "workers": workers,
+        "batch_size": 32,
+        "seed": seed,
+        "names": {
+            "data": "synthetic",
+            "model": "small_cnn",
+            "scheme": "sync_allreduce",
+            "cluster": "local",
+        },
+        **more,
+    }
