@@ -1,0 +1,43 @@
+"""A network whose weights and gradients are views of one vector each."""
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatWeights:
+    """Moves `parameters` into two vectors of one dtype, in order; values stay as they are.
+
+    On the CPU the vectors are the wire's own, so that nothing is copied; on another device they are
+    staged through the wire's.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], weights: Tensor, gradient: Tensor) -> None:
+        self._wire_weights = weights
+        self._wire_gradient = gradient
+        device = parameters[0].device
+        self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
+        self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
+        start = 0
+        for parameter in parameters:
+            part = slice(start, start + parameter.numel())
+            view = self.weights[part].view_as(parameter)
+            view.copy_(parameter.detach())
+            parameter.data = view
+            parameter.grad = self.gradient[part].view_as(parameter)
+            start = part.stop
+        self.stage_weights()
+
+    def stage_weights(self) -> None:
+        """Bring the weights to the wire."""
+        if self.weights is not self._wire_weights:
+            self._wire_weights.copy_(self.weights)
+
+    def stage_gradient(self) -> None:
+        """Bring the gradient to the wire."""
+        if self.gradient is not self._wire_gradient:
+            self._wire_gradient.copy_(self.gradient)
+
+    def adopt(self, weights: Tensor) -> None:
+        """Hold these weights: the wire's, or a snapshot."""
+        if weights is not self.weights:
+            self.weights.copy_(weights)

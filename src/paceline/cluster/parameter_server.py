@@ -1,0 +1,190 @@
+"""A worker of a parameter-server scheme, as a Lightning strategy.
+
+Lightning's own world size is 1 in each worker: with more, its loop broadcasts a SIGTERM flag every
+step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
+"""
+
+import time
+from dataclasses import asdict
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from torch import Tensor
+
+from paceline.cluster.flat_weights import FlatWeights
+from paceline.cluster.remote_sgd import RemoteSGD
+from paceline.cluster.server import ServerPlan
+from paceline.cluster.snapshot import (
+    Snapshot,
+    flatten,
+    join_shards,
+    receive_snapshots,
+    statistics_of,
+)
+from paceline.errors import SettingError
+from paceline.exchange.message import send_json
+from paceline.exchange.process_group import count_workers, join
+from paceline.exchange.push_pull import WorkerWire
+from paceline.exchange.shard import segments, shard_bounds
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Step
+
+_HONOURED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+
+
+class ParameterServerStrategy(SingleDeviceStrategy):
+    """Drives a scheme's rule over real sockets: ranks 0..workers-1 train, the rest are servers.
+
+    Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
+    the servers' processes `join` the group and call `paceline.cluster.server.serve(scheme)`.
+    The run ends when all workers together have taken `num_steps` steps.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        *,
+        workers: int,
+        batch_size: int,
+        num_steps: int,
+        snapshot_steps: list[int],
+        learning_rate: LearningRate | None = None,
+        device: torch.device | str = "cpu",
+        timeout_seconds: float = 600,
+    ) -> None:
+        super().__init__(device=device)
+        self.scheme = scheme
+        self.workers = workers
+        self.batch_size = batch_size
+        self.num_steps = num_steps
+        self.snapshot_steps = snapshot_steps
+        self.learning_rate = learning_rate
+        self.seconds_communicating = 0.0
+        self.may_proceed = True
+        self.counted = 0
+        self._timeout_seconds = timeout_seconds
+
+    def setup_environment(self) -> None:
+        super().setup_environment()
+        join(self._timeout_seconds, self.root_device.type)
+
+    def setup(self, trainer: Trainer) -> None:
+        """Move the weights into the wire's buffers, agree with the servers, and pull."""
+        super().setup(trainer)
+        _check_honoured(trainer, self.optimizers)
+        module = self.lightning_module
+        assert module is not None
+        sgd = self.optimizers[0]
+        self.held = [weight for group in sgd.param_groups for weight in group["params"]]
+        self._statistics = statistics_of(module)
+        num_weights = sum(weight.numel() for weight in self.held)
+        bounds = shard_bounds(num_weights, self.scheme.servers)
+        self.wire = WorkerWire(
+            bounds, sum(b.numel() for b in self._statistics), self.held[0].dtype, self.workers
+        )
+        self._flat = FlatWeights(self.held, self.wire.weights, self.wire.gradient)
+        self.optimizers = [RemoteSGD(sgd, self._flat.gradient.zero_, self._exchange)]
+        if dist.get_rank() == 0:
+            self._announce(sgd, bounds)
+        self._proceed(trainer, self.wire.pull())
+        self._flat.adopt(self.wire.weights)
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        self.counted = count_workers(self.workers, is_worker=True)
+
+    @property
+    def updates(self) -> int:
+        """Versions of server 0's weights when this worker read them last."""
+        return self.wire.versions[0]
+
+    @property
+    def samples(self) -> int:
+        """Samples over all workers behind the weights that this worker read last."""
+        return self.updates * self.scheme.images_per_update(self.batch_size, self.workers)
+
+    def finish(self) -> list[Snapshot]:
+        """Leave the servers; the snapshots that are this worker's to evaluate."""
+        self.wire.leave()
+        servers = range(self.workers, self.workers + self.scheme.servers)
+        shards = [receive_snapshots(server) for server in servers]
+        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+
+    def _announce(self, sgd: torch.optim.Optimizer, bounds: list[tuple[int, int]]) -> None:
+        names = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
+        options = [{name: group[name] for name in names} for group in sgd.param_groups]
+        sizes = [sum(weight.numel() for weight in group["params"]) for group in sgd.param_groups]
+        for server, (first, last) in enumerate(bounds):
+            plan = ServerPlan(
+                server=server,
+                workers=self.workers,
+                dtype=str(self.wire.weights.dtype).removeprefix("torch."),
+                segments=[
+                    {"num_weights": count, **options[group]}
+                    for group, count in segments(sizes, first, last)
+                ],
+                num_statistics=self.wire.statistics.numel() if server == 0 else 0,
+                batch_size=self.batch_size,
+                num_steps=self.num_steps,
+                snapshot_steps=self.snapshot_steps,
+                learning_rate=asdict(self.learning_rate) if self.learning_rate else None,
+            )
+            send_json(asdict(plan), self.workers + server)
+            dist.send(self.wire.weights[first:last], self.workers + server)
+
+    def _exchange(self) -> None:
+        """One step of the rule, each communication done as it is asked for."""
+        before = time.perf_counter()
+        step = self.scheme.step(self._flat.gradient)
+        message = next(step)
+        while not isinstance(outcome := _resume(step, self._communicate(message)), Adopt):
+            message = outcome
+        self._flat.adopt(outcome.weights)
+        self.seconds_communicating += time.perf_counter() - before
+
+    def _communicate(self, message: object) -> Tensor:
+        assert isinstance(message, Push)
+        self._flat.stage_gradient()
+        flatten(self._statistics, self.wire.statistics)
+        assert self.lightning_module is not None
+        self._proceed(self.lightning_module.trainer, self.wire.push_pull())
+        return self.wire.weights
+
+    def _proceed(self, trainer: Trainer, may_proceed: bool) -> None:
+        self.may_proceed = may_proceed
+        trainer.should_stop = not may_proceed
+
+
+def _resume(step: Step, reply: Tensor) -> object:
+    """The rule's next message, or its outcome at the end."""
+    try:
+        return step.send(reply)
+    except StopIteration as end:
+        return end.value
+
+
+def _check_honoured(trainer: Trainer, optimizers: list) -> None:
+    """Raises SettingError where the servers could not do what the module or Trainer asks for."""
+    if trainer.precision not in _HONOURED_PRECISIONS:
+        raise SettingError(
+            "training.precision",
+            f"{trainer.precision} cannot be honoured by a parameter server; there are: "
+            + ", ".join(_HONOURED_PRECISIONS),
+        )
+    if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
+        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
+        raise SettingError("model", f"a parameter server applies one torch.optim.SGD, not {names}")
+    if trainer.lr_scheduler_configs:
+        raise SettingError(
+            "model",
+            "a parameter server sets the rate by samples (training.schedule): no scheduler",
+        )
+    module = trainer.lightning_module
+    assert isinstance(module, LightningModule)
+    if not module.automatic_optimization:
+        raise SettingError("model", "manual optimization cannot be driven by a parameter server")
+    dtypes = {weight.dtype for group in optimizers[0].param_groups for weight in group["params"]}
+    if len(dtypes) != 1:
+        raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")

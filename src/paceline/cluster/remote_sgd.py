@@ -1,0 +1,28 @@
+"""The optimizer of a worker whose updates are applied by servers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class RemoteSGD(torch.optim.Optimizer):
+    """Runs the closure, then `exchange`; holds no state, since the servers do.
+
+    `zero`: clears the gradients in place, because they are views of what is sent.
+    """
+
+    def __init__(
+        self, sgd: torch.optim.SGD, zero: Callable[[], Any], exchange: Callable[[], None]
+    ) -> None:
+        super().__init__(sgd.param_groups, dict(sgd.defaults))
+        self._zero = zero
+        self._exchange = exchange
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._zero()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        loss = closure() if closure is not None else None
+        self._exchange()
+        return loss

@@ -1,0 +1,82 @@
+"""The shared weights as they were at a given number of samples, kept for evaluation later."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paceline.exchange.message import receive_json, send_json
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Weights and BatchNorm statistics, each as one vector in the order of the network's own lists.
+
+    `samples` and `updates` count all workers; `seconds` is the training clock.
+    """
+
+    samples: int
+    updates: int
+    seconds: float
+    weights: Tensor
+    statistics: Tensor
+
+
+def snapshot_steps(num_steps: int, evaluations: int) -> list[int]:
+    """Steps after which to keep a snapshot: evenly spaced, ascending; the last is the end."""
+    count = min(evaluations, num_steps)
+    return [num_steps * (turn + 1) // count for turn in range(count)]
+
+
+def statistics_of(module: nn.Module) -> list[Tensor]:
+    """The floating-point buffers: running means and variances of BatchNorm."""
+    return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+
+
+def fill(tensors: list[Tensor], values: Tensor) -> None:
+    """Copy one vector into consecutive tensors."""
+    for tensor, part in zip(tensors, values.split(_sizes(tensors)), strict=True):
+        tensor.data.copy_(part.view_as(tensor))
+
+
+def flatten(tensors: list[Tensor], into: Tensor) -> Tensor:
+    """Copy tensors into one vector, of its device and dtype."""
+    for tensor, part in zip(tensors, into.split(_sizes(tensors)), strict=True):
+        part.copy_(tensor.detach().reshape(-1))
+    return into
+
+
+def _sizes(tensors: list[Tensor]) -> list[int]:
+    return [tensor.numel() for tensor in tensors]
+
+
+def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
+    about = {
+        "samples": snapshot.samples,
+        "updates": snapshot.updates,
+        "seconds": snapshot.seconds,
+        "dtype": str(snapshot.weights.dtype).removeprefix("torch."),
+        "sizes": [snapshot.weights.numel(), snapshot.statistics.numel()],
+    }
+    send_json(about, receiver)
+    dist.send(torch.cat([snapshot.weights, snapshot.statistics]), receiver)
+
+
+def receive_snapshots(sender: int) -> list[Snapshot]:
+    """All snapshots that `sender` hands to this worker."""
+    snapshots = []
+    while (about := receive_json(sender)) is not None:
+        sizes, dtype = about.pop("sizes"), getattr(torch, about.pop("dtype"))
+        content = torch.empty(sum(sizes), dtype=dtype)
+        dist.recv(content, sender)
+        weights, statistics = content.split(sizes)
+        snapshots.append(Snapshot(**about, weights=weights, statistics=statistics))
+    return snapshots
+
+
+def join_shards(shards: list[Snapshot]) -> Snapshot:
+    """One snapshot from those of all servers, in their order; samples and time are server 0's."""
+    first = shards[0]
+    weights = torch.cat([shard.weights for shard in shards])
+    return Snapshot(first.samples, first.updates, first.seconds, weights, first.statistics)

@@ -1,0 +1,28 @@
+"""The clock that throughput and time-to-accuracy are read from."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class TrainingClock:
+    """Seconds since `start`, without what is done inside `stopped()`: snapshots and evaluation."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._stopped = 0.0
+
+    def start(self) -> None:
+        self._start = time.perf_counter()
+        self._stopped = 0.0
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start - self._stopped
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        before = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._stopped += time.perf_counter() - before

@@ -1,0 +1,70 @@
+"""Watches one worker's steps: when they ended, and what the loss was. Changes nothing."""
+
+import bisect
+from array import array
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from paceline.cluster.training_clock import TrainingClock
+
+LIVE_COLUMNS = ("samples", "seconds", "train_loss", "images_per_second")
+
+
+class Observer(Callback):
+    """`samples`: the count over all workers, asked after each step.
+
+    `thresholds`: ascending sample counts; losses are averaged between them. `live`: a CSV that gets
+    a line about once a second (worker 0 only), else None.
+    """
+
+    def __init__(
+        self,
+        clock: TrainingClock,
+        samples: Callable[[], int],
+        thresholds: list[int],
+        live: Path | None,
+    ) -> None:
+        self.step_ends = array("d")  # seconds of the training clock
+        self.loss_sums: list[Any] = [0.0] * len(thresholds)
+        self.loss_counts = [0] * len(thresholds)
+        self._clock = clock
+        self._samples = samples
+        self._thresholds = thresholds
+        self._live = live
+        self._live_seconds = 0.0
+        self._live_samples = 0
+        if live is not None:
+            live.write_text(",".join(LIVE_COLUMNS) + "\n")
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: object
+    ) -> None:
+        seconds = self._clock.seconds()
+        self.step_ends.append(seconds)
+        samples = self._samples()
+        turn = min(bisect.bisect_left(self._thresholds, samples), len(self._thresholds) - 1)
+        loss = _loss(outputs)
+        self.loss_sums[turn] = self.loss_sums[turn] + loss  # no .item(): it would stall a GPU
+        self.loss_counts[turn] += 1
+        if self._live is not None and seconds - self._live_seconds >= 1:
+            self._write_live(samples, seconds, float(loss))
+
+    def losses(self) -> list[tuple[float, int]]:
+        """(sum, number of steps) for each interval between thresholds."""
+        sums = [float(loss_sum) for loss_sum in self.loss_sums]
+        return list(zip(sums, self.loss_counts, strict=True))
+
+    def _write_live(self, samples: int, seconds: float, loss: float) -> None:
+        assert self._live is not None
+        rate = (samples - self._live_samples) / (seconds - self._live_seconds)
+        with self._live.open("a") as file:
+            file.write(f"{samples},{seconds:.3f},{loss:.6g},{rate:.6g}\n")
+        self._live_seconds, self._live_samples = seconds, samples
+
+
+def _loss(outputs: Any) -> torch.Tensor:
+    return (outputs["loss"] if isinstance(outputs, Mapping) else outputs).detach()

@@ -1,0 +1,20 @@
+"""Synchronous SGD by all-reduce (Goyal et al. 2017, arXiv:1706.02677, section 2.3).
+
+    every step:   g <- mean_k g_k;   w <- sgd(w, g)    on every worker
+
+Law: K workers with batches of B/K are one worker with batches of B, momentum and weight decay too.
+On real processes this rule is carried out by Lightning's DDP, whose buckets overlap backward.
+"""
+
+from torch import Tensor
+
+from paceline.scheme.scheme import AbstractScheme, Apply, Mean, Step
+
+
+class SyncAllReduce(AbstractScheme):
+    def step(self, gradient: Tensor) -> Step:
+        mean = yield Mean(gradient)
+        return Apply(mean)
+
+    def images_per_update(self, batch_size: int, workers: int) -> int:
+        return batch_size * workers

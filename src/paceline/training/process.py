@@ -1,0 +1,40 @@
+"""What one process of a point does, by its rank: workers first, then servers."""
+
+import logging
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import torch.distributed as dist
+from hydra.utils import instantiate
+
+from paceline.cluster.accelerator import choose
+from paceline.cluster.server import serve
+from paceline.exchange.process_group import join, leave
+from paceline.training.worker import Worker
+
+
+def run(config: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Take part in the point that `config` describes; `folder`: its record in the making.
+
+    Returns what this process saw, in plain values and numpy arrays.
+    """
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    torch.set_num_threads(config["cluster"]["threads_per_worker"])
+    join(
+        config["cluster"]["timeout_seconds"],
+        choose(config["cluster"]["accelerator"], config["workers"]),
+    )
+    scheme = instantiate(config["scheme"])
+    try:
+        if dist.get_rank() < config["workers"]:
+            seen = Worker(config, scheme, Path(folder)).run()
+        else:
+            seen = asdict(serve(scheme))
+    finally:
+        leave()
+    return {**seen, "peak_rss_bytes": psutil.Process().memory_info().rss}

@@ -1,0 +1,81 @@
+"""Checks of a point's settings, before any process starts."""
+
+from numbers import Real
+from typing import Any
+
+from paceline.cluster.accelerator import choose
+from paceline.errors import SettingError
+from paceline.model.learning_rate import LearningRate
+
+PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true")
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raises SettingError for the first setting that cannot be honoured, by its name."""
+    for setting in ("workers", "batch_size", "measurement.evaluations", "sweep.jobs"):
+        _whole(config, setting, at_least=1)
+    for setting in ("measurement.evaluation_batch_size", "cluster.threads_per_worker"):
+        _whole(config, setting, at_least=1)
+    _whole(config, "seed", at_least=0)
+    for setting in ("training.epochs", "training.lr", "cluster.timeout_seconds"):
+        _number(config, setting, above=0)
+    for setting in ("training.momentum", "training.weight_decay", "training.warmup_epochs"):
+        _number(config, setting)
+    _number(config, "measurement.warmup_fraction", below=1)
+    for setting in ("training.samples", "training.gradient_clip_val"):
+        if _value(config, setting) is not None:
+            _number(config, setting, above=0)
+    _precision(config)
+    choose(config["cluster"]["accelerator"], config["workers"])
+    learning_rate(config, images_per_update=1, epoch=1, samples=1)
+
+
+def learning_rate(
+    config: dict[str, Any], *, images_per_update: int, epoch: int, samples: int
+) -> LearningRate:
+    """The rate by `training`'s settings. `epoch`: training images; `samples`: the budget."""
+    training = config["training"]
+    return LearningRate(
+        rule=training["lr_rule"],
+        update_batch_size=images_per_update,
+        reference_batch_size=training["lr_reference_batch_size"],
+        warmup_samples=round(training["warmup_epochs"] * epoch),
+        schedule=training["schedule"],
+        total_samples=samples,
+        milestones=tuple(training["milestones"]),
+        gamma=training["gamma"],
+    )
+
+
+def _precision(config: dict[str, Any]) -> None:
+    precision = config["training"]["precision"]
+    if precision not in PRECISIONS:
+        raise SettingError(
+            "training.precision", f"{precision!r}; there are: {', '.join(PRECISIONS)}"
+        )
+
+
+def _value(config: dict[str, Any], setting: str) -> Any:
+    value: Any = config
+    for name in setting.split("."):
+        value = value[name]
+    return value
+
+
+def _whole(config: dict[str, Any], setting: str, *, at_least: int) -> None:
+    value = _value(config, setting)
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise SettingError(
+            setting, f"a whole number of at least {at_least} is needed, not {value!r}"
+        )
+
+
+def _number(
+    config: dict[str, Any], setting: str, *, above: float | None = None, below: float = float("inf")
+) -> None:
+    value = _value(config, setting)
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not value < below or (value <= above if above is not None else value < 0):
+        least = f"above {above}" if above is not None else "at least 0"
+        most = f" and below {below}" if below != float("inf") else ""
+        raise SettingError(setting, f"a number {least}{most} is needed, not {value!r}")

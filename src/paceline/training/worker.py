@@ -1,0 +1,150 @@
+"""A worker of a point: trains until the budget is used up, then evaluates its snapshots."""
+
+import hashlib
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from hydra.utils import instantiate
+from pytorch_lightning import LightningModule, Trainer, seed_everything
+
+from paceline.cluster.accelerator import choose, device
+from paceline.cluster.snapshot import Snapshot, statistics_of
+from paceline.cluster.training_clock import TrainingClock
+from paceline.measurement.evaluation import Evaluation
+from paceline.measurement.observer import Observer
+from paceline.measurement.timed_batches import TimedBatches
+from paceline.scheme.scheme import AbstractScheme
+from paceline.training.budget import budget_of
+from paceline.training.feed import open_feed
+from paceline.training.settings import learning_rate
+from paceline.training.side import side_of
+from paceline.training.weights import save_weights
+
+
+class Worker:
+    """One training process; `folder`: the record in the making."""
+
+    def __init__(self, config: dict[str, Any], scheme: AbstractScheme, folder: Path) -> None:
+        self._config = config
+        self._folder = folder
+        self._worker = dist.get_rank()
+        self._started = time.time()
+        self._device = device(
+            choose(config["cluster"]["accelerator"], config["workers"]), self._worker
+        )
+        self._feed = open_feed(config, instantiate(config["data"]))
+        self._budget = budget_of(config, scheme, self._feed.num_train)
+        self._module = self._build_module()
+        self._rate = learning_rate(
+            config,
+            images_per_update=self._budget.images_per_update,
+            epoch=self._feed.num_train,
+            samples=self._budget.samples,
+        )
+        self._clock = TrainingClock()
+        self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)
+
+    def run(self) -> dict[str, Any]:
+        live = self._folder / "progress.csv" if self._worker == 0 else None
+        observer = Observer(self._clock, self._side.samples, self._budget.thresholds, live)
+        batches = TimedBatches(self._feed.train(self._worker, self._side.num_batches), self._clock)
+        trainer = self._trainer(observer)
+        trainer.fit(self._module, batches)
+        steps = len(observer.step_ends)
+        return {
+            "worker": self._worker,
+            "steps": steps,
+            "step_ends": np.array(observer.step_ends),
+            "losses": observer.losses(),
+            "thresholds": self._budget.thresholds,
+            "seconds_data": batches.seconds_waiting,
+            "num_train": self._feed.num_train,
+            "images_seen": self._images_seen(steps),
+            "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
+            "lr": self._peak_rate(trainer),
+            "images_per_update": self._budget.images_per_update,
+            "evaluated": self._side.evaluated,
+            "started": self._started,
+            "training_started": time.time() - self._clock.seconds(),
+            "weights_digest": _digest(self._module),
+            **self._side.seen(steps),
+            **self._evaluate(),
+        }
+
+    def _build_module(self) -> LightningModule:
+        """The same weights on every worker; afterwards, random numbers of its own (dropout)."""
+        seed_everything(self._config["seed"], verbose=False)
+        module = instantiate(self._config["model"])
+        torch.manual_seed(self._config["seed"] * 10_007 + self._worker)
+        return module
+
+    def _trainer(self, observer: Observer) -> Trainer:
+        training = self._config["training"]
+        return self._side.trainer(
+            [observer],
+            accelerator="gpu" if self._device.type == "cuda" else "cpu",
+            precision=training["precision"],
+            gradient_clip_val=training["gradient_clip_val"],
+            max_epochs=1,  # one pass of the loop; the budget is in samples
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            num_sanity_val_steps=0,
+            limit_val_batches=0,
+        )
+
+    def _images_seen(self, steps: int) -> np.ndarray:
+        """Which training images this worker drew: bool [num_train]."""
+        seen = np.zeros(self._feed.num_train, dtype=bool)
+        size, workers = self._config["batch_size"], self._config["workers"]
+        for turn in range(steps):
+            first = (turn * workers + self._worker) * size
+            seen[self._feed.stream.indices(first, size).numpy()] = True
+        return seen
+
+    def _peak_rate(self, trainer: Trainer) -> float:
+        """The first group's rate after warm-up, before the schedule lowers it."""
+        group = trainer.optimizers[0].param_groups[0]
+        rule = replace(self._rate, schedule="constant")
+        return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
+
+    def _evaluate(self) -> dict[str, Any]:
+        """Scores of this worker's snapshots, and of the last one on the test set, where it is ours."""
+        evaluation = Evaluation(
+            self._module, self._side.held(self._module), statistics_of(self._module), self._device
+        )
+        snapshots = self._side.finish()
+        scores = [
+            {**_where(snapshot), **asdict(evaluation.score(snapshot, self._feed.validation))}
+            for snapshot in snapshots
+        ]
+        last = snapshots[-1] if snapshots else None
+        if last is None or last.updates != self._budget.updates:
+            return {"scores": scores, "test": None}
+        test = asdict(evaluation.score(last, self._feed.test))
+        if self._config["save_weights"]:
+            save_weights(self._module, self._folder / "weights.pt")
+        return {"scores": scores, "test": test}
+
+
+def _where(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "samples": snapshot.samples,
+        "updates": snapshot.updates,
+        "seconds": snapshot.seconds,
+    }
+
+
+def _digest(module: LightningModule) -> str:
+    """Of the weights that this worker ended with."""
+    digest = hashlib.sha256()
+    for weight in module.parameters():
+        digest.update(weight.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()
