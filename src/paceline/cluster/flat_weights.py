@@ -17,15 +17,23 @@ class FlatWeights:
         device = parameters[0].device
         self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
         self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
+        self._parameters = parameters
+        self._gradients: list[Tensor] = []
         start = 0
         for parameter in parameters:
             part = slice(start, start + parameter.numel())
             view = self.weights[part].view_as(parameter)
             view.copy_(parameter.detach())
             parameter.data = view
-            parameter.grad = self.gradient[part].view_as(parameter)
+            self._gradients.append(self.gradient[part].view_as(parameter))
             start = part.stop
         self.stage_weights()
+
+    def zero_gradient(self) -> None:
+        """Clear the gradients in place; whatever dropped them is undone."""
+        self.gradient.zero_()
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
 
     def stage_weights(self) -> None:
         """Bring the weights to the wire."""

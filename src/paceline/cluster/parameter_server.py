@@ -85,7 +85,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
             bounds, sum(b.numel() for b in self._statistics), self.held[0].dtype, self.workers
         )
         self._flat = FlatWeights(self.held, self.wire.weights, self.wire.gradient)
-        self.optimizers = [RemoteSGD(sgd, self._flat.gradient.zero_, self._exchange)]
+        self.optimizers = [RemoteSGD(sgd, self._flat.zero_gradient, self._exchange)]
         if dist.get_rank() == 0:
             self._announce(sgd, bounds)
         self._proceed(trainer, self.wire.pull())

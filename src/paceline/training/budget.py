@@ -10,7 +10,7 @@ from paceline.scheme.scheme import AbstractScheme
 
 @dataclass(frozen=True)
 class Budget:
-    """`samples` is rounded up to whole updates; `snapshots`: updates after which weights are kept."""
+    """`samples`: rounded up to whole updates. `snapshots`: updates after which weights are kept."""
 
     samples: int
     updates: int

@@ -30,11 +30,9 @@ def run(config: dict[str, Any], folder: str) -> dict[str, Any]:
         choose(config["cluster"]["accelerator"], config["workers"]),
     )
     scheme = instantiate(config["scheme"])
-    try:
-        if dist.get_rank() < config["workers"]:
-            seen = Worker(config, scheme, Path(folder)).run()
-        else:
-            seen = asdict(serve(scheme))
-    finally:
-        leave()
+    if dist.get_rank() < config["workers"]:
+        seen = Worker(config, scheme, Path(folder)).run()
+    else:
+        seen = asdict(serve(scheme))
+    leave()  # not after an error: peers would report the closed connection first
     return {**seen, "peak_rss_bytes": psutil.Process().memory_info().rss}

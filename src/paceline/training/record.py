@@ -14,6 +14,33 @@ from paceline.errors import SettingError
 
 CURVE = ("samples", "updates", "seconds", "train_loss", "validation_loss", "top1", "top5")
 STALENESS = ("server", "staleness", "pushes")
+MEASURED = (
+    "global_batch_size",
+    "lr",
+    "samples",
+    "distinct_samples",
+    "updates",
+    "seconds",
+    "images_per_second",
+    "updates_per_second",
+    "top1",
+    "top5",
+    "train_loss",
+    "validation_loss",
+    "test_top1",
+    "test_top5",
+    "test_loss",
+    "staleness_mean",
+    "staleness_max",
+    "stale_share",
+    "data_wait_share",
+    "bytes_sent",
+    "bytes_received",
+    "num_parameters",
+    "evaluated",
+    "certificate",
+    "peak_rss_bytes",
+)  # of result.json; null where a point failed
 PHASES = (
     "worker",
     "steps",

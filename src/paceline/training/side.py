@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import SingleDeviceStrategy

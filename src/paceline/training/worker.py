@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,20 +116,19 @@ class Worker:
         return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
 
     def _evaluate(self) -> dict[str, Any]:
-        """Scores of this worker's snapshots, and of the last one on the test set, where it is ours."""
+        """Scores of this worker's snapshots; of the last one on the test set, if it is ours."""
+        snapshots = self._side.finish()
         evaluation = Evaluation(
             self._module, self._side.held(self._module), statistics_of(self._module), self._device
         )
-        snapshots = self._side.finish()
-        scores = [
-            {**_where(snapshot), **asdict(evaluation.score(snapshot, self._feed.validation))}
-            for snapshot in snapshots
-        ]
-        last = snapshots[-1] if snapshots else None
-        if last is None or last.updates != self._budget.updates:
-            return {"scores": scores, "test": None}
-        test = asdict(evaluation.score(last, self._feed.test))
-        if self._config["save_weights"]:
+        scores = []
+        for snapshot in snapshots:
+            score = evaluation.score(snapshot, self._feed.validation)
+            at_chance = evaluation.at_chance(score.top1, self._feed.validation)
+            scores.append({**_where(snapshot), **score._asdict(), "at_chance": at_chance})
+        ended = bool(snapshots) and snapshots[-1].updates == self._budget.updates
+        test = evaluation.score(snapshots[-1], self._feed.test)._asdict() if ended else None
+        if ended and self._config["save_weights"]:
             save_weights(self._module, self._folder / "weights.pt")
         return {"scores": scores, "test": test}
 

@@ -1,0 +1,183 @@
+"""From what the processes of a point saw to the record of the point."""
+
+import itertools
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from paceline.measurement.throughput import images_per_second
+
+Seen = dict[str, Any]
+
+
+class Findings:
+    """Results and tables of a point whose processes came to their end.
+
+    `workers`, `servers`: what each process returned.
+    """
+
+    def __init__(self, config: dict[str, Any], workers: list[Seen], servers: list[Seen]) -> None:
+        self._config = config
+        self._workers = workers
+        scores = [score for seen in workers for score in seen["scores"]]
+        self._scores = sorted(scores, key=lambda score: score["samples"])
+        self._servers = servers
+
+    def curve(self) -> list[dict[str, Any]]:
+        """One row per snapshot, by samples."""
+        losses = self._losses()
+        rows = []
+        for score in self._scores:
+            rows.append(
+                {
+                    "samples": score["samples"],
+                    "updates": score["updates"],
+                    "seconds": round(score["seconds"], 4),
+                    "train_loss": losses.get(score["samples"]),
+                    "validation_loss": _finite(score["loss"]),
+                    "top1": score["top1"],
+                    "top5": score["top5"],
+                }
+            )
+        return rows
+
+    def staleness(self) -> list[dict[str, int]]:
+        rows = []
+        for server in self._servers:
+            counts = Counter(staleness for _, staleness in server["pushes"])
+            rows += [
+                {"server": server["server"], "staleness": staleness, "pushes": counts[staleness]}
+                for staleness in sorted(counts)
+            ]
+        return rows
+
+    def phases(self) -> list[dict[str, Any]]:
+        return [self._phases_of(seen) for seen in self._workers]
+
+    def result(self) -> dict[str, Any]:
+        """The measured part of `result.json`."""
+        curve = self.curve()
+        last = curve[-1] if curve else {}
+        status, reason = self._verdict(last)
+        test = next((seen["test"] for seen in self._workers if seen["test"]), None) or {}
+        steps = sum(seen["steps"] for seen in self._workers)
+        size = self._config["batch_size"]
+        seconds = max(self._seconds_of(seen) for seen in self._workers)
+        updates = self._updates()
+        phases = self.phases()
+        first = self._workers[0]
+        return {
+            "status": status,
+            "reason": reason,
+            "workers": first["counted"],
+            "servers": len(self._servers),
+            "global_batch_size": first["images_per_update"],
+            "lr": first["lr"],
+            "samples": steps * size,
+            "distinct_samples": int(
+                np.logical_or.reduce([seen["images_seen"] for seen in self._workers]).sum()
+            ),
+            "updates": updates,
+            "seconds": seconds,
+            "images_per_second": images_per_second(
+                [seen["step_ends"] for seen in self._workers],
+                size,
+                self._config["measurement"]["warmup_fraction"],
+            ),
+            "updates_per_second": updates / seconds if seconds else None,
+            "top1": last.get("top1"),
+            "top5": last.get("top5"),
+            "train_loss": last.get("train_loss"),
+            "validation_loss": last.get("validation_loss"),
+            "test_top1": test.get("top1"),
+            "test_top5": test.get("top5"),
+            "test_loss": _finite(test.get("loss")),
+            **self._staleness_result(),
+            "data_wait_share": _share(phases, "seconds_data"),
+            "bytes_sent": sum(row["bytes_sent"] for row in phases),
+            "bytes_received": sum(row["bytes_received"] for row in phases),
+            "num_parameters": first["num_parameters"],
+            "evaluated": first["evaluated"],
+            "certificate": self._certificate(),
+            "peak_rss_bytes": max(seen["peak_rss_bytes"] for seen in self._workers + self._servers),
+        }
+
+    def training_started(self) -> float:
+        """When the first worker asked for its first batch: seconds since 1970."""
+        return min(seen["training_started"] for seen in self._workers)
+
+    def _updates(self) -> int:
+        if self._servers:
+            return self._servers[0]["updates"]
+        return self._workers[0]["updates"]
+
+    def _losses(self) -> dict[int, float | None]:
+        """Mean training loss up to each threshold, over the steps of all workers."""
+        thresholds = self._workers[0]["thresholds"]
+        means = {}
+        for turn, threshold in enumerate(thresholds):
+            parts = [seen["losses"][turn] for seen in self._workers]
+            count = sum(count for _, count in parts)
+            means[threshold] = _finite(sum(loss for loss, _ in parts) / count) if count else None
+        return means
+
+    def _phases_of(self, seen: Seen) -> dict[str, Any]:
+        seconds = self._seconds_of(seen)
+        busy = seconds - seen["seconds_data"] - seen["seconds_communicate"]
+        return {
+            "worker": seen["worker"],
+            "steps": seen["steps"],
+            "samples": seen["steps"] * self._config["batch_size"],
+            "seconds_data": round(seen["seconds_data"], 4),
+            "seconds_compute": round(max(0.0, busy), 4),
+            "seconds_communicate": round(seen["seconds_communicate"], 4),
+            "bytes_sent": seen["bytes_sent"],
+            "bytes_received": seen["bytes_received"],
+        }
+
+    def _seconds_of(self, seen: Seen) -> float:
+        return float(seen["step_ends"][-1]) if len(seen["step_ends"]) else 0.0
+
+    def _staleness_result(self) -> dict[str, float | int | None]:
+        if not self._servers:
+            return {"staleness_mean": 0.0, "staleness_max": 0, "stale_share": 0.0}
+        pushes = itertools.chain.from_iterable(server["pushes"] for server in self._servers)
+        seen = np.array([staleness for _, staleness in pushes])
+        if not len(seen):
+            return {"staleness_mean": None, "staleness_max": None, "stale_share": None}
+        return {
+            "staleness_mean": float(seen.mean()),
+            "staleness_max": int(seen.max()),
+            "stale_share": float((seen > 0).mean()),
+        }
+
+    def _certificate(self) -> str:
+        """What this run may be called by what was seen in it; from two workers on."""
+        if len(self._workers) == 1:
+            return "one worker"
+        if self._servers:
+            share = self._staleness_result()["stale_share"]
+            return "asynchronous" if share else "not asynchronous: no push was stale"
+        equal = len({seen["weights_digest"] for seen in self._workers}) == 1
+        return "synchronous" if equal else "not synchronous: workers ended with other weights"
+
+    def _verdict(self, last: dict[str, Any]) -> tuple[str, str]:
+        if any(seen["diverged"] for seen in self._workers + self._servers):
+            return "diverged", "weights are no longer finite"
+        if not last or last["validation_loss"] is None:
+            return "diverged", "the validation loss is not finite"
+        if self._scores[-1]["at_chance"]:
+            return "diverged", f"accuracy at chance: top-1 is {last['top1']:.3f}"
+        return "finished", ""
+
+
+def _share(phases: list[dict[str, Any]], name: str) -> float | None:
+    parts = ("seconds_data", "seconds_compute", "seconds_communicate")
+    total = sum(row[part] for row in phases for part in parts)
+    return sum(row[name] for row in phases) / total if total else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

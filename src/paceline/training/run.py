@@ -1,0 +1,134 @@
+"""One configuration in, one record out."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+
+from paceline.cluster.launch import ProcessFailure, launch
+from paceline.errors import SettingError
+from paceline.measurement import provenance
+from paceline.measurement.mlflow_log import LogError
+from paceline.measurement.mlflow_record import log_record
+from paceline.measurement.mlflow_store import prepare_store
+from paceline.measurement.progress_follower import ProgressFollower
+from paceline.training.assemble import Findings
+from paceline.training.point import point_key, record_folder
+from paceline.training.record import CURVE, MEASURED, PHASES, STALENESS, PartialRecord
+from paceline.training.settings import check
+
+PROCESS = "paceline.training.process:run"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`folder`: the record. `unlogged`: why MLflow lacks it, or None."""
+
+    folder: Path
+    result: dict[str, Any]
+    unlogged: str | None
+
+
+def run_point(config: dict[str, Any], *, keep_bad_settings: bool = False) -> Outcome:
+    """Train the point and leave its record; a failure of a process is a recorded result.
+
+    Raises SettingError where a setting cannot be honoured; then there is no record. With
+    `keep_bad_settings` (in a sweep) one that is found only by the processes is recorded as failed.
+    """
+    check(config)
+    scheme = instantiate(config["scheme"])
+    _prepare(config)
+    folder = record_folder(config)
+    partial = PartialRecord(folder)
+    try:
+        partial.write_config(config)
+        result = _train(config, scheme.servers, partial, keep_bad_settings)
+        partial.complete(result)
+    except BaseException:
+        partial.discard()
+        raise
+    return Outcome(folder, result, _log(folder, config))
+
+
+def _prepare(config: dict[str, Any]) -> None:
+    """Data and MLflow's store, before any process starts."""
+    mlflow = config["measurement"]["mlflow"]
+    if mlflow["tracking_uri"] is not None:
+        prepare_store(mlflow["tracking_uri"], mlflow["experiment"])
+    prepare_data(config)
+
+
+def prepare_data(config: dict[str, Any]) -> None:
+    """Find or download the data. Anybody's DataModule prepares itself in the workers."""
+    if config["data"]["_target_"].startswith("paceline."):
+        instantiate(config["data"]).prepare()
+
+
+def _train(
+    config: dict[str, Any], servers: int, partial: PartialRecord, keep_bad_settings: bool
+) -> dict[str, Any]:
+    started = time.time()
+    logs = partial.folder / "log"
+    try:
+        with ProgressFollower(partial.folder, point_key(config), config):
+            returned = launch(
+                PROCESS,
+                (config, str(partial.folder)),
+                workers=config["workers"],
+                servers=servers,
+                log_folder=logs,
+            )
+    except (ProcessFailure, SettingError) as failure:
+        if isinstance(failure, SettingError) and not keep_bad_settings:
+            raise
+        for name, columns in (("curve", CURVE), ("staleness", STALENESS), ("phases", PHASES)):
+            partial.write_table(name, columns, [])
+        failed = {"status": "failed", "reason": str(failure), **dict.fromkeys(MEASURED)}
+        return _about(config, servers, started, None) | failed
+    shutil.rmtree(logs, ignore_errors=True)  # of a failure they are kept
+    findings = Findings(config, returned[: config["workers"]], returned[config["workers"] :])
+    partial.write_table("curve", CURVE, findings.curve())
+    partial.write_table("staleness", STALENESS, findings.staleness())
+    partial.write_table("phases", PHASES, findings.phases())
+    return _about(config, servers, started, findings.training_started()) | findings.result()
+
+
+def _about(
+    config: dict[str, Any], servers: int, started: float, training_started: float | None
+) -> dict[str, Any]:
+    """What is known of a point whether it succeeds or not."""
+    return {
+        "status": "",
+        "reason": "",
+        "kind": "measured",
+        "study": config["study"],
+        "key": point_key(config),
+        **config["names"],
+        "workers": config["workers"],
+        "servers": servers,
+        "batch_size": config["batch_size"],
+        "seed": config["seed"],
+        "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+        "wall_seconds": time.time() - started,
+        "launch_seconds": training_started - started if training_started else None,
+        "jobs": config["sweep"]["jobs"],
+        "hardware": provenance.hardware(),
+        "versions": provenance.versions(),
+        "commit": provenance.commit(),
+        "source_digest": provenance.source_digest(),
+    }
+
+
+def _log(folder: Path, config: dict[str, Any]) -> str | None:
+    mlflow = config["measurement"]["mlflow"]
+    if mlflow["tracking_uri"] is None:
+        return None
+    try:
+        log_record(folder, mlflow["tracking_uri"], mlflow["experiment"])
+    except LogError as error:
+        return str(error)
+    return None
