@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from paceline.errors import SettingError
+from paceline.model.small_cnn import SmallCNN
+
+
+def num_parameters(network):
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("normalization", ["batch", "group"])
+def test_number_of_parameters_by_hand(normalization):
+    width, classes = 16, 10
+    convolutions = 5 * 5 * width + 2 * 3 * 3 * width * width
+    head = 4 * 4 * width * classes + classes
+    network = SmallCNN((1, 28, 28), classes, width, normalization)
+    assert num_parameters(network) == convolutions + 3 * 2 * width + head == 7674
+
+
+def test_width_reaches_25_thousand_parameters():
+    assert num_parameters(SmallCNN((1, 28, 28), 10, 32, "batch")) == 24554
+
+
+@pytest.mark.parametrize("image_shape", [(1, 28, 28), (3, 32, 32), (2, 3, 17), (1, 29, 31)])
+def test_takes_images_of_any_shape(image_shape):
+    logits = SmallCNN(image_shape, 7, 4, "batch")(torch.zeros(2, *image_shape))
+    assert logits.shape == (2, 7)
+
+
+def test_group_norm_scores_an_image_the_same_in_any_company():
+    network = SmallCNN((1, 28, 28), 10, 16, "group").double()
+    images = torch.randn(3, 1, 28, 28, dtype=torch.float64)
+    torch.testing.assert_close(network(images)[:1], network(images[:1]))
+
+
+@pytest.mark.parametrize(
+    ("image_shape", "normalization", "setting"),
+    [
+        ((1, 2, 28), "batch", "data.image_shape"),
+        ((1, 28, 28), "layer", "model.network.normalization"),
+    ],
+)
+def test_a_wrong_setting_is_named(image_shape, normalization, setting):
+    with pytest.raises(SettingError) as error:
+        SmallCNN(image_shape, 10, 4, normalization)
+    assert error.value.setting == setting
