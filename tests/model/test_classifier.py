@@ -1,0 +1,88 @@
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from pytorch_lightning import Trainer
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from paceline.model.classifier import Classifier
+
+CONF = Path(__file__).parents[2] / "conf"
+SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+class Batches:
+    def __init__(self, num_batches):
+        generator = torch.Generator().manual_seed(1)
+        self.batches = [
+            (
+                torch.randn(4, 5, generator=generator, dtype=torch.float64),
+                torch.randint(3, (4,), generator=generator),
+            )
+            for _ in range(num_batches)
+        ]
+
+    def __iter__(self):
+        return iter(self.batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+
+def seeded_network():
+    torch.manual_seed(0)
+    return nn.Linear(5, 3, dtype=torch.float64)
+
+
+def test_lightning_training_is_the_plain_loop(tmp_path):
+    trained, plain = seeded_network(), seeded_network()
+    batches = Batches(6)
+    Trainer(
+        accelerator="cpu",
+        precision="64-true",
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=False,
+        default_root_dir=tmp_path,
+    ).fit(Classifier(trained, SGD), batches)
+
+    optimizer = SGD(plain.parameters())
+    for images, labels in batches:
+        optimizer.zero_grad()
+        cross_entropy(plain(images), labels).backward()
+        optimizer.step()
+    torch.testing.assert_close(trained.state_dict(), plain.state_dict(), rtol=0, atol=0)
+
+
+def composed_model(*overrides):
+    data = ["++data.image_shape=[1,32,32]", "++data.num_classes=7"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return instantiate(compose("config", overrides=[*data, *overrides]).model)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=small_cnn"],
+        ["model=resnet18"],
+        ["model=resnet50"],
+        ["model=torchvision", "model.network.name=squeezenet1_1"],
+    ],
+)
+def test_every_configuration_builds_a_classifier_with_its_optimizer(overrides):
+    classifier = composed_model(*overrides, "training.lr=0.3", "training.momentum=0.7")
+    assert classifier(torch.zeros(1, 1, 32, 32)).shape == (1, 7)
+    optimizer = classifier.configure_optimizers()
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert (optimizer.defaults["lr"], optimizer.defaults["momentum"]) == (0.3, 0.7)
+
+
+def test_every_configuration_is_tested():
+    names = {"small_cnn", "resnet18", "resnet50", "torchvision"}
+    assert {file.stem for file in (CONF / "model").glob("*.yaml")} == names

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from paceline.model.score import score
+
+LOGITS = torch.tensor(
+    [
+        [6.0, 5.0, 4.0, 3.0, 2.0, 1.0],
+        [5.0, 6.0, 4.0, 3.0, 2.0, 1.0],
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        [6.0, 5.0, 4.0, 3.0, 2.0, 1.0],
+    ]
+)
+LABELS = torch.tensor([0, 0, 0, 1, 0])  # first, second, last, fifth, first
+
+
+def uneven_batches(logits, labels):
+    return [(logits[:2], labels[:2]), (logits[2:], labels[2:])]
+
+
+def test_means_over_images_of_uneven_batches_by_hand():
+    total = math.log(sum(math.exp(logit) for logit in range(1, 7)))
+    loss = sum(total - logit for logit in (6, 5, 1, 2, 6)) / 5
+    measured = score(nn.Identity(), uneven_batches(LOGITS, LABELS), 6, "cpu")
+    assert measured == pytest.approx((loss, 2 / 5, 4 / 5), rel=1e-6)
+
+
+def test_top5_of_three_classes_is_one():
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    measured = score(nn.Identity(), uneven_batches(LOGITS[:, :3], labels), 3, "cpu")
+    assert measured.top5 == 1
+
+
+def test_a_diverged_network_has_no_loss():
+    measured = score(nn.Identity(), uneven_batches(LOGITS * math.nan, LABELS), 6, "cpu")
+    assert math.isnan(measured.loss)
+
+
+def test_scoring_perturbs_nothing():
+    network = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout())
+    network[1].eval()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    random_state = torch.get_rng_state()
+    score(network, uneven_batches(LOGITS, LABELS), 6, "cpu")
+    assert [network.training, network[0].training, network[1].training] == [True, True, False]
+    torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), random_state)
