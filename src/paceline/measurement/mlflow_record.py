@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from paceline.measurement.mlflow_log import LogError, PointLog, flat_params, run_exists
+from paceline.measurement.mlflow_store import client
 
 _MARKER = "mlflow.json"  # in a record's folder: which run it is, and whether all of it is there
 _TAGS = ("study", "key", "scheme", "workers", "kind", "status", "commit")
@@ -38,6 +39,13 @@ def log_record(folder: Path, tracking_uri: str, experiment: str) -> bool:
     log.finish(_STATUS[result["status"]], result["wall_seconds"])
     write_marker(folder, tracking_uri, log.run_id, complete=True)
     return True
+
+
+def end_lost_run(folder: Path, tracking_uri: str) -> None:
+    """Mark as killed what the partial record in `folder` had begun live."""
+    marker = read_marker(folder, tracking_uri)
+    if marker and run_exists(tracking_uri, marker["run_id"]):
+        client(tracking_uri).set_terminated(marker["run_id"], "KILLED")
 
 
 def run_name(config: Mapping[str, Any]) -> str:

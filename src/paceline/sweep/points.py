@@ -1,0 +1,139 @@
+"""The points of a study: composed and expanded by Hydra itself, before anything runs."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from paceline.errors import SettingError
+from paceline.training.point import plain_config, point_key, record_folder
+from paceline.training.record import read_result
+
+
+@dataclass(frozen=True)
+class Point:
+    """`axes`: what the study sweeps, by dotted name, in its order. `result`: None until it ran."""
+
+    key: str
+    folder: Path
+    config: dict[str, Any]
+    overrides: tuple[str, ...]
+    axes: dict[str, Any]
+    result: dict[str, Any] | None
+
+    @property
+    def status(self) -> str | None:
+        return self.result["status"] if self.result else None
+
+
+def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[Point]:
+    """The points that `experiments/<study>.yaml` names today, in the order in which they run.
+
+    `root`: the folder of conf/, experiments/ and runs/. `overrides`: as on the command line.
+    Raises SettingError for an unknown study, for settings that do not compose, and where two
+    points are the same. About 60 ms for each point.
+    """
+    _require(study, root)
+    try:
+        with _hydra(root) as search:
+            base = compose("config", [search, f"experiments={study}"], return_hydra_config=True)
+            axes = _axes(base, [f"experiments={study}", *overrides])
+            points = [_point(root, search, axes, job) for job in _jobs(axes)]
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _as_setting_error(study, error) from error
+    _require_distinct(points, axes)
+    return points
+
+
+def studies(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / "experiments").glob("*.yaml"))
+
+
+def _require(study: str, root: Path) -> None:
+    if study not in studies(root):
+        known = ", ".join(studies(root)) or f"none in {root / 'experiments'}"
+        raise SettingError("study", f"there is no {study}; there are: {known}")
+
+
+@contextmanager
+def _hydra(root: Path) -> Iterator[str]:
+    """Yields the override that finds experiments/ wherever the working directory is."""
+    instance = HydraConfig.instance()
+    before = instance.cfg
+    try:
+        with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
+            yield f"hydra.searchpath=['file://{root.absolute()}']"
+    finally:
+        instance.cfg = before
+
+
+def _axes(base: DictConfig, arguments: list[str]) -> list[Override]:
+    params = base.hydra.sweeper.params or {}
+    texts = [f"{name}={values}" for name, values in params.items()]
+    return OverridesParser.create().parse_overrides([*texts, *arguments])
+
+
+def _jobs(axes: list[Override]) -> list[list[str]]:
+    return BasicSweeper.split_arguments(axes, max_batch_size=None)[0]
+
+
+def _swept(axes: list[Override]) -> list[str]:
+    latest = {axis.get_key_element(): axis for axis in axes}
+    return [name.lstrip("+") for name, axis in latest.items() if axis.is_sweep_override()]
+
+
+def _point(root: Path, search: str, axes: list[Override], job: list[str]) -> Point:
+    cfg = compose("config", [search, *job], return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)  # names.* ask it
+    choices = cfg.hydra.runtime.choices
+    with open_dict(cfg):
+        del cfg["hydra"]  # as in a run
+    config = plain_config(cfg)
+    folder = root / record_folder(config)
+    values = {
+        name: choices[name] if name in choices else OmegaConf.select(cfg, name)
+        for name in _swept(axes)
+    }
+    return Point(point_key(config), folder, config, tuple(job), values, read_result(folder))
+
+
+def _require_distinct(points: list[Point], axes: list[Override]) -> None:
+    seen: dict[str, Point] = {}
+    for point in points:
+        other = seen.setdefault(point.key, point)
+        if other is not point:
+            names = [name for name in point.axes if point.axes[name] != other.axes[name]]
+            same = " and ".join(_named(p) for p in (other, point))
+            raise SettingError((names or _repeating(axes))[0], f"two points are the same: {same}")
+
+
+def _named(point: Point) -> str:
+    return " ".join(f"{name}={value}" for name, value in point.axes.items())
+
+
+def _repeating(axes: list[Override]) -> list[str]:
+    return [
+        axis.get_key_element()
+        for axis in axes
+        if axis.is_sweep_override() and max(Counter(axis.sweep_string_iterator()).values()) > 1
+    ]
+
+
+def _as_setting_error(study: str, error: Exception) -> SettingError:
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        return SettingError(group, f"there is no {name}; there are: {', '.join(error.options)}")
+    reason = re.split(r"\s+(?:reference|object)_type=", str(error.__cause__ or error))[0]
+    return SettingError("study", f"{study} does not compose: {reason}")

@@ -1,0 +1,110 @@
+"""A study, run from where it stopped: points that have a record are left alone."""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from paceline.measurement.mlflow_log import LogError
+from paceline.measurement.mlflow_record import end_lost_run, log_record
+from paceline.measurement.mlflow_store import prepare_store
+from paceline.measurement.provenance import num_cores, source_digest
+from paceline.sweep.plan import counts, estimate, num_processes, table
+from paceline.sweep.points import Point, study_points
+from paceline.training.record import read_result
+from paceline.training.rerun import needs_run
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{12}\.(\d+)")
+
+
+def sweep(
+    study: str,
+    root: Path,
+    multirun: Callable[[list[str]], None],
+    overrides: Sequence[str] = (),
+    *,
+    dry_run: bool = False,
+) -> bool:
+    """Run the points of `study` that need it; returns whether every point has a record then.
+
+    `multirun`: runs Hydra's multirun with these overrides, and skips what needs no run itself.
+    Raises SettingError before anything runs where a point has a setting that cannot be honoured.
+    """
+    from paceline.training.settings import check  # 1.5 s for torch
+
+    points = study_points(study, root, overrides)
+    for point in points:
+        check(point.config)
+    to_run = points_to_run(points)
+    _warn_of_crowding(to_run)
+    if dry_run:
+        _print_plan(points, to_run)
+        return True
+    _prepare_mlflow(points)
+    remove_partial_records(root / "runs" / study, _tracking_uri(points))
+    if to_run:
+        multirun([f"experiments={study}", *overrides])
+    points = [replace(point, result=read_result(point.folder)) for point in points]
+    log_missing(points)
+    print(f"{study}: {counts(points)}")
+    return all(point.result for point in points)
+
+
+def points_to_run(points: Sequence[Point]) -> list[Point]:
+    digest = source_digest()
+    return [p for p in points if needs_run(p.result, p.config["sweep"]["rerun"], digest)]
+
+
+def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
+    """Remove what processes that are gone began in `folder`, and end their runs in MLflow."""
+    for partial in folder.glob(".*"):
+        match = _PARTIAL.fullmatch(partial.name)
+        if match and not psutil.pid_exists(int(match[1])):
+            if tracking_uri is not None:
+                end_lost_run(partial, tracking_uri)
+            shutil.rmtree(partial)
+
+
+def log_missing(points: Sequence[Point]) -> None:
+    """Records that MLflow lacks go there now; says so where it cannot be."""
+    tracking_uri = _tracking_uri(points)
+    if tracking_uri is None:
+        return
+    try:
+        for point in points:
+            if point.result:
+                log_record(point.folder, tracking_uri, _experiment(points))
+    except LogError as error:
+        print(f"paceline: {error}; the next sweep logs the records again", file=sys.stderr)
+
+
+def _prepare_mlflow(points: Sequence[Point]) -> None:
+    tracking_uri = _tracking_uri(points)
+    if tracking_uri is not None:
+        prepare_store(tracking_uri, _experiment(points))
+
+
+def _tracking_uri(points: Sequence[Point]) -> str | None:
+    return points[0].config["measurement"]["mlflow"]["tracking_uri"]
+
+
+def _experiment(points: Sequence[Point]) -> str:
+    return points[0].config["measurement"]["mlflow"]["experiment"]
+
+
+def _print_plan(points: Sequence[Point], to_run: Sequence[Point]) -> None:
+    print(table(points))
+    print(f"{counts(points)}; {len(to_run)} to run")
+    print(estimate(points, to_run, points[0].config["sweep"]["jobs"]))
+
+
+def _warn_of_crowding(points: Sequence[Point]) -> None:
+    jobs = max((point.config["sweep"]["jobs"] for point in points), default=1)
+    processes = jobs * max(map(num_processes, points), default=0)
+    if jobs > 1 and processes > num_cores():
+        message = f"{processes} processes at a time share {num_cores()} cores"
+        print(f"paceline: sweep.jobs: {message}; throughput suffers", file=sys.stderr)
