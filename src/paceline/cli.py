@@ -1,0 +1,142 @@
+"""The command line. Rooms are imported when their command runs: torch alone costs seconds."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from paceline.errors import SettingError
+
+_HELP = """
+  train      one run: `paceline train scheme=async_parameter_server workers=2 seed=1`;
+             Hydra's whole command line: --help, --cfg job, --multirun
+  prepare    find or download, and verify, the data of a study
+  sweep      run the points of a study that have no record yet; --dry-run shows them
+  collect    records of a study -> reports/<study>/runs.csv, curves.csv, ...
+  analyse    those tables -> summary.csv, scaling.csv, ...
+  report     those tables -> index.html, README.md, figures
+"""
+
+
+def main() -> None:
+    """Exit codes: 0; 1 a point failed (it is recorded); 2 a setting is wrong; 130 interrupted."""
+    try:
+        sys.exit(_run(sys.argv[1:]))
+    except SettingError as error:
+        print(f"paceline: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("paceline: interrupted; finished points are kept", file=sys.stderr)
+        sys.exit(130)
+
+
+def find_root(start: Path) -> Path:
+    """The folder with conf/: `start` or the nearest above it."""
+    for folder in (start, *start.parents):
+        if (folder / "conf" / "config.yaml").is_file():
+            return folder
+    message = f"no conf/config.yaml in {start} or a folder above it; run paceline in its repository"
+    raise SettingError("conf", message)
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["train"]:
+        return _train(arguments[1:])
+    options = _parser().parse_args(arguments)
+    root = _enter_root()
+    return {
+        "prepare": _prepare,
+        "sweep": _sweep,
+        "collect": _collect,
+        "analyse": _analyse,
+        "report": _report,
+    }[options.command](options, root)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="paceline",
+        description=f"{__doc__.splitlines()[0]}\n{_HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("train", help=argparse.SUPPRESS, add_help=False)
+    for name in ("prepare", "sweep", "collect", "analyse", "report"):
+        command = commands.add_parser(name)
+        command.add_argument("study", metavar="STUDY", help="a file in experiments/")
+        if name == "sweep":
+            command.add_argument(
+                "--dry-run", action="store_true", help="show points, hours, memory"
+            )
+        if name in ("prepare", "sweep", "collect"):
+            command.add_argument("overrides", nargs="*", help="settings, as in `paceline train`")
+    return parser
+
+
+def _enter_root() -> Path:
+    """Paths in settings are relative to the repository, wherever in it the command is typed."""
+    root = find_root(Path.cwd())
+    os.chdir(root)
+    return root
+
+
+def _train(arguments: list[str]) -> int:
+    root = _enter_root()
+    from paceline.training.hydra_entry import PointFailed, run_hydra
+    from paceline.training.hydra_error import hydra_errors
+
+    with hydra_errors("train"):
+        try:
+            run_hydra(arguments, root)
+        except PointFailed as failure:
+            print(f"paceline: {failure.reason}", file=sys.stderr)
+            print(failure.folder)
+            return 1
+    return 0
+
+
+def _prepare(options: argparse.Namespace, root: Path) -> int:
+    from paceline.sweep.points import study_points
+    from paceline.training.run import prepare_data
+
+    seen = []
+    for point in study_points(options.study, root, options.overrides):
+        if point.config["data"] not in seen:
+            seen.append(point.config["data"])
+            prepare_data(point.config)
+    return 0
+
+
+def _sweep(options: argparse.Namespace, root: Path) -> int:
+    from paceline.sweep.sweep import sweep
+    from paceline.training.hydra_entry import multirun
+    from paceline.training.hydra_error import hydra_errors
+
+    with hydra_errors("study"):
+        complete = sweep(options.study, root, multirun, options.overrides, dry_run=options.dry_run)
+    return 0 if complete else 1
+
+
+def _collect(options: argparse.Namespace, root: Path) -> int:
+    from paceline.sweep.collect import collect
+
+    collect(options.study, root, options.overrides)
+    return 0
+
+
+def _analyse(options: argparse.Namespace, root: Path) -> int:
+    from paceline.analysis.analyse import analyse
+
+    analyse(root / "reports" / options.study)
+    return 0
+
+
+def _report(options: argparse.Namespace, root: Path) -> int:
+    from paceline.report.page import report
+
+    print(report(root / "reports" / options.study))
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Hydra's errors, on one line that names the setting."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+from paceline.errors import SettingError
+
+
+def as_setting_error(error: Exception, setting: str) -> SettingError:
+    """`setting`: the name to give where Hydra does not tell which one is wrong."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        return SettingError(group, f"there is no {name}; there are: {', '.join(error.options)}")
+    if isinstance(error, ConfigCompositionException) and error.__cause__ is not None:
+        error = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    text = " ".join(str(error).split())
+    unknown = re.search(r"Key '([^']+)' is not in struct full_key: (\S+)", text)
+    if unknown:
+        return SettingError(unknown[2], "there is no such setting")
+    missing = re.search(r"Missing mandatory value: (\S+)", text)
+    if missing:
+        return SettingError(missing[1], "a value is needed")
+    return SettingError(setting, re.split(r" (?:reference|object)_type=", text)[0])
+
+
+@contextmanager
+def hydra_errors(setting: str) -> Iterator[None]:
+    """What Hydra raises inside becomes a SettingError."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise as_setting_error(error, setting) from error
