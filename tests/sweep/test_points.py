@@ -69,7 +69,8 @@ def test_what_hydra_knows_of_the_running_process_is_left_alone(root):
     ("params", "setting", "message"),
     [
         ({"scheme": "nonsense"}, "scheme", "there is no nonsense; there are: async_par"),
-        ({"training.rate": "1,2"}, "study", "made does not compose: Key 'rate' is not in struct"),
+        ({"training.rate": "1,2"}, "training.rate", "there is no such setting"),
+        ({"seed": "[0,1"}, "study", "no viable alternative"),
         ({"seed": "0,1,0"}, "seed", "two points are the same: seed=0 and seed=0"),
         ({"seed": "0,1", "sweep.jobs": "1,2"}, "sweep.jobs", "two points are the same"),
     ],

@@ -1,6 +1,5 @@
 """The points of a study: composed and expanded by Hydra itself, before anything runs."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +12,10 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError
+from paceline.training.hydra_error import hydra_errors
 from paceline.training.point import plain_config, point_key, record_folder
 from paceline.training.record import read_result
 
@@ -46,13 +44,10 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
     points are the same. About 60 ms for each point.
     """
     _require(study, root)
-    try:
-        with _hydra(root) as search:
-            base = compose("config", [search, f"experiments={study}"], return_hydra_config=True)
-            axes = _axes(base, [f"experiments={study}", *overrides])
-            points = [_point(root, search, axes, job) for job in _jobs(axes)]
-    except (HydraException, OmegaConfBaseException) as error:
-        raise _as_setting_error(study, error) from error
+    with hydra_errors("study"), _hydra(root) as search:
+        base = compose("config", [search, f"experiments={study}"], return_hydra_config=True)
+        axes = _axes(base, [f"experiments={study}", *overrides])
+        points = [_point(root, search, axes, job) for job in _jobs(axes)]
     _require_distinct(points, axes)
     return points
 
@@ -129,11 +124,3 @@ def _repeating(axes: list[Override]) -> list[str]:
         for axis in axes
         if axis.is_sweep_override() and max(Counter(axis.sweep_string_iterator()).values()) > 1
     ]
-
-
-def _as_setting_error(study: str, error: Exception) -> SettingError:
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return SettingError(group, f"there is no {name}; there are: {', '.join(error.options)}")
-    reason = re.split(r"\s+(?:reference|object)_type=", str(error.__cause__ or error))[0]
-    return SettingError("study", f"{study} does not compose: {reason}")
