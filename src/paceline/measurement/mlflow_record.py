@@ -84,7 +84,7 @@ def write_marker(
         raise LogError(f"cannot write {folder / _MARKER}: {error.strerror}") from error
 
 
-def _final(result: Mapping[str, Any]) -> dict[str, float]:
+def _final(result: Mapping[str, Any]) -> dict[str, Any]:
     """Every number of `result.json`, at the end of the run."""
     numbers = {
         name: value

@@ -21,11 +21,14 @@ _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-cor
 @cache
 def source_digest() -> str:
     """12 hexadecimal digits of the source of the rooms that make a record."""
-    root = Path(paceline.__file__).parent
+    return digest_of(Path(paceline.__file__).parent)
+
+
+def digest_of(package: Path) -> str:
     digest = hashlib.sha256()
     for room in ROOMS:
-        for path in sorted((root / room).rglob("*.py")):
-            digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(f"{path.relative_to(package).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:12]
 
