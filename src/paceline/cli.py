@@ -82,16 +82,11 @@ def _enter_root() -> Path:
 
 def _train(arguments: list[str]) -> int:
     root = _enter_root()
-    from paceline.training.hydra_entry import PointFailed, run_hydra
+    from paceline.training.hydra_entry import run_hydra
     from paceline.training.hydra_error import hydra_errors
 
     with hydra_errors("train"):
-        try:
-            run_hydra(arguments, root)
-        except PointFailed as failure:
-            print(f"paceline: {failure.reason}", file=sys.stderr)
-            print(failure.folder)
-            return 1
+        run_hydra(arguments, root)
     return 0
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from paceline.cluster.flat_weights import FlatWeights
 from paceline.cluster.remote_sgd import RemoteSGD
-from paceline.cluster.server import ServerPlan
+from paceline.cluster.server import SERVED_PRECISIONS, ServerPlan
 from paceline.cluster.snapshot import (
     Snapshot,
     flatten,
@@ -30,8 +30,6 @@ from paceline.exchange.push_pull import WorkerWire
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Step
-
-_HONOURED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 
 
 class ParameterServerStrategy(SingleDeviceStrategy):
@@ -167,11 +165,11 @@ def _resume(step: Step, reply: Tensor) -> object:
 
 def _check_honoured(trainer: Trainer, optimizers: list) -> None:
     """Raises SettingError where the servers could not do what the module or Trainer asks for."""
-    if trainer.precision not in _HONOURED_PRECISIONS:
+    if trainer.precision not in SERVED_PRECISIONS:
         raise SettingError(
             "training.precision",
             f"{trainer.precision} cannot be honoured by a parameter server; there are: "
-            + ", ".join(_HONOURED_PRECISIONS),
+            + ", ".join(SERVED_PRECISIONS),
         )
     if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
         names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"

@@ -17,6 +17,9 @@ from paceline.exchange.push_pull import Header, ServerWire
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme, Arrival
 
+# A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
+SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+
 
 @dataclass(frozen=True)
 class ServerPlan:

@@ -5,15 +5,18 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.launch import die_with, preload
+from paceline.errors import SettingError
 from paceline.measurement.provenance import source_digest
+from paceline.training.hydra_error import as_setting_error
 from paceline.training.point import plain_config, record_folder
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
@@ -21,19 +24,10 @@ from paceline.training.rerun import needs_run
 _SWEEP = "PACELINE_SWEEP"  # process id of the sweep, for the processes that run its points
 
 
-class PointFailed(Exception):
-    """A point ended as failed, or MLflow lacks it; there is a record of it all the same."""
-
-    def __init__(self, reason: str, folder: Path) -> None:
-        super().__init__(reason, folder)
-        self.reason = reason
-        self.folder = folder
-
-
 def run_hydra(arguments: Sequence[str], root: Path) -> None:
     """Hydra's whole command line, with the configuration of `root`, the working directory.
 
-    Raises what Hydra and the points raise, instead of ending the process.
+    Raises what Hydra raises; a point that cannot be run ends the process, as `job` says.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["paceline train", *arguments]
@@ -47,30 +41,46 @@ def multirun(overrides: list[str]) -> None:
 
 
 def job(cfg: DictConfig) -> None:
-    """Run one point, unless its record is complete, and print how it ended."""
+    """Run one point, unless its record is complete, and print how it ended.
+
+    Leaves with 2 where a setting cannot be honoured, and outside a multirun with 1 where the point
+    failed: by SystemExit, since Hydra prints a line of its own about other exceptions.
+    """
     _end_with_sweep()
-    preload()
-    config = plain_config(cfg)
-    multi = HydraConfig.get().mode == RunMode.MULTIRUN
-    number = HydraConfig.get().job.num + 1 if multi else None
-    folder = record_folder(config)
-    result = read_result(folder)
+    try:
+        config = plain_config(cfg)
+        multi = HydraConfig.get().mode == RunMode.MULTIRUN
+        problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
+    except (SettingError, OmegaConfBaseException) as error:
+        bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
+        _leave(str(bad), 2)
+    if problem and not multi:
+        print(record_folder(config))
+        _leave(problem, 1)
+    if not multi:
+        print(record_folder(config))
+
+
+def _run(config: dict[str, Any], number: int | None) -> str:
+    """What went wrong with the point, or nothing."""
+    result = read_result(record_folder(config))
     if result is not None and not needs_run(result, config["sweep"]["rerun"], source_digest()):
         print(_line(number, config, result, "already there"), flush=True)
-        unlogged = None
-    else:
-        from paceline.training.run import run_point  # imports torch
+        return result["reason"] if result["status"] == "failed" else ""
+    preload()
+    from paceline.training.run import run_point  # imports torch, while the forkserver does
 
-        outcome = run_point(config, keep_bad_settings=multi)
-        result, unlogged = outcome.result, outcome.unlogged
-        print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
-    if multi:
-        return
-    if result["status"] == "failed":
-        raise PointFailed(result["reason"], folder)
-    if unlogged:
-        raise PointFailed(f"measurement.mlflow.tracking_uri: {unlogged}", folder)
-    print(folder)
+    outcome = run_point(config, keep_bad_settings=number is not None)
+    result = outcome.result
+    print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
+    if outcome.unlogged:
+        return f"measurement.mlflow.tracking_uri: {outcome.unlogged}"
+    return result["reason"] if result["status"] == "failed" else ""
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(f"paceline: {message}", file=sys.stderr, flush=True)
+    sys.exit(code)
 
 
 def _line(number: int | None, config: dict[str, Any], result: dict[str, Any], note: str) -> str:

@@ -21,7 +21,7 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
     unknown = re.search(r"Key '([^']+)' is not in struct full_key: (\S+)", text)
     if unknown:
         return SettingError(unknown[2], "there is no such setting")
-    missing = re.search(r"Missing mandatory value: (\S+)", text)
+    missing = re.search(r"Missing mandatory value: .*full_key: (\S+)", text)
     if missing:
         return SettingError(missing[1], "a value is needed")
     return SettingError(setting, re.split(r" (?:reference|object)_type=", text)[0])

@@ -4,6 +4,7 @@ from numbers import Real
 from typing import Any
 
 from paceline.cluster.accelerator import choose
+from paceline.cluster.server import SERVED_PRECISIONS
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 
@@ -25,8 +26,8 @@ def check(config: dict[str, Any]) -> None:
     for setting in ("training.samples", "training.gradient_clip_val"):
         if _value(config, setting) is not None:
             _number(config, setting, above=0)
-    _precision(config)
-    choose(config["cluster"]["accelerator"], config["workers"])
+    device = choose(config["cluster"]["accelerator"], config["workers"])
+    _precision(config, device)
     learning_rate(config, images_per_update=1, epoch=1, samples=1)
 
 
@@ -47,12 +48,16 @@ def learning_rate(
     )
 
 
-def _precision(config: dict[str, Any]) -> None:
+def _precision(config: dict[str, Any], device: str) -> None:
     precision = config["training"]["precision"]
-    if precision not in PRECISIONS:
-        raise SettingError(
-            "training.precision", f"{precision!r}; there are: {', '.join(PRECISIONS)}"
-        )
+    served = config["scheme"].get("servers", 0) > 0
+    choices = SERVED_PRECISIONS if served else PRECISIONS
+    if precision not in choices:
+        by = f" for scheme={config['names']['scheme']}" if served else ""
+        message = f"{precision!r} cannot be honoured{by}; there are: {', '.join(choices)}"
+        raise SettingError("training.precision", message)
+    if precision == "16-mixed" and device == "cpu":
+        raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")
 
 
 def _value(config: dict[str, Any], setting: str) -> Any:
