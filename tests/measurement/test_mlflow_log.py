@@ -12,7 +12,7 @@ from paceline.measurement.mlflow_store import client
 
 
 def open_log(uri, **more):
-    return PointLog(uri, "made", "a point", {"key": "0123"}, 1000.0, **more)
+    return PointLog.begin(uri, "made", "a point", {"key": "0123"}, 1000.0, **more)
 
 
 def history(uri, run_id, name):

@@ -92,7 +92,7 @@ def test_only_what_dead_processes_began_is_removed(root):
         folder.mkdir(parents=True)
     uri = f"sqlite:///{root}/mlflow.db"
     prepare_store(uri, "made")
-    lost = PointLog(uri, "made", "lost", {}, 0.0)
+    lost = PointLog.begin(uri, "made", "lost", {}, 0.0)
     write_marker(dead, uri, lost.run_id)
     remove_partial_records(runs, uri)
     assert sorted(runs.iterdir()) == sorted([alive, other])

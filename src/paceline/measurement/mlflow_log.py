@@ -20,36 +20,45 @@ class LogError(Exception):
 
 
 class PointLog:
-    """One run in MLflow, made here or, with `run_id`, continued.
+    """One run in MLflow, continued; `begin` makes a new one.
 
-    `started`: UTC seconds since 1970; a row's time in MLflow is that plus its `seconds`.
     `patience`: seconds for which each write is tried again while the database is locked.
     Writes wait for the store (3 ms, with many writers 50 ms): keep them out of a worker.
     Writing the same row twice leaves one.
     """
 
-    def __init__(
-        self,
+    def __init__(self, tracking_uri: str, run_id: str, *, patience: float = 60) -> None:
+        self.run_id = run_id
+        self._client = client(tracking_uri)
+        self._tracking_uri = tracking_uri
+        self._patience = patience
+        run = self._attempt("the run", lambda: self._client.get_run(run_id))
+        self._start_ms: int = run.info.start_time
+
+    @classmethod
+    def begin(
+        cls,
         tracking_uri: str,
         experiment: str,
         run_name: str,
         tags: Mapping[str, str],
         started: float,
         *,
-        run_id: str | None = None,
         patience: float = 60,
-    ) -> None:
-        self._client = client(tracking_uri)
-        self._tracking_uri = tracking_uri
-        self._patience = patience
-        if run_id is None:
-            run = self._attempt(
-                "the run", lambda: self._create(experiment, run_name, tags, started)
+    ) -> "PointLog":
+        """`started`: UTC seconds since 1970; a row's time in MLflow is that plus its `seconds`."""
+        store = client(tracking_uri)
+
+        def create() -> Any:
+            found = store.get_experiment_by_name(experiment)
+            if found is None:
+                raise LogError(f"no experiment {experiment} in {tracking_uri}")
+            return store.create_run(
+                found.experiment_id, round(1000 * started), dict(tags), run_name
             )
-        else:
-            run = self._attempt("the run", lambda: self._client.get_run(run_id))
-        self.run_id: str = run.info.run_id
-        self._start_ms: int = run.info.start_time
+
+        run = _attempt("the run", tracking_uri, patience, create)
+        return cls(tracking_uri, run.info.run_id, patience=patience)
 
     def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Parameters longer than MLflow allows become `name.part1`, `name.part2`, ..."""
@@ -75,37 +84,16 @@ class PointLog:
             what = f"{len(batch)} metrics from sample {batch[0].step} to {batch[-1].step}"
             self._write(what, metrics=batch)
 
-    def finish(self, status: str, wall_seconds: float) -> None:
-        """`status`: FINISHED, FAILED or KILLED."""
-        end = self._start_ms + round(1000 * wall_seconds)
-        self._attempt(
-            "the end", lambda: self._client.set_terminated(self.run_id, status, end_time=end)
-        )
-
-    def _create(self, experiment: str, run_name: str, tags: Mapping[str, str], started: float):
-        found = self._client.get_experiment_by_name(experiment)
-        if found is None:
-            raise LogError(f"no experiment {experiment} in {self._tracking_uri}")
-        start = round(1000 * started)
-        return self._client.create_run(
-            found.experiment_id, start_time=start, tags=dict(tags), run_name=run_name
-        )
+    def finish(self, status: str, wall_seconds: float | None) -> None:
+        """`status`: FINISHED, FAILED or KILLED. `wall_seconds` None: until now."""
+        end = None if wall_seconds is None else self._start_ms + round(1000 * wall_seconds)
+        self._attempt("the end", lambda: self._client.set_terminated(self.run_id, status, end))
 
     def _write(self, what: str, **entities: Any) -> None:
         self._attempt(what, lambda: self._client.log_batch(self.run_id, **entities))
 
     def _attempt(self, what: str, call: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                return call()
-            except LogError:
-                raise
-            except Exception as error:  # each kind of store raises errors of its own
-                if time.monotonic() > deadline or not _passes(error):
-                    reason = f"{what} not logged to {self._tracking_uri}: {first_line(error)}"
-                    raise LogError(reason) from error
-            time.sleep(random.uniform(0.05, 0.5))  # apart from the other writers
+        return _attempt(what, self._tracking_uri, self._patience, call)
 
 
 def run_exists(tracking_uri: str, run_id: str) -> bool:
@@ -150,6 +138,20 @@ def _cells(rows: Iterable[Mapping]) -> Iterator[tuple[str, float, float, float]]
 
 def _batches(items: Sequence, size: int) -> list:
     return [items[first : first + size] for first in range(0, len(items), size)]
+
+
+def _attempt(what: str, tracking_uri: str, patience: float, call: Callable[[], T]) -> T:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return call()
+        except LogError:
+            raise
+        except Exception as error:  # each kind of store raises errors of its own
+            if time.monotonic() > deadline or not _passes(error):
+                reason = f"{what} not logged to {tracking_uri}: {first_line(error)}"
+                raise LogError(reason) from error
+        time.sleep(random.uniform(0.05, 0.5))  # apart from the other writers
 
 
 def _passes(error: Exception) -> bool:

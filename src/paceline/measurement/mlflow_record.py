@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from paceline.measurement.mlflow_log import LogError, PointLog, flat_params, run_exists
-from paceline.measurement.mlflow_store import client
 
 _MARKER = "mlflow.json"  # in a record's folder: which run it is, and whether all of it is there
 _TAGS = ("study", "key", "scheme", "workers", "kind", "status", "commit")
@@ -29,9 +28,12 @@ def log_record(folder: Path, tracking_uri: str, experiment: str) -> bool:
     result = json.loads((folder / "result.json").read_text())
     config = yaml.safe_load((folder / "config.yaml").read_text())
     tags = {name: str(result[name]) for name in _TAGS}
-    started = datetime.fromisoformat(result["started"]).timestamp()
-    run_id, num_logged = (marker["run_id"], marker["live_rows"]) if known else (None, 0)
-    log = PointLog(tracking_uri, experiment, run_name(config), tags, started, run_id=run_id)
+    num_logged = marker["live_rows"] if known else 0
+    if known:
+        log = PointLog(tracking_uri, marker["run_id"])
+    else:
+        started = datetime.fromisoformat(result["started"]).timestamp()
+        log = PointLog.begin(tracking_uri, experiment, run_name(config), tags, started)
     write_marker(folder, tracking_uri, log.run_id, live_rows=num_logged)
     log.describe(flat_params(config), tags)
     log.log(live_rows(folder, num_logged))
@@ -42,10 +44,10 @@ def log_record(folder: Path, tracking_uri: str, experiment: str) -> bool:
 
 
 def end_lost_run(folder: Path, tracking_uri: str) -> None:
-    """Mark as killed what the partial record in `folder` had begun live."""
+    """Mark as killed what the partial record in `folder` had begun live. Raises LogError."""
     marker = read_marker(folder, tracking_uri)
     if marker and run_exists(tracking_uri, marker["run_id"]):
-        client(tracking_uri).set_terminated(marker["run_id"], "KILLED")
+        PointLog(tracking_uri, marker["run_id"]).finish("KILLED", None)
 
 
 def run_name(config: Mapping[str, Any]) -> str:

@@ -57,7 +57,7 @@ class ProgressFollower:
         if self._log is None:
             mlflow = self._config["measurement"]["mlflow"]
             name = run_name(self._config)
-            log = PointLog(
+            log = PointLog.begin(
                 mlflow["tracking_uri"], mlflow["experiment"], name, self._tags, started, patience=0
             )
             write_marker(self._folder, mlflow["tracking_uri"], log.run_id)

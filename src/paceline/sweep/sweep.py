@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,9 +65,10 @@ def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
     for partial in folder.glob(".*"):
         match = _PARTIAL.fullmatch(partial.name)
         if match and not psutil.pid_exists(int(match[1])):
-            if tracking_uri is not None:
-                end_lost_run(partial, tracking_uri)
-            shutil.rmtree(partial)
+            with suppress(LogError):  # then it stays there as running
+                if tracking_uri is not None:
+                    end_lost_run(partial, tracking_uri)
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def log_missing(points: Sequence[Point]) -> None:
