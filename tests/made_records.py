@@ -38,6 +38,7 @@ def made_result(config, key, rows=2):
         "batch_size": config["batch_size"],
         "seed": config["seed"],
         "samples": 64 * rows,
+        "distinct_samples": 64,
         "seconds": rows / 2,
         "top1": 0.5,
         "validation_loss": None,

@@ -10,7 +10,7 @@ from paceline.errors import SettingError
 from paceline.measurement.mlflow_log import PointLog
 from paceline.measurement.mlflow_record import write_marker
 from paceline.measurement.mlflow_store import client, prepare_store
-from paceline.sweep.plan import counts, estimate, table
+from paceline.sweep.plan import counts, estimate, finished_results, table
 from paceline.sweep.points import study_points
 from paceline.sweep.sweep import remove_partial_records, sweep
 from tests.made_records import make_record
@@ -110,22 +110,29 @@ def test_the_table_names_axes_and_status(root, records):
 
 
 def test_costs_come_from_records_alone(root, records):
+    """The first two points are synchronous, the others have a server."""
     points = study_points("made", root)
-    assert estimate(points, points, 1) == "hours and memory: unknown until one point has run"
+    assert estimate(points, [], 1) == "time and memory: unknown until one point has run"
+    assert estimate([], [], 1) == "nothing to run"
     records(0, wall_seconds=7200)
-    points = study_points("made", root)
-    assert estimate(points, points[1:2], 1) == (
-        "about 2 hours; up to 1.0 GiB of memory in 1 processes"
+    assert estimate(points[1:2], finished_results(root / "runs"), 1) == (
+        "about 2.0 hours; up to 1.0 GiB of memory in 1 processes"
     )
     records(2, wall_seconds=3600)
-    points = study_points("made", root)
-    assert estimate(points, [points[1], points[3]], 2) == (
+    assert estimate([points[1], points[3]], finished_results(root / "runs"), 2) == (
         "about 1.5 hours; up to 4.0 GiB of memory in 4 processes"
     )
 
 
-def test_costs_follow_the_budget(root, records):
+def test_costs_follow_the_samples_and_other_studies_count(root, records, studied):
     records(0, wall_seconds=3600)
-    longer = study_points("made", root, ["training.epochs=2,4"])
-    assert estimate(longer, longer[1:2], 1).startswith("about 2 hours")
-    assert estimate(longer, longer[3:6], 1).startswith("about 2 hours and 2 points of unknown")
+    results = finished_results(root / "runs")
+    studied("other", scheme="sync_allreduce,async_parameter_server", seed="8,9")
+    longer = study_points("other", root, ["training.epochs=1,4"])
+    assert estimate(longer[:2], results, 1).startswith("about 2.5 hours; ")
+    assert estimate(longer[:1], results, 1).startswith("about 30.0 minutes; ")
+    assert estimate(longer[3:6], results, 1).startswith("about 2.0 hours and 2 points of unknown")
+    (by_samples,) = study_points(
+        "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce"]
+    )
+    assert estimate([by_samples], results, 1).startswith("about 15.0 minutes; ")

@@ -27,7 +27,7 @@ class PointLog:
     Writing the same row twice leaves one.
     """
 
-    def __init__(self, tracking_uri: str, run_id: str, *, patience: float = 60) -> None:
+    def __init__(self, tracking_uri: str, run_id: str, *, patience: float = 20) -> None:
         self.run_id = run_id
         self._client = client(tracking_uri)
         self._tracking_uri = tracking_uri
@@ -44,7 +44,7 @@ class PointLog:
         tags: Mapping[str, str],
         started: float,
         *,
-        patience: float = 60,
+        patience: float = 20,
     ) -> "PointLog":
         """`started`: UTC seconds since 1970; a row's time in MLflow is that plus its `seconds`."""
         store = client(tracking_uri)

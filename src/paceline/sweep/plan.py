@@ -1,9 +1,14 @@
 """What a sweep is about to do, and what it may cost, by the records of points already run."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 from paceline.sweep.points import Point
+
+Result = dict[str, Any]
 
 
 def table(points: Sequence[Point]) -> str:
@@ -29,47 +34,54 @@ def counts(points: Sequence[Point]) -> str:
     return f"{len(points)} points: {', '.join(parts)}"
 
 
-def estimate(points: Sequence[Point], to_run: Sequence[Point], jobs: int) -> str:
-    """Hours and memory of `to_run`, `jobs` points at a time; unknown rather than invented."""
-    seconds = [_seconds(point, points) for point in to_run]
+def estimate(to_run: Sequence[Point], results: Sequence[Result], jobs: int) -> str:
+    """Time and memory of `to_run`, `jobs` points at a time; unknown rather than invented.
+
+    `results`: of finished points of any study. Time is scaled by samples from points with the same
+    scheme, model, data and cluster, of the same workers and batch size where there are some.
+    """
+    if not to_run:
+        return "nothing to run"
+    seconds = [_seconds(point, _alike(point, results)) for point in to_run]
     known = [each for each in seconds if each is not None]
-    if not known and to_run:
-        return "hours and memory: unknown until one point has run"
+    if not known:
+        return "time and memory: unknown until one point has run"
     rest = len(seconds) - len(known)
     more = f" and {rest} points of unknown length" if rest else ""
-    return f"about {sum(known) / 3600 / jobs:.2g} hours{more}; {_memory(points, to_run, jobs)}"
+    peak = max(r["peak_rss_bytes"] for point in to_run for r in _alike(point, results))
+    processes = jobs * max(map(num_processes, to_run))
+    memory = f"{processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
+    return f"about {_duration(sum(known) / jobs)}{more}; up to {memory}"
+
+
+def finished_results(runs: Path) -> list[Result]:
+    """`result.json` of every finished point in `runs`, whatever its study."""
+    results = [json.loads(path.read_text()) for path in sorted(runs.glob("*/[!.]*/result.json"))]
+    return [result for result in results if result["status"] == "finished"]
 
 
 def num_processes(point: Point) -> int:
     return point.config["workers"] + point.config["scheme"].get("servers", 0)
 
 
-def _seconds(point: Point, points: Sequence[Point]) -> float | None:
-    """By the nearest finished points with the same scheme, model, data and cluster."""
-    unit, budget = _budget(point)
-    alike = [
-        other
-        for other in points
-        if other.result
-        and other.status == "finished"
-        and other.config["names"] == point.config["names"]
-        and _budget(other)[0] == unit
-    ]
+def _alike(point: Point, results: Sequence[Result]) -> list[Result]:
+    names = point.config["names"].items()
+    return [result for result in results if all(result[name] == value for name, value in names)]
+
+
+def _seconds(point: Point, alike: Sequence[Result]) -> float | None:
     sizes = ("workers", "batch_size")
-    same = [o for o in alike if all(o.config[s] == point.config[s] for s in sizes)]
-    rates = [o.result["wall_seconds"] / _budget(o)[1] for o in same or alike if o.result]
-    return median(rates) * budget if rates else None
+    same = [result for result in alike if all(result[s] == point.config[s] for s in sizes)]
+    rates = [result["wall_seconds"] / result["samples"] for result in same or alike]
+    return median(rates) * _samples(point, alike) if rates else None
 
 
-def _budget(point: Point) -> tuple[str, float]:
+def _samples(point: Point, alike: Sequence[Result]) -> float:
     training = point.config["training"]
-    unit = "epochs" if training["samples"] is None else "samples"
-    return unit, training[unit]
+    if training["samples"] is not None:
+        return training["samples"]
+    return training["epochs"] * max(result["distinct_samples"] for result in alike)
 
 
-def _memory(points: Sequence[Point], to_run: Sequence[Point], jobs: int) -> str:
-    seen = [p.result["peak_rss_bytes"] for p in points if p.result and p.result["peak_rss_bytes"]]
-    if not seen:
-        return "memory: unknown"
-    processes = jobs * max(map(num_processes, to_run), default=0)
-    return f"up to {processes * max(seen) / 2**30:.1f} GiB of memory in {processes} processes"
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"

@@ -14,7 +14,7 @@ from paceline.measurement.mlflow_log import LogError
 from paceline.measurement.mlflow_record import end_lost_run, log_record
 from paceline.measurement.mlflow_store import prepare_store
 from paceline.measurement.provenance import num_cores, source_digest
-from paceline.sweep.plan import counts, estimate, num_processes, table
+from paceline.sweep.plan import counts, estimate, finished_results, num_processes, table
 from paceline.sweep.points import Point, study_points
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
@@ -43,7 +43,7 @@ def sweep(
     to_run = points_to_run(points)
     _warn_of_crowding(to_run)
     if dry_run:
-        _print_plan(points, to_run)
+        _print_plan(points, to_run, root)
         return True
     _prepare_mlflow(points)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
@@ -98,10 +98,11 @@ def _experiment(points: Sequence[Point]) -> str:
     return points[0].config["measurement"]["mlflow"]["experiment"]
 
 
-def _print_plan(points: Sequence[Point], to_run: Sequence[Point]) -> None:
+def _print_plan(points: Sequence[Point], to_run: Sequence[Point], root: Path) -> None:
     print(table(points))
     print(f"{counts(points)}; {len(to_run)} to run")
-    print(estimate(points, to_run, points[0].config["sweep"]["jobs"]))
+    jobs = points[0].config["sweep"]["jobs"]
+    print(estimate(to_run, finished_results(root / "runs"), jobs))
 
 
 def _warn_of_crowding(points: Sequence[Point]) -> None:
