@@ -46,7 +46,8 @@ def launch(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # ProcessFailure says it in one line
     preload()
     config = LaunchConfig(
         min_nodes=1,
@@ -59,7 +60,7 @@ def launch(
         max_restarts=0,
         monitor_interval=0.05,
         start_method="forkserver",
-        shutdown_timeout=5,
+        shutdown_timeout=2,
         logs_specs=DefaultLogsSpecs(log_dir=str(log_folder), redirects=Std.ALL),
     )
     try:
@@ -96,13 +97,25 @@ def die_with(process_id: int) -> None:
 
 
 def _explain(failure: Any, workers: int) -> Exception:
-    rank, first = failure.get_first_failure()
+    rank, first = min(failure.failures.items(), key=_distance_from_cause)
     who = f"worker {rank}" if rank < workers else f"server {rank - workers}"
-    message = first.message["message"] if isinstance(first.message, dict) else first.message
-    line = " ".join(str(message).split())
+    line = _line(first)
     if line.startswith("SettingError: "):
         setting, _, rest = line.removeprefix("SettingError: ").partition(": ")
         return SettingError(setting, rest)
     if first.exitcode < 0:
         line = f"killed by {signal.Signals(-first.exitcode).name}"
     return ProcessFailure(f"{who}: {line}")
+
+
+def _line(failure: Any) -> str:
+    message = failure.message["message"] if isinstance(failure.message, dict) else failure.message
+    return " ".join(str(message).split())
+
+
+def _distance_from_cause(failed: tuple[int, Any]) -> tuple[int, int]:
+    """A process that was killed or raised comes before those that lost their connection to it."""
+    _, failure = failed
+    lost = any(sign in _line(failure) for sign in ("closed by peer", "reset by peer"))
+    ended_by_launcher = failure.exitcode == -signal.SIGTERM
+    return 2 * ended_by_launcher + lost, failure.timestamp

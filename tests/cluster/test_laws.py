@@ -1,0 +1,194 @@
+"""The laws of the schemes on real processes: exact, in float64, against a bare loop."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from paceline.cluster.launch import ProcessFailure
+from paceline.data.batches import WorkerBatches
+from paceline.data.stream import SampleStream
+from paceline.scheme.scheme import Apply, Mean
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.training.settings import learning_rate
+from tests.tiny import PlainSGD, TinyImages, run_tiny, tiny_point
+
+NUM_TRAIN = 48
+SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
+
+
+def batches_of(config, worker, num_batches=1000):
+    data = config["data"]
+    splits = TinyImages(**{name: value for name, value in data.items() if name[0] != "_"}).load()
+    return WorkerBatches(
+        splits.train,
+        SampleStream(NUM_TRAIN, config["seed"]),
+        worker=worker,
+        num_workers=config["workers"],
+        batch_size=config["batch_size"],
+        num_batches=num_batches,
+        mean=splits.mean,
+        std=splits.std,
+        dtype=torch.float64,
+    )
+
+
+def rate_of(config, images_per_update):
+    samples = config["training"]["epochs"] * NUM_TRAIN
+    return learning_rate(
+        config, images_per_update=images_per_update, epoch=NUM_TRAIN, samples=samples
+    )
+
+
+def plain_weights(config):
+    """One worker with the whole global batch, in a bare loop."""
+    alone = {**config, "workers": 1, "batch_size": config["workers"] * config["batch_size"]}
+    reference, batches = PlainSGD(config), batches_of(alone, 0)
+    size = alone["batch_size"]
+    rate = rate_of(config, size)
+    for turn in range(config["training"]["epochs"] * NUM_TRAIN // size):
+        reference.apply(reference.gradient(*batches[turn]), rate.factor(turn * size))
+    return reference.weights()
+
+
+SCHEDULED = {
+    "training__schedule": "cosine",
+    "training__lr_rule": "linear",
+    "training__warmup_epochs": 1,
+}
+
+
+@pytest.mark.parametrize("scheme", [SYNC, ASYNC])
+def test_one_worker_is_plain_sgd(scheme, tmp_path):
+    config = tiny_point(scheme, 1, 8, **SCHEDULED)
+    _, weights = run_tiny(config, tmp_path)
+    assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_k_workers_are_one_worker_with_k_times_the_batch(workers, tmp_path):
+    config = tiny_point(SYNC, workers, 16 // workers, **SCHEDULED)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
+    assert [worker["counted"] for worker in seen] == [workers] * workers
+    assert len({worker["weights_digest"] for worker in seen}) == 1
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_rule_of_sync_allreduce_is_lightnings_ddp(workers, tmp_path):
+    """On real processes DDP stands in for the rule: only this law ties the two."""
+    config = tiny_point(SYNC, workers, 4)
+    _, weights = run_tiny(config, tmp_path)
+    replicas = [PlainSGD(config) for _ in range(workers)]
+    shares = [batches_of(config, worker) for worker in range(workers)]
+    for turn in range(3 * NUM_TRAIN // (4 * workers)):
+        flat = [
+            torch.cat([part.flatten() for part in replica.gradient(*share[turn])])
+            for replica, share in zip(replicas, shares, strict=True)
+        ]
+        for replica, gradient in zip(replicas, applied_by_rule(flat), strict=True):
+            sizes = [parameter.numel() for parameter in replica.network.parameters()]
+            parts = gradient.split(sizes)
+            shapes = [parameter.shape for parameter in replica.network.parameters()]
+            replica.apply([p.view(s) for p, s in zip(parts, shapes, strict=True)])
+    for replica in replicas:
+        assert_close(weights, replica.weights(), rtol=1e-12, atol=1e-14)
+
+
+def applied_by_rule(gradients):
+    """Drives the rule for all workers: each Mean is answered when all have come."""
+    steps = [SyncAllReduce().step(gradient) for gradient in gradients]
+    messages = [next(step) for step in steps]
+    assert all(isinstance(message, Mean) for message in messages)
+    mean = torch.stack([message.value for message in messages]).mean(0)
+    outcomes = []
+    for step in steps:
+        with pytest.raises(StopIteration) as end:
+            step.send(mean)
+        assert isinstance(end.value.value, Apply)
+        outcomes.append(end.value.value.gradient)
+    return outcomes
+
+
+@pytest.mark.parametrize(("workers", "servers"), [(1, 3), (2, 1), (2, 2), (4, 1)])
+def test_replaying_the_order_of_pushes_gives_the_weights(workers, servers, tmp_path):
+    """An independent loop over the recorded arrivals; servers may see them in different orders,
+    so each part of the weights is replayed by its own server's record."""
+    config = tiny_point(ASYNC, workers, 4, scheme__servers=servers, **SCHEDULED)
+    seen, weights = run_tiny(config, tmp_path)
+    reports = seen[workers:]
+    if servers > 1 and workers > 1:
+        assert_pushes_add_up(config, seen)
+        return
+    rate = rate_of(config, 4)
+    reference = PlainSGD(config)
+    shares = [batches_of(config, worker) for worker in range(workers)]
+    read = [reference.weights()] * workers
+    taken = Counter()
+    for turn, (worker, _) in enumerate(reports[0]["pushes"]):
+        batch = shares[worker][taken[worker]]
+        reference.apply(reference.gradient(*batch, read[worker]), rate.factor(4 * turn))
+        read[worker] = reference.weights()
+        taken[worker] += 1
+    assert_close(weights, reference.weights(), rtol=1e-12, atol=1e-14)
+    assert_pushes_add_up(config, seen)
+
+
+def assert_pushes_add_up(config, seen):
+    """No update is lost, and staleness is what the order of pushes implies."""
+    workers = config["workers"]
+    budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
+    steps = {worker: found["steps"] for worker, found in enumerate(seen[:workers])}
+    assert sum(steps.values()) == budget
+    for server in seen[workers:]:
+        assert server["updates"] == len(server["pushes"]) == budget
+        assert Counter(worker for worker, _ in server["pushes"]) == +Counter(steps)
+        read = dict.fromkeys(steps, 0)
+        for version, (worker, staleness) in enumerate(server["pushes"]):
+            assert staleness == version - read[worker]
+            read[worker] = version + 1
+
+
+def waiting(blocked, broadcasting, folder):
+    patience = 4 if broadcasting else 30
+    return tiny_point(
+        ASYNC,
+        2,
+        4,
+        training__samples=4 * 260,
+        model___target_="tests.tiny.WaitingClassifier",
+        model__blocked=blocked,
+        model__folder=str(folder),
+        model__broadcasting=broadcasting,
+        model__patience=patience,
+    )
+
+
+@pytest.mark.parametrize("blocked", [0, 1])
+def test_asynchronous_means_asynchronous(blocked, tmp_path):
+    """A worker blocks before its first push until the other has taken 200 steps."""
+    seen, _ = run_tiny(waiting(blocked, False, tmp_path), tmp_path)
+    first = [worker for worker, _ in seen[2]["pushes"]].index(blocked)
+    assert first >= 200
+    assert seen[2]["pushes"][first] == (blocked, first)
+
+
+def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):
+    """As it does where its world size is that of the process group: nobody gets past a step."""
+    config = waiting(0, True, tmp_path)
+    config["cluster"]["timeout_seconds"] = 5
+    with pytest.raises(ProcessFailure):
+        run_tiny(config, tmp_path)
+
+
+def test_evaluation_perturbs_nothing(tmp_path):
+    ends = []
+    for evaluations in (1, 7):
+        folder = tmp_path / str(evaluations)
+        folder.mkdir()
+        config = tiny_point(SYNC, 2, 4, measurement__evaluations=evaluations)
+        seen, weights = run_tiny(config, folder)
+        assert sum(len(worker["scores"]) for worker in seen) == evaluations
+        ends.append(weights)
+    assert_close(*ends, rtol=0, atol=0)

@@ -1,0 +1,200 @@
+"""A tiny problem on which laws are exact: float64, no BatchNorm, 48 images, three classes."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning.strategies import Strategy
+from torch import Tensor, nn
+
+from paceline.cluster.launch import launch
+from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.model.classifier import Classifier
+from paceline.training.process import run
+
+PROCESS = f"{run.__module__}:run"
+
+
+class TinyImages(AbstractImageData):
+    """48 seeded images of 4x4 in three classes for each split."""
+
+    def prepare(self) -> None:
+        pass
+
+    def load(self) -> Splits:
+        generator = torch.Generator().manual_seed(0)
+        labels = torch.arange(48) % 3
+        images = torch.randint(0, 200, (48, 1, 4, 4), generator=generator)
+        images[torch.arange(48), 0, labels] += 50
+        part = ImageSet(images.to(torch.uint8), labels)
+        return Splits(part, part, part, (0.4,), (0.2,))
+
+
+def tiny_network(batch_norm: bool = False) -> nn.Sequential:
+    hidden: list[nn.Module] = [nn.Flatten(), nn.Linear(16, 5)]
+    if batch_norm:
+        hidden.append(nn.BatchNorm1d(5))
+    return nn.Sequential(*hidden, nn.Tanh(), nn.Linear(5, 3))
+
+
+def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> dict[str, Any]:
+    """A point's configuration; `settings` are dotted names with `__` for the dot."""
+    classes = {
+        "sync_allreduce": {"_target_": "paceline.scheme.sync_allreduce.SyncAllReduce"},
+        "async_parameter_server": {
+            "_target_": "paceline.scheme.async_parameter_server.AsyncParameterServer",
+            "servers": 1,
+        },
+    }
+    config: dict[str, Any] = {
+        "workers": workers,
+        "batch_size": batch_size,
+        "seed": 3,
+        "save_weights": True,
+        "names": {"scheme": scheme},
+        "scheme": classes[scheme],
+        "data": {
+            "_target_": "tests.tiny.TinyImages",
+            "root": "",
+            "num_classes": 3,
+            "image_shape": [1, 4, 4],
+            "num_validation": 0,
+            "split_seed": 0,
+            "augmentation": None,
+        },
+        "model": {
+            "_target_": "paceline.model.classifier.Classifier",
+            "network": {"_target_": "tests.tiny.tiny_network"},
+            "optimizer": {
+                "_target_": "torch.optim.SGD",
+                "_partial_": True,
+                "lr": 0.1,
+                "momentum": 0.9,
+                "weight_decay": 0.01,
+            },
+        },
+        "cluster": {"accelerator": "cpu", "threads_per_worker": 1, "timeout_seconds": 60},
+        "training": {
+            "epochs": 3,
+            "samples": None,
+            "lr_rule": "none",
+            "lr_reference_batch_size": 8,
+            "warmup_epochs": 0,
+            "schedule": "constant",
+            "milestones": [0.5],
+            "gamma": 0.1,
+            "gradient_clip_val": None,
+            "precision": "64-true",
+        },
+        "measurement": {
+            "evaluations": 3,
+            "evaluation_batch_size": 48,
+            "warmup_fraction": 0.1,
+        },
+    }
+    for name, value in settings.items():
+        *parents, leaf = name.split("__")
+        holder = config
+        for parent in parents:
+            holder = holder[parent]
+        holder[leaf] = value
+    return config
+
+
+def run_tiny(config: dict[str, Any], folder: Path) -> tuple[list[dict], dict[str, Tensor]]:
+    """What the processes of the point saw, and the weights that were evaluated at the end."""
+    seen = launch(
+        PROCESS,
+        (config, str(folder)),
+        workers=config["workers"],
+        servers=config["scheme"].get("servers", 0),
+        log_folder=folder / "log",
+    )
+    return seen, torch.load(folder / "weights.pt")
+
+
+class PlainSGD:
+    """The reference: torch.optim.SGD in a bare loop, in this process."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        torch.manual_seed(config["seed"])
+        self.network = tiny_network().double()
+        options = {
+            name: value for name, value in config["model"]["optimizer"].items() if name[0] != "_"
+        }
+        self._optimizer = torch.optim.SGD(self.network.parameters(), **options)
+
+    def gradient(self, images: Tensor, labels: Tensor, weights: dict | None = None) -> list[Tensor]:
+        """At `weights` (default: those held), of the mean loss."""
+        held = weights or dict(self.network.named_parameters())
+        leaves = {name: value.detach().clone().requires_grad_() for name, value in held.items()}
+        logits = torch.func.functional_call(self.network, leaves, (images,))
+        loss = nn.functional.cross_entropy(logits, labels)
+        return list(torch.autograd.grad(loss, list(leaves.values())))
+
+    def apply(self, gradients: list[Tensor], factor: float = 1.0) -> None:
+        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        group = self._optimizer.param_groups[0]
+        base = group.setdefault("initial_lr", group["lr"])
+        group["lr"] = base * factor
+        self._optimizer.step()
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+
+
+class WaitingClassifier(Classifier):
+    """Worker `blocked` takes no step until the other has taken 200, and gives up after `patience`.
+
+    `broadcasting`: with the broadcast that Lightning does each step when it knows of two workers.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        optimizer: Any,
+        blocked: int,
+        folder: str,
+        broadcasting: bool,
+        patience: int,
+    ) -> None:
+        super().__init__(network, optimizer)
+        self._blocked = blocked
+        self._sign = Path(folder) / "the other has taken 200 steps"
+        self._broadcasting = broadcasting
+        self._patience = patience
+
+    def on_train_start(self) -> None:
+        strategy: Strategy | Any = self.trainer.strategy
+        assert self.trainer.world_size == 1
+        if self._broadcasting:
+            strategy.world_size = 2
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() != self._blocked:
+            if batch_idx == 200:
+                self._sign.touch()
+            return
+        deadline = time.monotonic() + self._patience
+        while batch_idx == 0 and not self._sign.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError("lockstep: the other worker waits for this one")
+            time.sleep(0.01)
+
+
+class FailingClassifier(Classifier):
+    """Worker 1 fails in its third step: by an exception, or `killed` by SIGKILL."""
+
+    def __init__(self, network: Any, optimizer: Any, killed: bool) -> None:
+        super().__init__(network, optimizer)
+        self._killed = killed
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() == 1 and batch_idx == 2:
+            if self._killed:
+                os.kill(os.getpid(), 9)
+            raise ValueError("a bad batch")
