@@ -1,0 +1,36 @@
+"""A mean, how sure it is, and of how many."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scipy.special import stdtrit
+
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """`low` and `high` are NaN where n < 2: one number tells nothing of its spread."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    def named(self, name: str) -> dict[str, float | int]:
+        """Columns of a table: `name`_mean, _low, _high, _n."""
+        return {f"{name}_{field}": value for field, value in self._asdict().items()}
+
+
+def interval(values: Iterable[float]) -> Interval:
+    """Mean and Student's 95 % interval of the mean; what is NaN is left out of n."""
+    numbers = [float(value) for value in values if not math.isnan(value)]
+    n = len(numbers)
+    if not n:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    mean = math.fsum(numbers) / n
+    if n == 1:
+        return Interval(mean, math.nan, math.nan, 1)
+    variance = math.fsum((number - mean) ** 2 for number in numbers) / (n - 1)
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / n)
+    return Interval(mean, mean - half, mean + half, n)

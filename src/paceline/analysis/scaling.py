@@ -1,0 +1,49 @@
+"""Speed-up and efficiency against one worker of the same configuration otherwise.
+
+    speed-up = images/s of K workers / images/s of one worker, seed by seed
+    efficiency = speed-up / K
+
+Weak scaling in the batch: images per worker and step stay, so K workers take K times as many at
+once; samples in total stay too.
+"""
+
+import pandas as pd
+
+from paceline.analysis.configuration import Configuration, configurations, matching, paired
+from paceline.analysis.intervals import interval
+from paceline.analysis.tables import Tables
+
+
+def scaling(tables: Tables) -> pd.DataFrame:
+    """A row per configuration. `baseline` names the points in use, or says why there are none."""
+    finished = tables.finished
+    rows = [
+        _row(configuration, matching(finished, configuration), finished)
+        for configuration, _ in configurations(tables.runs, tables.axes)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _row(configuration: Configuration, points: pd.DataFrame, finished: pd.DataFrame) -> dict:
+    base = matching(finished, configuration | {"workers": 1})
+    pairs = paired(points, base, "images_per_second")
+    ratios = pairs["value"] / pairs["base"]
+    return (
+        configuration
+        | {
+            "baseline": _named(configuration, base, len(pairs)),
+            "n_unpaired": len(points) - len(pairs),
+        }
+        | interval(ratios).named("speedup")
+        | interval(ratios / configuration["workers"]).named("efficiency")
+    )
+
+
+def _named(configuration: Configuration, base: pd.DataFrame, num_pairs: int) -> str:
+    if base.empty:
+        return "none: no finished point with one worker"
+    if configuration["workers"] == 1:
+        return "itself"
+    if not num_pairs:
+        return "none: no seed in common with one worker"
+    return f"1 worker, same settings otherwise, {num_pairs} seeds in common"

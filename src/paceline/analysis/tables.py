@@ -1,0 +1,92 @@
+"""What `paceline collect` left in `reports/<study>/`, with types."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from paceline.errors import SettingError
+
+_TEXT = ("key", "status", "reason", "kind", "study", "evaluated", "certificate", "started")
+_TEXT += ("scheme", "data", "model", "cluster", "commit", "source_digest", "hardware.cpu")
+_NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
+_NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """`runs`: a row per point, in the study's order; the others a row per `key` and more.
+
+    `about`: study.json, with the study's question and the points that have no record.
+    """
+
+    about: dict[str, Any]
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+    staleness: pd.DataFrame
+    phases: pd.DataFrame
+
+    @property
+    def axes(self) -> list[str]:
+        """Columns of `runs` that tell one configuration from another: all axes but the seed."""
+        return ["scheme", *self.facets, "workers"]
+
+    @property
+    def facets(self) -> list[str]:
+        """Axes but scheme, workers and seed; batch_size always, and first."""
+        core = ("scheme", "batch_size", "workers", "seed")
+        return ["batch_size", *(name for name in self.about["axes"] if name not in core)]
+
+    @property
+    def finished(self) -> pd.DataFrame:
+        """The only points that enter a mean; the others are counted and shown."""
+        return self.runs[self.runs["status"] == "finished"]
+
+
+def read_tables(folder: Path) -> Tables:
+    """Raises SettingError("study") where `collect` has not run, or left other columns."""
+    study = folder.name
+    if not (folder / "runs.csv").is_file():
+        message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
+        raise SettingError("study", message)
+    tables = Tables(
+        json.loads(require(folder / "study.json", f"paceline collect {study}").read_text()),
+        *(
+            read_table(require(folder / f"{name}.csv", f"paceline collect {study}"))
+            for name in ("runs", "curves", "staleness", "phases")
+        ),
+    )
+    missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
+    if missing or tables.runs.empty:
+        what = f"has no column {missing[0]}" if missing else "has no point"
+        message = f"{folder / 'runs.csv'} {what}; first: paceline collect {study}"
+        raise SettingError("study", message)
+    return tables
+
+
+def require(path: Path, command: str) -> Path:
+    """`path`, or a SettingError that names the `command` that makes it."""
+    if not path.is_file():
+        raise SettingError("study", f"there is no {path}; first: {command}")
+    return path
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Numbers where a column holds nothing else; an empty cell is NaN there, "" in text."""
+    text = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return text.apply(_typed) if len(text) else text
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    table.to_csv(path, index=False, float_format="%.9g", lineterminator="\n")
+
+
+def _typed(column: pd.Series) -> pd.Series:
+    if column.name in _TEXT or str(column.name).startswith("versions."):
+        return column
+    try:
+        return pd.Series(pd.to_numeric(column.astype(object).replace("", None)), column.index)
+    except ValueError:
+        return column

@@ -1,0 +1,85 @@
+"""Seconds and samples until validation top-1 first reaches a target; runs that never do, counted.
+
+The target is set by the study itself: two points below the best mean final top-1 of one worker.
+"""
+
+import math
+
+import pandas as pd
+
+from paceline.analysis.configuration import configurations, matching
+from paceline.analysis.intervals import Interval, interval
+from paceline.analysis.summary import counts
+from paceline.analysis.tables import Tables
+
+BELOW_BEST = 0.02
+
+
+def targets(tables: Tables) -> pd.DataFrame:
+    """Columns kind, data, target, set_by: a target for each kind of number and data set.
+
+    No row where one worker has no finished point.
+    """
+    rows = []
+    alone = tables.finished[tables.finished["workers"] == 1]
+    for group, points in configurations(alone, ["data"]):
+        means = {
+            _named(configuration): interval(same["top1"]).mean
+            for configuration, same in configurations(points, tables.axes)
+        }
+        name, best = max(means.items(), key=lambda item: item[1])
+        if not math.isnan(best):
+            rows.append(group | {"target": best - BELOW_BEST, "set_by": name})
+    return pd.DataFrame(rows, columns=["kind", "data", "target", "set_by"])
+
+
+def time_to_target(tables: Tables) -> pd.DataFrame:
+    """A row per configuration and data set; empty where there is no target.
+
+    A run gets there at its first evaluation at or above the target. `n_censored`: finished or
+    diverged without getting there. Means only where every run got there: of the fast ones alone
+    they would flatter. The median takes those that did not as later than any that did.
+    """
+    goals = targets(tables)
+    rows = []
+    for _, goal in goals.iterrows():
+        runs = matching(tables.runs, {"kind": goal["kind"], "data": goal["data"]})
+        for configuration, points in configurations(runs, tables.axes):
+            row = configuration | {"target": goal["target"], "set_by": goal["set_by"]}
+            rows.append(row | _reached(points, tables.curves, goal["target"]))
+    return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "target"])
+
+
+def _reached(points: pd.DataFrame, curves: pd.DataFrame, target: float) -> dict[str, float | int]:
+    trained = points[points["status"] != "failed"]
+    crossings = [first_crossing(curves[curves["key"] == key], target) for key in trained["key"]]
+    there = [crossing for crossing in crossings if crossing is not None]
+    censored = len(crossings) - len(there)
+    row = {"n": len(points), "n_reached": len(there), "n_censored": censored}
+    row["n_failed"] = counts(points)["n_failed"]
+    for place, name in enumerate(("seconds", "samples")):
+        values = [crossing[place] for crossing in there]
+        row |= (interval(values) if not censored else Interval(*[math.nan] * 3, 0)).named(name)
+        row[f"{name}_median"] = _median(values, censored)
+    return row
+
+
+def first_crossing(curve: pd.DataFrame, target: float) -> tuple[float, float] | None:
+    """(seconds, samples) of the first row with top1 >= target; None where there is none."""
+    above = curve[curve["top1"] >= target] if len(curve) else curve
+    if above.empty:
+        return None
+    first = above.sort_values("samples", kind="stable").iloc[0]
+    return float(first["seconds"]), float(first["samples"])
+
+
+def _median(values: list[float], num_later: int) -> float:
+    """NaN where the middle lies among the runs that did not get there."""
+    n = len(values) + num_later
+    ordered = sorted(values) + [math.nan] * num_later
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
+
+
+def _named(configuration: dict) -> str:
+    parts = [f"{k}={v}" for k, v in configuration.items() if k not in ("kind", "scheme")]
+    return " ".join([str(configuration["scheme"]), *parts])

@@ -1,0 +1,65 @@
+import json
+
+import pytest
+
+from paceline.analysis.analyse import TABLES, analyse
+from paceline.errors import SettingError
+from tests.made_reports import fail, make_run, write_reports
+
+OUTPUTS = [f"{name}.csv" for name in TABLES] + ["metrics.json"]
+
+
+def test_same_tables_in_same_bytes_out(tmp_path):
+    folders = [write_reports(tmp_path / name / "made") for name in ("first", "second")]
+    for folder in folders:
+        analyse(folder)
+    first, second = ([(folder / name).read_bytes() for name in OUTPUTS] for folder in folders)
+    assert first == second
+
+
+def test_metrics_name_each_configuration_under_its_kind(tmp_path):
+    runs = [make_run(seed=0, images_per_second=8000.0, top1=0.8, test_top1=0.7)]
+    folder = write_reports(tmp_path / "made", [*runs, make_run(seed=1, kind="virtual")])
+    analyse(folder)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    name = "scheme=sync_allreduce batch_size=32 workers=1"
+    assert metrics["measured"][name] == {
+        "n": 1,
+        "images_per_second": 8000.0,
+        "top1": 0.8,
+        "test_top1": 0.7,
+        "speedup": 1.0,
+    }
+    assert metrics["virtual"][name]["n"] == 1
+    assert (metrics["n"], metrics["n_finished"], metrics["n_missing"]) == (2, 2, 0)
+
+
+def test_a_study_in_which_nothing_finished_is_counted(tmp_path):
+    folder = write_reports(tmp_path / "made", [fail(make_run(seed=seed)) for seed in (0, 1)])
+    analyse(folder)
+    assert json.loads((folder / "metrics.json").read_text())["n_failed"] == 2
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "curves.csv", "study.json"])
+def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
+    folder = write_reports(tmp_path / "made")
+    (folder / name).unlink()
+    with pytest.raises(
+        SettingError, match=rf"study: there is no .*{name}; .*paceline collect made"
+    ):
+        analyse(folder)
+
+
+def test_tables_of_other_columns_are_refused(tmp_path):
+    folder = write_reports(tmp_path / "made")
+    (folder / "runs.csv").write_text("key,status\nabc,finished\n")
+    with pytest.raises(SettingError, match="no column reason; first: paceline collect made"):
+        analyse(folder)
+
+
+def test_tables_without_a_point_are_refused(tmp_path):
+    folder = write_reports(tmp_path / "made")
+    header = (folder / "runs.csv").read_text().splitlines()[0]
+    (folder / "runs.csv").write_text(header + "\n")
+    with pytest.raises(SettingError, match="no point; first: paceline collect made"):
+        analyse(folder)

@@ -1,0 +1,30 @@
+import pytest
+
+from paceline.analysis.comparison import comparison
+from tests.made_reports import make_run
+
+OTHER = "async_parameter_server"
+
+
+def test_schemes_are_compared_seed_by_seed(made):
+    runs = [
+        make_run(seed=0, images_per_second=100.0, top1=0.8),
+        make_run(seed=1, images_per_second=200.0, top1=0.9),
+        make_run(OTHER, seed=0, images_per_second=150.0, top1=0.75),
+        make_run(OTHER, seed=1, images_per_second=260.0, top1=0.87),
+    ]
+    (row,) = comparison(made(runs)).to_dict("records")
+    assert (row["scheme"], row["reference"]) == (OTHER, "sync_allreduce")
+    assert row["speed_ratio_mean"] == pytest.approx(1.4)
+    assert row["speed_ratio_high"] == pytest.approx(1.4 + 12.7062047 * 0.1)
+    assert row["top1_difference_mean"] == pytest.approx(-0.04)
+    assert row["top1_difference_low"] == pytest.approx(-0.04 - 12.7062047 * 0.01)
+
+
+def test_kinds_and_settings_are_not_compared_across(made):
+    runs = [make_run(), make_run(OTHER, kind="virtual"), make_run(OTHER, batch_size=128)]
+    assert list(comparison(made(runs))["speed_ratio_n"]) == [0, 0]
+
+
+def test_one_scheme_has_nothing_to_compare_with(made):
+    assert comparison(made([make_run()])).empty

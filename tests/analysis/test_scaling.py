@@ -1,0 +1,55 @@
+import math
+
+import pytest
+
+from paceline.analysis.scaling import scaling
+from tests.made_reports import fail, make_run
+
+
+def rates(workers, *speeds, **changes):
+    return [
+        make_run(workers=workers, seed=seed, images_per_second=speed, **changes)
+        for seed, speed in enumerate(speeds)
+    ]
+
+
+def two_workers(table):
+    (row,) = table[table["workers"] == 2].to_dict("records")
+    return row
+
+
+def test_speedup_is_paired_by_seed(made):
+    """150/100 and 600/200: mean 2.25; the ratio of the means would be 2.5."""
+    row = two_workers(scaling(made([*rates(1, 100.0, 200.0), *rates(2, 150.0, 600.0)])))
+    assert (row["speedup_mean"], row["speedup_n"]) == (2.25, 2)
+    assert row["speedup_high"] == pytest.approx(2.25 + 12.7062047 * 0.75)
+    assert row["efficiency_mean"] == 1.125
+    assert row["baseline"] == "1 worker, same settings otherwise, 2 seeds in common"
+
+
+def test_a_seed_that_one_worker_did_not_finish_is_left_out_and_counted(made):
+    runs = [*rates(1, 100.0), fail(make_run(seed=1)), *rates(2, 150.0, 600.0)]
+    row = two_workers(scaling(made(runs)))
+    assert (row["speedup_mean"], row["speedup_n"], row["n_unpaired"]) == (1.5, 1, 1)
+    assert math.isnan(row["speedup_low"])
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ([], "none: no finished point with one worker"),
+        (rates(1, 100.0, batch_size=128), "none: no finished point with one worker"),
+        (rates(1, 100.0, kind="virtual"), "none: no finished point with one worker"),
+        ([make_run(seed=7)], "none: no seed in common with one worker"),
+    ],
+)
+def test_a_missing_baseline_is_said_and_never_replaced(made, other, why):
+    row = two_workers(scaling(made([*rates(2, 150.0), *other])))
+    assert row["baseline"] == why
+    assert row["speedup_n"] == 0
+    assert math.isnan(row["speedup_mean"])
+
+
+def test_one_worker_is_its_own_baseline(made):
+    (row,) = scaling(made(rates(1, 100.0, 200.0))).to_dict("records")
+    assert (row["baseline"], row["speedup_mean"], row["speedup_n"]) == ("itself", 1.0, 2)

@@ -1,0 +1,47 @@
+import math
+
+import pytest
+
+from paceline.analysis.summary import summary
+from tests.made_reports import fail, make_run
+
+
+def test_a_row_holds_mean_interval_and_n_over_seeds(made):
+    speeds = enumerate((7000.0, 8000.0, 9000.0))
+    table = summary(made([make_run(seed=s, images_per_second=speed) for s, speed in speeds]))
+    (row,) = table.to_dict("records")
+    assert (row["n"], row["n_finished"], row["images_per_second_n"]) == (3, 3, 3)
+    assert row["images_per_second_mean"] == 8000.0
+    assert row["images_per_second_low"] == pytest.approx(8000 - 2484.138, abs=0.01)
+    assert row["images_per_second_high"] == pytest.approx(8000 + 2484.138, abs=0.01)
+
+
+def test_diverged_and_failed_points_are_counted_and_enter_no_mean(made):
+    runs = [
+        make_run(seed=0, top1=0.8),
+        fail(make_run(seed=1), "diverged", "at chance") | {"top1": 0.1},
+        fail(make_run(seed=2)),
+    ]
+    (row,) = summary(made(runs)).to_dict("records")
+    assert [row[f"n_{status}"] for status in ("finished", "diverged", "failed")] == [1, 1, 1]
+    assert (row["n"], row["top1_mean"], row["top1_n"]) == (3, 0.8, 1)
+    assert math.isnan(row["top1_low"])
+
+
+def test_kinds_are_never_averaged_together(made):
+    runs = [make_run(top1=0.8), make_run(seed=1, kind="virtual", top1=0.6)]
+    table = summary(made(runs))
+    assert list(table["kind"]) == ["measured", "virtual"]
+    assert list(table["top1_mean"]) == [0.8, 0.6]
+
+
+def test_every_axis_but_the_seed_tells_configurations_apart(made):
+    runs = [make_run(seed=s) | {"training.lr": lr} for lr in (0.05, 0.1) for s in (0, 1)]
+    table = summary(made(runs, axes=["training.lr", "seed"]))
+    assert list(table["training.lr"]) == [0.05, 0.1]
+    assert list(table["n"]) == [2, 2]
+
+
+def test_an_axis_may_be_empty_in_some_points(made):
+    runs = [make_run() | {"training.clip": value} for value in (None, 1.0)]
+    assert list(summary(made(runs, axes=["training.clip"]))["n"]) == [1, 1]

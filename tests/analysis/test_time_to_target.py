@@ -1,0 +1,69 @@
+import math
+
+import pandas as pd
+import pytest
+
+from paceline.analysis.time_to_target import first_crossing, targets, time_to_target
+from tests.made_reports import fail, make_run
+
+CURVE = pd.DataFrame(
+    {"samples": [10, 20, 30, 40], "seconds": [1.0, 2.0, 3.0, 4.0], "top1": [0.2, 0.6, 0.5, 0.7]}
+)
+
+
+def test_first_crossing_counts_even_if_accuracy_falls_again():
+    assert first_crossing(CURVE, 0.6) == (2.0, 20.0)
+    assert first_crossing(CURVE, 0.65) == (4.0, 40.0)
+    assert first_crossing(CURVE, 0.71) is None
+    assert first_crossing(CURVE.iloc[:0], 0.1) is None
+
+
+def test_the_target_is_two_points_below_the_best_mean_of_one_worker(made):
+    """Means 0.80 and 0.83; a better single seed and more workers do not set it."""
+    small = [make_run(seed=s, top1=top1) for s, top1 in enumerate((0.7, 0.9))]
+    large = [make_run(seed=s, batch_size=128, top1=0.83) for s in (0, 1)]
+    table = targets(made([*small, *large, make_run(workers=2, top1=0.95)]))
+    (row,) = table.to_dict("records")
+    assert row["target"] == pytest.approx(0.81)
+    assert row["set_by"] == "sync_allreduce batch_size=128 workers=1"
+
+
+def test_each_kind_has_its_own_target(made):
+    table = targets(made([make_run(top1=0.8), make_run(kind="virtual", top1=0.6)]))
+    assert list(table["target"]) == pytest.approx([0.78, 0.58])
+
+
+def reach(made, *top1, **statuses):
+    """Two workers, a seed for each final accuracy; the target is 0.78."""
+    runs = [make_run(workers=2, seed=s, top1=t, seconds=8.0) for s, t in enumerate(top1)]
+    runs += [fail(make_run(workers=2, seed=9), s) for s in statuses.values()]
+    table = time_to_target(made([make_run(top1=0.8), *runs]))
+    (row,) = table[table["workers"] == 2].to_dict("records")
+    return row
+
+
+def test_runs_that_all_get_there_have_a_mean(made):
+    row = reach(made, 0.8, 0.8)
+    assert (row["n"], row["n_reached"], row["n_censored"], row["n_failed"]) == (2, 2, 0, 0)
+    assert (row["seconds_mean"], row["samples_mean"], row["seconds_n"]) == (5.0, 60000.0, 2)
+
+
+def test_runs_that_never_get_there_are_counted_and_there_is_no_mean(made):
+    row = reach(made, 0.8, 0.8, 0.5)
+    assert (row["n_reached"], row["n_censored"], row["seconds_n"]) == (2, 1, 0)
+    assert math.isnan(row["seconds_mean"])
+    assert row["seconds_median"] == 5.0
+
+
+def test_the_median_is_unknown_where_half_do_not_get_there(made):
+    assert math.isnan(reach(made, 0.8, 0.5)["seconds_median"])
+
+
+def test_diverged_is_censored_and_failed_is_counted_apart(made):
+    row = reach(made, 0.8, a="diverged", b="failed")
+    assert (row["n"], row["n_failed"]) == (3, 1)
+    assert row["n_reached"] + row["n_censored"] == 2
+
+
+def test_without_one_worker_there_is_no_target(made):
+    assert time_to_target(made([make_run(workers=2)])).empty

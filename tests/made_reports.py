@@ -1,0 +1,158 @@
+"""Tables as `paceline collect` leaves them, with numbers made up. Never write them to reports/."""
+
+import csv
+import hashlib
+import itertools
+import json
+
+EVALUATED = {
+    "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
+    "async_parameter_server": "weights at the servers; BatchNorm statistics: mean over workers' latest",
+}
+SPEED = {"sync_allreduce": (8000, 12000), "async_parameter_server": (7900, 15000)}
+SAMPLES = 96000
+PHASES = ("seconds_data", "seconds_compute", "seconds_communicate")
+
+
+def make_run(scheme="sync_allreduce", workers=1, batch_size=32, seed=0, **changes):
+    """A row of runs.csv, of a finished point; `changes` are other columns."""
+    noise = wiggle(scheme, workers, batch_size, seed)
+    speed = SPEED[scheme][min(workers, 2) - 1] * (1 + noise) * (1.2 if batch_size > 32 else 1)
+    stale = scheme == "async_parameter_server" and workers > 1
+    top1 = 0.85 + noise / 2 - 0.01 * (batch_size > 32) - 0.006 * stale
+    return {
+        "status": "finished",
+        "reason": "",
+        "kind": "measured",
+        "study": "made",
+        "key": digest(scheme, workers, batch_size, seed)[:12],
+        "data": "fashion_mnist_subset",
+        "model": "small_cnn",
+        "scheme": scheme,
+        "cluster": "local",
+        "workers": workers,
+        "servers": int(scheme == "async_parameter_server"),
+        "batch_size": batch_size,
+        "seed": seed,
+        "jobs": 1,
+        "samples": SAMPLES,
+        "updates": SAMPLES // batch_size,
+        "seconds": SAMPLES / speed,
+        "images_per_second": speed,
+        "top1": top1,
+        "test_top1": top1 - 0.004,
+        "validation_loss": 0.42 - 0.01 * seed,
+        "staleness_mean": 0.9 if stale else 0.0,
+        "evaluated": EVALUATED[scheme],
+        "certificate": ("asynchronous" if stale else "synchronous")
+        if workers > 1
+        else "one worker",
+        "hardware.cpu": "A Made-up Processor",
+        "hardware.cores": 4,
+        "hardware.memory_bytes": 2**34,
+        "hardware.gpus": "[]",
+        "versions.python": "3.11.2",
+        "versions.torch": "2.15.0",
+        "commit": "0123456789abcdef",
+        "source_digest": "0123",
+    } | changes
+
+
+def digest(*point):
+    return hashlib.sha256(repr(point).encode()).hexdigest()
+
+
+def wiggle(*point):
+    """Between -0.01 and 0.01, as if from one seed to the next."""
+    return (int(digest(*point)[:4], 16) / 0xFFFF - 0.5) / 50
+
+
+def fail(run, status="failed", reason="worker 1 ended with exit code 1"):
+    """The row as of a point that failed or diverged."""
+    lost = ("images_per_second", "seconds", "top1", "test_top1", "validation_loss")
+    kept = {} if status == "diverged" else dict.fromkeys((*lost, "staleness_mean"))
+    return run | kept | {"status": status, "reason": reason}
+
+
+def made_runs():
+    """2 schemes x workers 1, 2 x batch 32, 128 x 3 seeds; one point diverged, one failed."""
+    axes = itertools.product(SPEED, (1, 2), (32, 128), (0, 1, 2))
+    runs = [make_run(*point) for point in axes]
+    runs[-1] = fail(runs[-1], "diverged", "accuracy at chance: top-1 is 0.100") | {"top1": 0.1}
+    runs[-4] = fail(runs[-4])
+    return runs
+
+
+def make_curve(run, rows=8):
+    """Rows of curves.csv: top-1 rises to the run's own, evenly spaced in samples."""
+    if run["top1"] is None:
+        return []
+    return [
+        {
+            "key": run["key"],
+            "samples": SAMPLES * n // rows,
+            "updates": n,
+            "seconds": run["seconds"] * n / rows,
+            "train_loss": 1 / n,
+            "validation_loss": 1.1 / n,
+            "top1": run["top1"] * (1 - 0.5 ** (1.2 * n)) / (1 - 0.5 ** (1.2 * rows)),
+            "top5": 0.99,
+        }
+        for n in range(1, rows + 1)
+    ]
+
+
+def make_staleness(run):
+    if not run["servers"] or run["seconds"] is None:
+        return []
+    pushes = {0: 300, 1: 2300, 2: 390, 3: 10} if run["workers"] > 1 else {0: 3000}
+    return [
+        {"key": run["key"], "server": 0, "staleness": s, "pushes": n} for s, n in pushes.items()
+    ]
+
+
+def make_phases(run):
+    if run["seconds"] is None:
+        return []
+    share = (0.02, 0.78, 0.20) if run["workers"] > 1 else (0.02, 0.93, 0.05)
+    spent = {name: run["seconds"] * part for name, part in zip(PHASES, share, strict=True)}
+    about = {"key": run["key"], "steps": 10, "samples": 320, "bytes_sent": 1, "bytes_received": 2}
+    return [about | {"worker": worker} | spent for worker in range(run["workers"])]
+
+
+TABLES = {
+    "curves": (make_curve, "key samples updates seconds train_loss validation_loss top1 top5"),
+    "staleness": (make_staleness, "key server staleness pushes"),
+    "phases": (
+        make_phases,
+        f"key worker steps samples {' '.join(PHASES)} bytes_sent bytes_received",
+    ),
+}
+
+
+def write_reports(folder, runs=None, **about):
+    """Write the five files that `paceline collect` writes; returns the folder."""
+    runs = made_runs() if runs is None else runs
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(folder / "runs.csv", list(dict.fromkeys(n for run in runs for n in run)), runs)
+    for name, (make, columns) in TABLES.items():
+        rows = [row for run in runs for row in make(run)]
+        write_rows(folder / f"{name}.csv", columns.split(), rows)
+    about = {
+        "study": folder.name,
+        "axes": ["scheme", "workers", "batch_size", "seed"],
+        "question": "Does a second worker help, and what does asynchrony cost in accuracy?",
+        "num_points": len(runs),
+        "missing": [],
+        "other_records": [],
+        "stale_code": 0,
+    } | about
+    (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
+    return folder
+
+
+def write_rows(path, columns, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
