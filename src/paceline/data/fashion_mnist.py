@@ -1,0 +1,93 @@
+"""Fashion-MNIST in full (Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747): 60,000 + 10,000 images."""
+
+import gzip
+import hashlib
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from paceline.data.download import download
+from paceline.data.prepared import AbstractPreparedImageData
+from paceline.data.source import Part, Source, whole
+from paceline.errors import SettingError
+
+# Of the unpacked files: Debian's differ from the original .gz in the gzip header, and only there.
+CONTENT_MD5S = {
+    "train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+    "train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
+    "t10k-images-idx3-ubyte.gz": "8181f5470baa50b63fa0f6fddb340f0a",
+    "t10k-labels-idx1-ubyte.gz": "15d484375f8d13e6eb1aabb0c3f46965",
+}
+DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # package dataset-fashion-mnist
+_TORCHVISION_FOLDER = "FashionMNIST/raw"
+
+
+class FashionMnist(AbstractPreparedImageData):
+    """The four original files: from `root`, else Debian's package, else downloaded into `root`."""
+
+    name = "fashion_mnist"
+
+    def fingerprint(self) -> list[str]:
+        return list(CONTENT_MD5S.values())
+
+    def read(self) -> Source:
+        folder = find_files(self.root) or self._download()
+        train, test = read_part(folder, "train"), read_part(folder, "t10k")
+        image_shape = train.images[train.rows[:1]].shape[1:]
+        return Source(train, test, len(np.unique(train.labels)), image_shape)
+
+    def _download(self) -> Path:
+        from torchvision.datasets import FashionMNIST  # 3 s
+
+        places = " nor ".join(str(place) for place in _places(self.root))
+        looked_for = f"Fashion-MNIST ({next(iter(CONTENT_MD5S))}, ...) is neither in {places}"
+        folder = Path(_TORCHVISION_FOLDER).parts[0]
+        download(lambda root: FashionMNIST(root, download=True), folder, self.root, looked_for)
+        return self.root / _TORCHVISION_FOLDER
+
+
+def _places(root: Path) -> list[Path]:
+    return [root, root / _TORCHVISION_FOLDER, DEBIAN_FOLDER]
+
+
+def find_files(root: Path) -> Path | None:
+    """The first folder with any of the four files; None where there is none.
+
+    Raises SettingError("data.root") where only some of them are there.
+    """
+    for folder in _places(root):
+        missing = [name for name in CONTENT_MD5S if not (folder / name).is_file()]
+        if missing and len(missing) < len(CONTENT_MD5S):
+            raise SettingError("data.root", f"{folder} has no {', '.join(missing)}, only the rest")
+        if not missing:
+            return folder
+    return None
+
+
+def read_part(folder: Path, part: str) -> Part:
+    """`part` is train or t10k. SettingError("data.root") where a checksum is not the original's."""
+    images = _read_idx(folder / f"{part}-images-idx3-ubyte.gz")
+    return whole(images[:, None], _read_idx(folder / f"{part}-labels-idx1-ubyte.gz"))
+
+
+def _read_idx(path: Path) -> np.ndarray:
+    """Header: two zeros, type (bytes), number of dimensions, big-endian sizes."""
+    content = _verified_content(path)
+    num_sizes = content[3]
+    sizes = np.frombuffer(content, ">i4", count=num_sizes, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * num_sizes).reshape(sizes)
+
+
+def _verified_content(path: Path) -> bytes:
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise SettingError("data.root", f"{path} is corrupt: {error}") from error
+    found, expected = (
+        hashlib.md5(content, usedforsecurity=False).hexdigest(),
+        CONTENT_MD5S[path.name],
+    )
+    if found != expected:
+        raise SettingError("data.root", f"{path} is corrupt: md5 {found} unpacked, not {expected}")
+    return content

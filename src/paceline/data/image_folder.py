@@ -1,0 +1,94 @@
+"""Anybody's images: one folder per class, in any format that Pillow reads."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline.data.prepared import AbstractPreparedImageData
+from paceline.data.source import Part, Source
+from paceline.errors import SettingError
+
+_MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
+
+
+class ImageFolder(AbstractPreparedImageData):
+    """`root/train/<class>/*`, `root/test/<class>/*`, resized and centre-cropped to `image_shape`.
+
+    Validation is `root/val/<class>/*` where it exists (`num_validation` is not used then), else
+    split from train.
+    """
+
+    name = "image_folder"
+
+    def fingerprint(self) -> list[Any]:
+        """Names, sizes and times of all files: about 0.4 s per 100,000."""
+        folders = [self._folder("train"), self._folder("test"), self.root / "val"]
+        return [self.image_shape, [_listing(folder) for folder in folders]]
+
+    def read(self) -> Source:
+        if self.image_shape[0] not in _MODES:
+            raise SettingError(
+                "data.image_shape", f"{list(self.image_shape)}: 1 or 3 channels can be decoded"
+            )
+        classes, train = self._part("train")
+        _, test = self._part("test", classes)
+        validation = self._part("val", classes)[1] if (self.root / "val").is_dir() else None
+        return Source(train, test, len(classes), self.image_shape, validation)
+
+    def _folder(self, part: str) -> Path:
+        folder = self.root / part
+        if not folder.is_dir():
+            raise SettingError(
+                "data.root", f"no folder {folder}; looked for {self.root}/{{train,test}}/<class>/*"
+            )
+        return folder
+
+    def _part(self, part: str, expected: list[str] | None = None) -> tuple[list[str], Part]:
+        from torchvision.datasets import ImageFolder as Listing  # 3 s
+
+        folder = self._folder(part)
+        try:
+            listing = Listing(folder)
+        except FileNotFoundError as error:
+            raise SettingError("data.root", f"in {folder}: {error}") from error
+        if expected is not None and listing.classes != expected:
+            odd = sorted(set(listing.classes) ^ set(expected))
+            raise SettingError("data.root", f"train and {part} differ in classes: {odd[:5]}")
+        labels = np.array(listing.targets, dtype=np.int64)
+        files = DecodedFiles([path for path, _ in listing.samples], self.image_shape)
+        return listing.classes, Part(files, labels, np.arange(len(labels)))
+
+
+def _listing(folder: Path) -> list[tuple[str, int, int]]:
+    return sorted(
+        (entry.path, entry.stat().st_size, entry.stat().st_mtime_ns)
+        for parent, _, _ in os.walk(folder)
+        for entry in os.scandir(parent)
+        if entry.is_file()
+    )
+
+
+class DecodedFiles:
+    """Image files that are decoded when indexed, on as many threads as there are cores."""
+
+    def __init__(self, paths: list[str], image_shape: tuple[int, ...]) -> None:
+        self._paths = paths
+        self._image_shape = image_shape
+
+    def __getitem__(self, rows: np.ndarray, /) -> np.ndarray:
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            return np.stack(list(threads.map(self._decode, (self._paths[row] for row in rows))))
+
+    def _decode(self, path: str) -> np.ndarray:
+        from PIL import Image, ImageOps
+
+        channels, height, width = self._image_shape
+        try:
+            with Image.open(path) as image:
+                fitted = ImageOps.fit(image.convert(_MODES[channels]), (width, height))
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise SettingError("data.root", f"{path} cannot be decoded: {error}") from error
+        return np.asarray(fitted).reshape(height, width, channels).transpose(2, 0, 1)

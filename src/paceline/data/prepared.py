@@ -1,0 +1,132 @@
+"""Data sets that are decoded once, to uncompressed files that all workers of a machine share."""
+
+import hashlib
+import json
+import shutil
+import sys
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+
+from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.data.source import ChannelStatistics, Part, Source, copy_part
+from paceline.errors import SettingError
+
+_FORMAT = 1  # of the prepared files; part of their folder's name
+_DESCRIPTION = "description.json"
+
+
+class AbstractPreparedImageData(AbstractImageData):
+    """Decodes into `<root>/prepared/<name>-<digest>/`, which appears whole, and maps that.
+
+    The digest covers the source's content, the split and the image shape, so a changed setting or
+    source is another folder. Mapped pages are clean and shared: a second worker costs no memory.
+    """
+
+    name: str
+
+    @abstractmethod
+    def fingerprint(self) -> Any:
+        """JSON-able value that changes with the content of the source; cheap."""
+
+    @abstractmethod
+    def read(self) -> Source:
+        """The source, verified; SettingError where it is missing or damaged. May be slow."""
+
+    def prepare(self) -> None:
+        self._prepared_folder()
+
+    def load(self) -> Splits:
+        folder = self._prepared_folder()
+        description = _described(folder)
+        try:
+            sets = {name: _mapped(folder, name) for name in ("train", "validation", "test")}
+        except (OSError, ValueError, KeyError) as error:
+            raise SettingError(
+                "data.root", f"{folder} is damaged ({error}): delete it to make it again"
+            ) from error
+        return Splits(**sets, mean=tuple(description["mean"]), std=tuple(description["std"]))
+
+    def _prepared_folder(self) -> Path:
+        content = [_FORMAT, self.fingerprint(), self.num_validation, self.split_seed]
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+        folder = self.root / "prepared" / f"{self.name}-{digest}"
+        if not folder.exists():
+            self._make(folder)
+        description = _described(folder)
+        self.check(description["num_classes"], description["image_shape"], folder)
+        return folder
+
+    def _make(self, folder: Path) -> None:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder.with_suffix(".lock")):
+                if not folder.exists():
+                    self._write(folder)
+        except OSError as error:
+            raise SettingError("data.root", f"cannot make {folder}: {error}") from error
+
+    def _write(self, folder: Path) -> None:
+        source = self.read()
+        self.check(source.num_classes, source.image_shape, self.name)
+        parts = source.parts(self.num_validation, self.split_seed)
+        partial = folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        partial.mkdir()
+        try:
+            _write_files(partial, source, parts, progress=f"preparing {self.name} in {folder}")
+            partial.rename(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def _write_files(folder: Path, source: Source, parts: dict[str, Part], progress: str) -> None:
+    statistics = ChannelStatistics(source.image_shape[0])
+    for name, part in parts.items():
+        print(f"{progress}: {len(part.rows):,} {name} images", file=sys.stderr, flush=True)
+        np.save(folder / f"{name}_labels.npy", part.labels)
+        _write_images(folder / f"{name}_images.npy", part, source.image_shape, name, statistics)
+    mean, std = statistics.mean_and_std()
+    description = {
+        "num_classes": source.num_classes,
+        "image_shape": source.image_shape,
+        "mean": mean,
+        "std": std,
+    }
+    (folder / _DESCRIPTION).write_text(json.dumps(description))
+
+
+def _write_images(
+    path: Path, part: Part, shape: tuple[int, ...], name: str, statistics: ChannelStatistics
+) -> None:
+    header = {"descr": "|u1", "fortran_order": False, "shape": (len(part.rows), *shape)}
+    with path.open("wb") as file:  # not open_memmap: on a full disk that is a SIGBUS
+        np.lib.format.write_array_header_1_0(file, header)
+        copy_part(
+            part,
+            lambda images: file.write(images.tobytes()),
+            statistics if name == "train" else None,
+        )
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    try:
+        return json.loads((folder / _DESCRIPTION).read_text())
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            "data.root", f"{folder} is damaged ({error}): delete it to make it again"
+        ) from error
+
+
+def _mapped(folder: Path, name: str) -> ImageSet:
+    """Copy-on-write, because torch refuses read-only arrays; pages stay shared while only read."""
+    images, labels = (
+        torch.from_numpy(np.load(folder / f"{name}_{kind}.npy", mmap_mode="c"))
+        for kind in ("images", "labels")
+    )
+    return ImageSet(images, labels)

@@ -1,0 +1,89 @@
+"""Images before they are split: arrays, or files that are decoded when indexed."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from paceline.data.split import stratified_split
+from paceline.errors import SettingError
+
+_CHUNK = 512  # images at a time while copying
+
+
+class Images(Protocol):
+    """uint8 [N, C, H, W], of which only rows by index are asked for."""
+
+    def __getitem__(self, rows: np.ndarray, /) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of `images`, and their labels: int64 of the same length as `rows`."""
+
+    images: Images
+    labels: np.ndarray
+    rows: np.ndarray
+
+    def chunks(self) -> Iterator[np.ndarray]:
+        for first in range(0, len(self.rows), _CHUNK):
+            yield self.images[self.rows[first : first + _CHUNK]]
+
+
+def whole(images: Images, labels: np.ndarray) -> Part:
+    return Part(images, labels.astype(np.int64), np.arange(len(labels)))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a data set is made of; `validation` None means that it is split from `train`."""
+
+    train: Part
+    test: Part
+    num_classes: int
+    image_shape: tuple[int, ...]
+    validation: Part | None = None
+
+    def parts(self, num_validation: int, split_seed: int) -> dict[str, Part]:
+        train, validation = self.train, self.validation
+        if validation is None:
+            kept, held_out = stratified_split(train.labels, num_validation, split_seed)
+            train, validation = _take(train, kept), _take(train, held_out)
+        return {"train": train, "validation": validation, "test": self.test}
+
+
+def _take(part: Part, chosen: np.ndarray) -> Part:
+    return Part(part.images, part.labels[chosen], part.rows[chosen])
+
+
+class ChannelStatistics:
+    """Mean and standard deviation per channel, exactly: from counts of the 256 values."""
+
+    def __init__(self, num_channels: int) -> None:
+        self._counts = np.zeros((num_channels, 256), dtype=np.int64)
+
+    def add(self, images: np.ndarray) -> None:
+        for channel, counts in enumerate(self._counts):
+            counts += np.bincount(images[:, channel].ravel(), minlength=256)
+
+    def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """On the scale 0 to 1. SettingError("data.root") where a channel is of one value only."""
+        shares = self._counts / self._counts.sum(axis=1, keepdims=True)
+        values = np.arange(256) / 255
+        mean = shares @ values
+        std = np.sqrt((shares * (values - mean[:, None]) ** 2).sum(axis=1))
+        if std.min() == 0:
+            channel = int(std.argmin())
+            raise SettingError("data.root", f"channel {channel} of all images has one value only")
+        return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def copy_part(
+    part: Part, write: Callable[[np.ndarray], object], statistics: ChannelStatistics | None
+) -> None:
+    """Hand the images of `part` to `write` in order, a few at a time, and count their values."""
+    for images in part.chunks():
+        write(images)
+        if statistics is not None:
+            statistics.add(images)

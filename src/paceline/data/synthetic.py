@@ -1,0 +1,55 @@
+"""Images of any shape and number, in classes that a network can learn, from a seed."""
+
+from typing import Any
+
+import numpy as np
+
+from paceline.data.counter import random_bits
+from paceline.data.image_set import AbstractImageData, Splits
+from paceline.data.in_memory import splits_in_memory
+from paceline.data.source import Part, Source, whole
+from paceline.errors import SettingError
+
+_TILES = 4  # a class is a pattern of 4 x 4 tiles of random brightness
+
+
+class Synthetic(AbstractImageData):
+    """Half a class's pattern, half noise; each process makes them, `root` is not used.
+
+    `seed` decides the images, `split_seed` the validation set.
+    """
+
+    def __init__(self, num_train: int, num_test: int, seed: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        if self.num_classes < 2:
+            raise SettingError("data.num_classes", f"{self.num_classes}: at least 2 are needed")
+        for name, number in (("num_train", num_train), ("num_test", num_test)):
+            if number < self.num_classes:
+                raise SettingError(f"data.{name}", f"{number} images of {self.num_classes} classes")
+        self.num_train, self.num_test, self.seed = num_train, num_test, seed
+
+    def prepare(self) -> None:
+        """Nothing: images are made when they are loaded."""
+
+    def load(self) -> Splits:
+        train, test = self._part("train", self.num_train), self._part("test", self.num_test)
+        source = Source(train, test, self.num_classes, self.image_shape)
+        return splits_in_memory(self, source, "the synthetic set")
+
+    def _part(self, name: str, number: int) -> Part:
+        labels = np.arange(number) % self.num_classes
+        noise = _random_bytes((number, *self.image_shape), "noise", name, self.seed)
+        return whole(noise // 2 + self._patterns()[labels] // 2, labels)
+
+    def _patterns(self) -> np.ndarray:
+        channels, height, width = self.image_shape
+        shape = (self.num_classes, channels, _TILES, _TILES)
+        tiles = _random_bytes(shape, "tiles", self.seed)
+        rows, columns = np.arange(height) * _TILES // height, np.arange(width) * _TILES // width
+        return tiles[:, :, rows[:, None], columns]
+
+
+def _random_bytes(shape: tuple[int, ...], *key: int | str) -> np.ndarray:
+    size = int(np.prod(shape))
+    bits = random_bits(np.arange(-(-size // 8)), *key).astype("<u8")
+    return bits.view(np.uint8)[:size].reshape(shape)
