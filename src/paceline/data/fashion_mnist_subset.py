@@ -1,0 +1,47 @@
+"""12,000 training and 2,000 test images of Fashion-MNIST that come with the package.
+
+Copyright (c) 2017 Zalando SE, MIT licence (its text is in the file). Stratified; made by
+`scripts/make_fashion_mnist_subset.py`.
+"""
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+
+from paceline.data.image_set import AbstractImageData, Splits
+from paceline.data.in_memory import splits_in_memory
+from paceline.data.source import Source, whole
+from paceline.errors import SettingError
+
+SUBSET_FILE = Path(__file__).with_suffix(".npz")
+CHECKSUM_FILE = SUBSET_FILE.with_suffix(".sha256")  # as sha256sum writes it
+
+
+class FashionMnistSubset(AbstractImageData):
+    """Unpacked in each process, 0.1 s and 11 MB: nothing to prepare, and `root` is not used."""
+
+    def prepare(self) -> None:
+        verified_subset()
+
+    def load(self) -> Splits:
+        with np.load(io.BytesIO(verified_subset())) as file:
+            arrays = {name: file[name] for name in file.files if name != "licence"}
+        train, test = (
+            whole(arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in ("train", "test")
+        )
+        num_classes = len(np.unique(train.labels))
+        source = Source(train, test, num_classes, arrays["train_images"].shape[1:])
+        return splits_in_memory(self, source, "the Fashion-MNIST subset")
+
+
+def verified_subset() -> bytes:
+    """The content of the file; SettingError("data") where it is not the one that was published."""
+    try:
+        content, checksum = SUBSET_FILE.read_bytes(), CHECKSUM_FILE.read_text().split()[0]
+    except OSError as error:
+        raise SettingError("data", f"the installation is incomplete: {error}") from error
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise SettingError("data", f"{SUBSET_FILE} is corrupt: its sha256 is not {checksum}")
+    return content
