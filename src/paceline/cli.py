@@ -18,6 +18,9 @@ _HELP = """
 """
 
 
+_TAKES_SETTINGS = ("prepare", "sweep", "collect")
+
+
 def main() -> None:
     """Exit codes: 0; 1 a point failed (it is recorded); 2 a setting is wrong; 130 interrupted."""
     try:
@@ -42,7 +45,7 @@ def find_root(start: Path) -> Path:
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["train"]:
         return _train(arguments[1:])
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     root = _enter_root()
     return {
         "prepare": _prepare,
@@ -68,9 +71,22 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--dry-run", action="store_true", help="show points, hours, memory"
             )
-        if name in ("prepare", "sweep", "collect"):
-            command.add_argument("overrides", nargs="*", help="settings, as in `paceline train`")
+        if name in _TAKES_SETTINGS:
+            command.epilog = "Settings may follow, as in `paceline train`: seed=0,1"
     return parser
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """`overrides`: settings as in `paceline train`, before or behind options."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    unknown = [
+        word for word in rest if word.startswith("-") or options.command not in _TAKES_SETTINGS
+    ]
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.overrides = rest
+    return options
 
 
 def _enter_root() -> Path:
@@ -91,14 +107,9 @@ def _train(arguments: list[str]) -> int:
 
 
 def _prepare(options: argparse.Namespace, root: Path) -> int:
-    from paceline.sweep.points import study_points
-    from paceline.training.run import prepare_data
+    from paceline.sweep.prepare import prepare
 
-    seen = []
-    for point in study_points(options.study, root, options.overrides):
-        if point.config["data"] not in seen:
-            seen.append(point.config["data"])
-            prepare_data(point.config)
+    print(prepare(options.study, root, options.overrides))
     return 0
 
 

@@ -33,7 +33,7 @@ class Worker:
         self._config = config
         self._folder = folder
         self._worker = dist.get_rank()
-        self._started = time.time()
+        self._joined = time.time()
         self._device = device(
             choose(config["cluster"]["accelerator"], config["workers"]), self._worker
         )
@@ -48,6 +48,7 @@ class Worker:
         )
         self._clock = TrainingClock()
         self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)
+        self._built = time.time()
 
     def run(self) -> dict[str, Any]:
         live = self._folder / "progress.csv" if self._worker == 0 else None
@@ -69,7 +70,8 @@ class Worker:
             "lr": self._peak_rate(trainer),
             "images_per_update": self._budget.images_per_update,
             "evaluated": self._side.evaluated,
-            "started": self._started,
+            "joined": self._joined,
+            "built": self._built,
             "training_started": time.time() - self._clock.seconds(),
             "weights_digest": _digest(self._module),
             **self._side.seen(steps),

@@ -1,0 +1,1 @@
+"""Speed against peers: ratios in one run, medians of five. `make bench` prints them."""

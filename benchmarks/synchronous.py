@@ -1,0 +1,97 @@
+"""sync_allreduce as the project runs it, against a bare loop with torch's DDP; two processes."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from hydra.utils import instantiate
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.config import config
+from benchmarks.row import ratio_row
+from paceline.cluster.launch import launch
+from paceline.exchange.process_group import join, leave
+from paceline.measurement.throughput import images_per_second
+
+TURNS = 5
+CASES = {
+    # name: (overrides, steps per turn, least ratio)
+    "ResNet-18, 3x32x32, batch 64": (
+        ["model=resnet18", "data=synthetic", "data.image_shape=[3,32,32]", "batch_size=64"],
+        12,
+        0.97,
+    ),
+    "small CNN, 1x28x28, batch 32": (
+        ["model=small_cnn", "data=fashion_mnist_subset", "batch_size=32"],
+        400,
+        0.9,
+    ),
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    return [_case(name, *case) for name, case in CASES.items()]
+
+
+def _case(name: str, overrides: list[str], steps: int, least: float) -> dict[str, Any]:
+    point = config(*overrides, "workers=2", "measurement.evaluations=1")
+    point["training"]["samples"] = 2 * steps * point["batch_size"]
+    with tempfile.TemporaryDirectory() as folder:
+        seen = launch(
+            "benchmarks.synchronous:measure",
+            (point, folder),
+            workers=2,
+            servers=0,
+            log_folder=Path(folder),
+        )
+    ours, theirs = seen[0]
+    what = f"sync_allreduce / bare DDP: {name}"
+    return ratio_row(what, ours, theirs, "images/s", least)
+
+
+def measure(point: dict[str, Any], folder: str) -> tuple[list[float], list[float]]:
+    """Images/s of both workers together, by turns: ours, bare."""
+    from paceline.training.worker import Worker
+
+    torch.set_num_threads(1)
+    join(120, "cpu")
+    scheme = instantiate(point["scheme"])
+    ours, theirs = [], []
+    for _ in range(TURNS):
+        ours.append(_rate(Worker(point, scheme, Path(folder)).run()["step_ends"], point))
+        theirs.append(_rate(_bare(point), point))
+    leave()
+    return ours, theirs
+
+
+def _rate(step_ends: np.ndarray, point: dict[str, Any]) -> float:
+    rate = images_per_second([step_ends], 2 * point["batch_size"], warmup_fraction=0.1)
+    assert rate is not None
+    return rate
+
+
+def _bare(point: dict[str, Any]) -> np.ndarray:
+    """The same network, batches, optimizer and DDP options, without Lightning."""
+    from paceline.training.feed import open_feed
+
+    torch.manual_seed(point["seed"])
+    module = instantiate(point["model"])
+    steps = point["training"]["samples"] // (2 * point["batch_size"])
+    batches = open_feed(point, instantiate(point["data"])).train(dist.get_rank(), steps)
+    model = DistributedDataParallel(
+        module.network, broadcast_buffers=False, gradient_as_bucket_view=True
+    )
+    optimizer = instantiate(point["model"]["optimizer"])(model.parameters())
+    dist.barrier()
+    start, ends = time.perf_counter(), []
+    for images, labels in batches:
+        optimizer.zero_grad()
+        cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        ends.append(time.perf_counter() - start)
+    return np.array(ends)
