@@ -88,7 +88,9 @@ class DecodedFiles:
         channels, height, width = self._image_shape
         try:
             with Image.open(path) as image:
-                fitted = ImageOps.fit(image.convert(_MODES[channels]), (width, height))
+                fitted = ImageOps.fit(
+                    image.convert(_MODES[channels]), (width, height), Image.Resampling.BILINEAR
+                )
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise SettingError("data.root", f"{path} cannot be decoded: {error}") from error
         return np.asarray(fitted).reshape(height, width, channels).transpose(2, 0, 1)

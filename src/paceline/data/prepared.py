@@ -45,7 +45,7 @@ class AbstractPreparedImageData(AbstractImageData):
         description = _described(folder)
         try:
             sets = {name: _mapped(folder, name) for name in ("train", "validation", "test")}
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise SettingError(
                 "data.root", f"{folder} is damaged ({error}): delete it to make it again"
             ) from error

@@ -1,0 +1,155 @@
+"""What is decoded once, is decoded by one process, appears whole, and is shared."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.data.prepared import AbstractPreparedImageData
+from paceline.data.source import Source, whole
+from paceline.errors import SettingError
+from tests.data.made_data import random_images, settings
+
+SIZES = {"image_shape": [1, 32, 32], "num_validation": 100}
+TWO_AT_ONCE = """
+import sys, time
+from tests.data.test_prepared import SIZES, Decoded, settings
+class Slow(Decoded):
+    def read(self):
+        time.sleep(0.3)
+        return super().read()
+data = Slow(**settings(sys.argv[1], **SIZES))
+print("ready", flush=True)
+sys.stdin.readline()  # until both are ready
+assert len(data.load().train) == 900
+"""
+
+
+class Decoded(AbstractPreparedImageData):
+    """1,000 images; notes in `<root>/reads` that it was decoded."""
+
+    name = "decoded"
+
+    def fingerprint(self) -> str:
+        return "1"
+
+    def read(self) -> Source:
+        with (self.root / "reads").open("a") as file:
+            file.write("read\n")
+        part = whole(random_images(1000, 1, 32, 32), np.arange(1000) % 2)
+        return Source(part, part, 2, (1, 32, 32))
+
+
+def prepared_folders(root: Path) -> list[Path]:
+    return [path for path in (root / "prepared").iterdir() if path.suffix != ".lock"]
+
+
+def test_sources_are_decoded_once(tmp_path):
+    for _ in range(3):
+        Decoded(**settings(tmp_path, **SIZES)).load()
+    assert (tmp_path / "reads").read_text() == "read\n"
+
+
+def test_another_split_is_another_folder(tmp_path):
+    Decoded(**settings(tmp_path, **SIZES)).prepare()
+    splits = Decoded(**settings(tmp_path, **{**SIZES, "num_validation": 50})).load()
+    assert len(splits.validation) == 50
+    Decoded(**{**settings(tmp_path, **SIZES), "split_seed": 1}).prepare()
+    assert len(prepared_folders(tmp_path)) == 3
+
+
+def test_processes_that_prepare_at_once_decode_once(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO_AT_ONCE, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for _ in range(2)
+    ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    errors = [process.communicate(timeout=60)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    assert (tmp_path / "reads").read_text() == "read\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_mapped_images_cost_a_process_no_memory_of_its_own(tmp_path):
+    splits = Decoded(**settings(tmp_path, **SIZES)).load()
+    assert splits.train.images.sum() > 0  # touches every page
+    smaps = Path("/proc/self/smaps").read_text()
+    mapping = smaps[smaps.index("train_images.npy") :]
+    fields = dict(re.findall(r"^(\w+):\s+(\d+) kB$", mapping, re.MULTILINE)[:20])
+    assert int(fields["Rss"]) >= 900
+    assert fields["Anonymous"] == "0"  # no page was copied
+
+
+def test_writing_into_mapped_images_leaves_the_file_alone(tmp_path):
+    data = Decoded(**settings(tmp_path, **SIZES))
+    before = data.load().train.images.clone()
+    data.load().train.images.zero_()
+    assert data.load().train.images.equal(before)
+
+
+def test_what_a_killed_process_left_is_made_anew(tmp_path):
+    data = Decoded(**settings(tmp_path, **SIZES))
+    data.prepare()
+    (folder,) = prepared_folders(tmp_path)
+    folder.rename(folder.with_suffix(".partial"))
+    (folder.with_suffix(".partial") / "train_images.npy").write_bytes(b"half")
+    assert len(data.load().train) == 900
+    assert prepared_folders(tmp_path) == [folder]
+
+
+@pytest.mark.parametrize("name", ["train_images.npy", "test_labels.npy", "description.json"])
+@pytest.mark.parametrize("content", [None, b"", b"nonsense"])
+def test_damaged_files_are_named(tmp_path, name, content):
+    data = Decoded(**settings(tmp_path, **SIZES))
+    data.prepare()
+    (folder,) = prepared_folders(tmp_path)
+    (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+    with pytest.raises(SettingError, match=rf"data\.root: {folder} is damaged .*delete it"):
+        data.load()
+
+
+def test_truncated_images_are_found(tmp_path):
+    data = Decoded(**settings(tmp_path, **SIZES))
+    data.prepare()
+    (folder,) = prepared_folders(tmp_path)
+    os.truncate(folder / "train_images.npy", 5000)
+    with pytest.raises(SettingError, match="is damaged"):
+        data.load()
+
+
+def test_root_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingError, match=r"data\.root: cannot make .*file/prepared"):
+        Decoded(**settings(tmp_path / "file", **SIZES)).prepare()
+
+
+def test_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("paceline.data.prepared.copy_part", full)
+    with pytest.raises(SettingError, match=r"data\.root: cannot make .*No space left on device"):
+        Decoded(**settings(tmp_path, **SIZES)).prepare()
+    assert prepared_folders(tmp_path) == []
+
+
+def test_images_of_one_value_are_refused(tmp_path, monkeypatch):
+    part = whole(np.zeros((1000, 1, 32, 32), np.uint8), np.arange(1000) % 2)
+    monkeypatch.setattr(Decoded, "read", lambda _: Source(part, part, 2, (1, 32, 32)))
+    with pytest.raises(SettingError, match="channel 0 of all images has one value only"):
+        Decoded(**settings(tmp_path, **SIZES)).load()
