@@ -1,0 +1,117 @@
+"""The short answer, in plain words made from the numbers."""
+
+import pandas as pd
+
+from paceline.analysis.configuration import matching
+from paceline.report.findings import Findings, groups
+from paceline.report.number_format import decimals, percent_points, setting
+
+HEDGE = (
+    "Two schemes are told apart here only if the 95 % interval of their difference, paired by "
+    "seed, excludes none, and their own 95 % intervals do not overlap."
+)
+_MOST = 12
+
+
+def answer(findings: Findings) -> list[str]:
+    """Sentences; each names its kind of number and n."""
+    if findings.tables.finished.empty:
+        return ["No point has finished yet, so there is no answer: see below what happened."]
+    scaled, compared = _scaled(findings), _compared(findings)
+    found = [*scaled[:_MOST], *compared[:_MOST]]
+    if len(found) < len(scaled) + len(compared):
+        found.append("Further settings are in the tables below.")
+    if not scaled:
+        found.append("What more workers bring cannot be said: no pair of runs with one and more.")
+    if not compared:
+        found.append("Nothing can be said between schemes: no two of them share workers and seeds.")
+    return found
+
+
+def _scaled(findings: Findings) -> list[str]:
+    rows = findings.scaling
+    rows = rows[(rows["workers"] > 1) & rows["speedup_mean"].notna()]
+    return [_speedup(findings, row) for _, row in _at_most_workers(findings, rows, ["scheme"])]
+
+
+def _speedup(findings: Findings, row: pd.Series) -> str:
+    ratio = f"{decimals(row['speedup_mean'])} times the images/s of one worker"
+    text = f"{row['scheme']}, {_where(findings, row)}: {ratio} {_spread(row, 'speedup', decimals)}"
+    if pd.isna(row["speedup_low"]):
+        return f"{text}; one seed cannot tell this from chance."
+    if row["speedup_low"] > 1:
+        return f"{text}: more workers are faster."
+    slower = row["speedup_high"] < 1
+    return text + (": more workers are slower." if slower else ": no gain can be told from noise.")
+
+
+def _compared(findings: Findings) -> list[str]:
+    rows = findings.comparison
+    if not len(rows):
+        return []
+    rows = rows[rows["speed_ratio_mean"].notna()]
+    return [_against(findings, row) for _, row in _at_most_workers(findings, rows, ["scheme"])]
+
+
+def _against(findings: Findings, row: pd.Series) -> str:
+    ratio = f"{decimals(row['speed_ratio_mean'])} times the images/s of {row['reference']}"
+    speed = _verdict(findings, row, "speed_ratio", "images_per_second", ("faster", "slower"))
+    text = (
+        f"{row['scheme']}, {_where(findings, row)}: {ratio} "
+        f"{_spread(row, 'speed_ratio', decimals)}: {speed}"
+    )
+    metric = "test_top1" if pd.notna(row["test_top1_difference_mean"]) else "top1"
+    name = f"{metric}_difference"
+    if pd.isna(row[f"{name}_mean"]):
+        return f"{text}. Their accuracies cannot be compared."
+    accuracy = _verdict(findings, row, name, metric, ("more accurate", "less accurate"))
+    split = "test" if metric == "test_top1" else "validation"
+    return (
+        f"{text}. Its {split} top-1 differs by {percent_points(row[f'{name}_mean'])} points "
+        f"{_spread(row, name, percent_points)}: {accuracy}."
+    )
+
+
+def _verdict(
+    findings: Findings, row: pd.Series, name: str, metric: str, words: tuple[str, str]
+) -> str:
+    if pd.isna(row[f"{name}_low"]):
+        return "one seed in common cannot tell them apart"
+    none = 1.0 if name == "speed_ratio" else 0.0
+    same = row[f"{name}_low"] <= none <= row[f"{name}_high"]
+    n = int(row[f"{name}_n"])
+    if same or _own_intervals_overlap(findings, row, metric):
+        return f"{n} seeds cannot tell them apart"
+    return words[0] if row[f"{name}_mean"] > none else words[1]
+
+
+def _own_intervals_overlap(findings: Findings, row: pd.Series, metric: str) -> bool:
+    names = ["kind", *findings.tables.axes]
+    where = {name: row[name] for name in names}
+    both = [
+        matching(findings.summary, where | {"scheme": scheme}).iloc[0]
+        for scheme in (row["scheme"], row["reference"])
+    ]
+    low, high = (max(b[f"{metric}_low"] for b in both), min(b[f"{metric}_high"] for b in both))
+    return not low > high
+
+
+def _at_most_workers(findings: Findings, rows: pd.DataFrame, more: list[str]):
+    """Of each setting the rows with the most workers."""
+    names = ["kind", *findings.tables.facets, *more]
+    for _, same in groups(rows, names) if len(rows) else []:
+        yield from same[same["workers"] == same["workers"].max()].iterrows()
+
+
+def _where(findings: Findings, row: pd.Series) -> str:
+    parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
+    return ", ".join([f"{row['workers']:.0f} workers", *parts])
+
+
+def _spread(row: pd.Series, name: str, form) -> str:
+    n = int(row[f"{name}_n"])
+    label = f"{row['kind']}, n = {n}"
+    if pd.isna(row[f"{name}_low"]):
+        return f"({label}, no interval)"
+    low, high = form(row[f"{name}_low"]), form(row[f"{name}_high"])
+    return f"({label}, 95 % interval {low} to {high})"

@@ -1,0 +1,79 @@
+"""Small multiples: one panel per batch size and value of the further axes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paceline.analysis.configuration import matching
+from paceline.report.findings import Findings, groups
+from paceline.report.number_format import setting
+
+MOST_PANELS = 12
+
+
+@dataclass(frozen=True)
+class Panel:
+    """`where`: axis -> value, empty where nothing but scheme, workers and seed varies."""
+
+    where: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        return ", ".join(f"{name} {setting(value)}" for name, value in self.where.items())
+
+    def of(self, table: pd.DataFrame) -> pd.DataFrame:
+        return matching(table, dict(self.where))
+
+
+def panels(findings: Findings) -> list[Panel]:
+    """In order of the batch size, then of the study."""
+    varying = findings.varying
+    if not varying:
+        return [Panel({})]
+    ordered = findings.tables.runs.sort_values("batch_size", kind="stable")
+    return [Panel(where) for where, _ in groups(ordered, varying)]
+
+
+def grid(shown: list[Panel], height: float, *, sharey: bool = True) -> tuple[Figure, list[Axes]]:
+    """`height`: of one panel, in inches."""
+    columns = len(shown) if len(shown) <= 3 else (2 if len(shown) == 4 else 3)
+    rows = -(-len(shown) // columns)
+    width = 6.4 if columns == 1 else 3.6 * columns
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(width, rows * height + 0.5),
+        sharex=False,
+        sharey=sharey,
+        squeeze=False,
+        layout="constrained",
+    )
+    used = axes.flat[: len(shown)]
+    for spare in axes.flat[len(shown) :]:
+        spare.set_visible(False)
+    for axis, panel in zip(used, shown, strict=True):
+        axis.set_title(panel.title)
+    return figure, list(used)
+
+
+def label_left(axes: list[Axes], text: str) -> None:
+    for axis in axes:
+        spec = axis.get_subplotspec()
+        if spec is None or spec.is_first_col():
+            axis.set_ylabel(text)
+
+
+def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
+    """One legend for all panels, each entry once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(found.values(), found, loc="outside lower center", ncols=columns)

@@ -1,0 +1,148 @@
+"""Which figures a study gets, with their captions."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from paceline.report import run_figures
+from paceline.report.facets import MOST_PANELS, Panel, panels
+from paceline.report.figure_style import as_svg, figure_settings
+from paceline.report.findings import Findings
+from paceline.report.worker_figures import Number, draw
+
+MEANS = (
+    "Markers are means over finished seeds, bars their 95 % intervals (none with one seed), "
+    "small dots the seeds."
+)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure, or in `svg`'s place (empty) the reason why there is none: `caption`."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+
+
+def drawings(findings: Findings) -> list[Drawing]:
+    """Same findings, same bytes."""
+    shown = panels(findings)
+    if len(shown) > MOST_PANELS:
+        text = (
+            f"{' x '.join(findings.varying)} make {len(shown)} combinations, too many to draw; "
+            "the tables have them all."
+        )
+        return [Drawing("none", "No figures", text, "")]
+    with figure_settings():
+        return [_drawn(*parts) for parts in _all(findings, shown)]
+
+
+def _drawn(name: str, title: str, caption: str, draw: Callable[[], Figure | None]) -> Drawing:
+    figure = draw()
+    if figure is None:
+        return Drawing(name, title, f"Nothing to draw: {caption}", "")
+    svg = as_svg(figure)
+    plt.close(figure)
+    return Drawing(name, title, caption, svg)
+
+
+def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
+    for name, title, caption, number in _numbers(findings):
+        yield name, title, f"{caption} {MEANS}", lambda n=number: _line(n, shown, findings.schemes)
+    ends = "Solid: the most workers; dashed: the fewest. One line is one run; dotted: the target."
+    for place in ("samples", "seconds"):
+        title = f"Validation top-1 against {place}"
+        yield (
+            f"curve_{place}",
+            title,
+            f"{ends} Seconds are those of the training clock, without evaluation."
+            if place == "seconds"
+            else f"{ends} Samples are counted over all workers.",
+            lambda p=place: run_figures.curves(findings, shown, findings.schemes, p),
+        )
+    yield (
+        "staleness",
+        "Staleness of pushes",
+        "versions applied between a worker's read and the arrival of its gradient, over all "
+        "finished seeds and servers at the most workers. Schemes without a server have none.",
+        lambda: run_figures.staleness(findings, shown, findings.schemes),
+    )
+    yield (
+        "phases",
+        "Where the time goes",
+        "seconds that each worker waited for data, computed and exchanged, mean over finished "
+        "seeds, at the fewest and the most workers. Exchange is what computing did not hide.",
+        lambda: run_figures.phases(findings, shown),
+    )
+
+
+def _line(number: Number, shown: list[Panel], schemes: list[str]) -> Figure | None:
+    column = f"{number.name}_mean"
+    if column not in number.table or not len(number.table):
+        return None
+    if number.table[column].isna().all() and not number.censored:
+        return None
+    return draw(number, shown, schemes)
+
+
+def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
+    finished = findings.points[findings.points["status"] == "finished"]
+    summary, scaling = findings.summary, findings.scaling
+    rate = "images_per_second"
+    yield (
+        "throughput",
+        "Throughput against workers",
+        "Images per second over all workers, without warm-up.",
+        Number(rate, "images/s", summary, finished, rate),
+    )
+    against = "against one worker of the same settings otherwise, seed by seed."
+    yield (
+        "speedup",
+        "Speed-up against workers",
+        f"Images per second {against}",
+        Number("speedup", "speed-up", scaling, finished, "speedup", guide=lambda x: x),
+    )
+    yield (
+        "efficiency",
+        "Efficiency against workers",
+        f"Speed-up divided by workers, {against}",
+        Number(
+            "efficiency",
+            "efficiency",
+            scaling,
+            finished,
+            "efficiency",
+            percent=True,
+            guide=lambda x: 0 * x + 1,
+        ),
+    )
+    for metric, split in (("test_top1", "test"), ("top1", "validation")):
+        name = "accuracy" if metric == "test_top1" else "validation_accuracy"
+        yield (
+            name,
+            f"{split.capitalize()} top-1 against workers",
+            f"Top-1 on {split} at the end of the budget; the axis does not start at zero.",
+            Number(
+                metric, f"top-1, {split}", summary, finished, metric, percent=True, from_zero=False
+            ),
+        )
+    trained = findings.points[findings.points["target"].notna()]
+    trained = trained[trained["status"] != "failed"]
+    yield (
+        "time_to_target",
+        "Seconds to the target",
+        "Training seconds until the first evaluation at or above the target. A triangle is a run "
+        "that ended without getting there, drawn at its end; then there is no mean.",
+        Number(
+            "seconds",
+            "seconds",
+            findings.time_to_target,
+            trained,
+            "target_seconds",
+            censored="seconds",
+        ),
+    )

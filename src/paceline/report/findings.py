@@ -1,0 +1,72 @@
+"""Everything that a page says about a study, read once from its tables."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from paceline.analysis.tables import Tables, read_table, read_tables, require
+from paceline.analysis.time_to_target import first_crossing, targets
+
+
+@dataclass(frozen=True)
+class Findings:
+    """`tables`: what was collected; the others: what `paceline analyse` made of it.
+
+    `points`: a row per point, with its `speedup` and `efficiency` against one worker of its seed,
+    and the `target` and `target_seconds` of its task; NaN where there is none.
+    """
+
+    tables: Tables
+    summary: pd.DataFrame
+    scaling: pd.DataFrame
+    comparison: pd.DataFrame
+    time_to_target: pd.DataFrame
+    points: pd.DataFrame
+
+    @property
+    def varying(self) -> list[str]:
+        """Axes besides scheme, workers and seed that take more than one value."""
+        runs = self.tables.runs
+        return [axis for axis in self.tables.facets if runs[axis].nunique(dropna=False) > 1]
+
+    @property
+    def schemes(self) -> list[str]:
+        return list(dict.fromkeys(self.tables.runs["scheme"]))
+
+
+def read_findings(folder: Path) -> Findings:
+    """Raises SettingError("study") that names what to run first."""
+    tables = read_tables(folder)
+    first = f"paceline analyse {folder.name}"
+    names = ("summary", "scaling", "comparison", "time_to_target")
+    made = [read_table(require(folder / f"{name}.csv", first)) for name in names]
+    return Findings(tables, *made, _points(tables))
+
+
+def groups(table: pd.DataFrame, columns: list[str]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Rows with equal `columns`, in order of appearance; an empty value equals another."""
+    grouped = table.groupby(columns, sort=False, dropna=False)
+    return [(dict(zip(columns, values, strict=True)), rows) for values, rows in grouped]
+
+
+def _points(tables: Tables) -> pd.DataFrame:
+    finished = tables.finished
+    match = [name for name in ("kind", *tables.axes, "seed") if name != "workers"]
+    one = finished.loc[finished["workers"] == 1, [*match, "images_per_second"]]
+    points = tables.runs.merge(one, how="left", on=match, suffixes=("", "_alone"))
+    rate = points["images_per_second"].where(points["status"] == "finished").astype(float)
+    points["speedup"] = rate / points["images_per_second_alone"].astype(float)
+    points["efficiency"] = points["speedup"] / points["workers"]
+    goals = targets(tables)[["kind", "data", "target"]]
+    points = points.merge(goals, how="left", on=["kind", "data"])
+    points["target_seconds"] = [_seconds(tables, row) for _, row in points.iterrows()]
+    return points
+
+
+def _seconds(tables: Tables, point: pd.Series) -> float:
+    curve = tables.curves[tables.curves["key"] == point["key"]]
+    crossing = None if pd.isna(point["target"]) else first_crossing(curve, point["target"])
+    return crossing[0] if crossing else math.nan

@@ -1,0 +1,93 @@
+"""Tables of a study in; figures, a page and a README out, all from the same numbers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from paceline.report.answer import HEDGE, answer
+from paceline.report.cautions import cautions
+from paceline.report.figures import Drawing, drawings
+from paceline.report.findings import Findings, read_findings
+from paceline.report.page_tables import all_points, evaluated, page_tables, sources
+
+KINDS = {
+    "measured": "observed on real processes and a wall clock",
+    "paced": "real processes; computing slowed to the pace of the accelerator it stands for",
+    "virtual": "real gradients on a virtual clock: time is modelled",
+    "predicted": "by a model, not observed",
+}
+CSVS = ("runs", "curves", "staleness", "phases", "summary", "scaling", "comparison")
+CSVS += ("time_to_target",)
+
+
+def report(folder: Path) -> Path:
+    """Write figures/*.svg, README.md and index.html into `folder`; returns index.html.
+
+    Needs no network, and the page neither. The same input gives the same bytes. Raises
+    SettingError("study") without `paceline collect` and `paceline analyse`.
+    """
+    findings = read_findings(folder)
+    drawn = drawings(findings)
+    _write_figures(folder / "figures", drawn)
+    content = _content(findings, drawn)
+    (folder / "README.md").write_text(_render("readme.md.j2", content))
+    page = folder / "index.html"
+    page.write_text(_render("page.html.j2", content))
+    return page
+
+
+def inline(drawing: Drawing) -> Markup:
+    """The SVG as a part of a page: ids that no other figure has, and the caption for ears."""
+    svg = drawing.svg[drawing.svg.index("<svg") :]
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{drawing.name}-", svg)
+    label = Markup.escape(drawing.title)
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
+
+
+def _write_figures(folder: Path, drawn: list[Drawing]) -> None:
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):  # of earlier settings
+        old.unlink()
+    for drawing in drawn:
+        if drawing.svg:
+            (folder / f"{drawing.name}.svg").write_text(drawing.svg)
+
+
+def _content(findings: Findings, drawn: list[Drawing]) -> dict[str, Any]:
+    runs = findings.tables.runs
+    kinds = list(dict.fromkeys(runs["kind"]))
+    return {
+        "about": findings.tables.about,
+        "question": findings.tables.about["question"] or "This study states no question.",
+        "answer": answer(findings),
+        "hedge": HEDGE,
+        "cautions": cautions(findings),
+        "kinds": {kind: KINDS.get(kind, "") for kind in kinds},
+        "num_points": len(runs),
+        "num_finished": len(findings.tables.finished),
+        "drawings": drawn,
+        "tables": page_tables(findings),
+        "points": all_points(findings),
+        "origin": [evaluated(findings), sources(findings)],
+        "csvs": CSVS,
+    }
+
+
+def _render(template: str, content: dict[str, Any]) -> str:
+    environment = Environment(
+        loader=PackageLoader("paceline.report"),
+        autoescape=lambda name: bool(name and ".html" in name),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"inline": inline, "cell": _markdown_cell}
+    return environment.get_template(template).render(content)
+
+
+def _markdown_cell(text: str) -> str:
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,134 @@
+"""What happened within the runs: curves, staleness, phases."""
+
+import matplotlib.lines
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from paceline.report.facets import Panel, grid, label_left, legend_below
+from paceline.report.figure_style import COLOURS, scheme_style
+from paceline.report.findings import Findings, groups
+
+PHASES = {"seconds_data": "data", "seconds_compute": "compute", "seconds_communicate": "exchange"}
+_PHASE_COLOURS = dict(zip(PHASES, (COLOURS[4], COLOURS[5], "#444444"), strict=True))
+_MOST_BARS = 4  # workers of one configuration that get bars of their own
+_MOST_BINS = 16
+
+
+def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
+    """Validation top-1 against `place` (samples or seconds): one line per run."""
+    runs = ends_of_scale(findings.points)
+    most = runs["workers"].max()
+    figure, axes = grid(shown, 2.9)
+    for axis, panel in zip(axes, shown, strict=True):
+        for _, run in panel.of(runs).iterrows():
+            curve = findings.tables.curves[findings.tables.curves["key"] == run["key"]]
+            colour, _ = scheme_style(run["scheme"], schemes)
+            line = "--" if run["workers"] < most else "-"
+            count = f"{run['workers']} worker{'s' if run['workers'] > 1 else ''}"
+            label = f"{run['scheme']}, {count} ({run['kind']})"
+            axis.plot(
+                curve[place], curve["top1"], line, color=colour, lw=1.2, alpha=0.75, label=label
+            )
+        for target in panel_targets(panel.of(runs)):
+            axis.axhline(target, color="#888888", lw=1, ls=":", label="target")
+        axis.set_xlabel("samples over all workers" if place == "samples" else "seconds")
+        axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
+        axis.xaxis.set_major_formatter(FuncFormatter(_short))
+        axis.set_xlim(left=0)
+        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    label_left(axes, "top-1, validation")
+    legend_below(figure, axes)
+    return figure
+
+
+def panel_targets(points: pd.DataFrame) -> list[float]:
+    return sorted(set(points["target"].dropna()))
+
+
+def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Figure | None:
+    """Share of pushes by staleness at the most workers, seeds pooled; None without a server."""
+    runs = findings.tables.finished
+    pushes = findings.tables.staleness.merge(runs, on="key")
+    if pushes.empty:
+        return None
+    pushes = pushes[pushes["workers"] == pushes["workers"].max()]
+    edges = _bins(int(pushes["staleness"].max()))
+    figure, axes = grid(shown, 2.6)
+    for axis, panel in zip(axes, shown, strict=True):
+        drawn = groups(panel.of(pushes), ["scheme", "kind"])
+        for place, (name, rows) in enumerate(drawn):
+            heights, _ = np.histogram(rows["staleness"], edges, weights=rows["pushes"])
+            width = 0.8 * (edges[1] - edges[0]) / len(drawn)
+            left = (edges[:-1] + edges[1:]) / 2 + (place - (len(drawn) - 1) / 2) * width
+            colour, _ = scheme_style(name["scheme"], schemes)
+            label = f"{name['scheme']}, {rows['workers'].iloc[0]} workers ({name['kind']})"
+            axis.bar(left, heights / heights.sum(), width, color=colour, label=label)
+        axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(8, integer=True))
+        axis.yaxis.set_major_formatter(PercentFormatter(1))
+        axis.set_xlabel("staleness (updates)")
+    label_left(axes, "share of pushes")
+    legend_below(figure, axes)
+    return figure
+
+
+def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
+    """Seconds per worker, mean over seeds, stacked; None where nothing was recorded."""
+    runs = ends_of_scale(findings.tables.finished)
+    table = findings.tables.phases.drop(columns="samples").merge(runs, on="key")
+    bars = [(panel, _bars(panel.of(table))) for panel in shown]
+    longest = max(len(rows) for _, rows in bars)
+    if not longest:
+        return None
+    figure, axes = grid(shown, 0.7 + 0.3 * longest, sharey=False)
+    for axis, (_, rows) in zip(axes, bars, strict=True):
+        _stack(axis, rows)
+    if len({tuple(rows.index) for _, rows in bars}) == 1:
+        for axis in axes:
+            spec = axis.get_subplotspec()
+            if spec is not None and not spec.is_first_col():
+                axis.tick_params(labelleft=False)
+    legend_below(figure, axes, columns=3)
+    return figure
+
+
+def ends_of_scale(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with the fewest and with the most workers."""
+    return runs[runs["workers"].isin([runs["workers"].min(), runs["workers"].max()])]
+
+
+def _bars(table: pd.DataFrame) -> pd.DataFrame:
+    """Index: label of the bar; columns: seconds of each phase."""
+    found = {}
+    for name, rows in groups(table, ["scheme", "kind", "workers"]):
+        many = name["workers"] > _MOST_BARS
+        for worker, own in [(None, rows)] if many else rows.groupby("worker"):
+            who = f"mean of {name['workers']}" if many else f"worker {worker} of {name['workers']}"
+            kind = "" if table["kind"].nunique() == 1 else f" ({name['kind']})"
+            found[f"{name['scheme']}{kind}, {who}"] = own[list(PHASES)].mean()
+    return pd.DataFrame(found).T
+
+
+def _stack(axis: Axes, rows: pd.DataFrame) -> None:
+    left = np.zeros(len(rows))
+    for column, label in PHASES.items():
+        widths = rows[column].to_numpy(float) if len(rows) else left
+        axis.barh(rows.index, widths, 0.7, left, color=_PHASE_COLOURS[column], label=label)
+        left = left + widths
+    axis.invert_yaxis()
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("seconds")
+
+
+def _bins(largest: int) -> np.ndarray:
+    width = -(-(largest + 1) // _MOST_BINS)
+    return np.arange(-0.5, largest + width + 0.5, width)
+
+
+def _short(value: float, _position: int) -> str:
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if value >= 10 * size or (value >= size and value % (size / 10) == 0):
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"

@@ -1,0 +1,109 @@
+"""A number against the number of workers: one line per scheme and kind, one panel per setting."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+
+from paceline.report.facets import Panel, grid, label_left, legend_below
+from paceline.report.figure_style import LINES, scheme_style
+from paceline.report.findings import groups
+
+
+@dataclass(frozen=True)
+class Number:
+    """`table` holds `<name>_mean`, `_low`, `_high`; `points` one row per seed with `point`.
+
+    `guide`: what perfect scaling would be at x workers. `censored`: a column of `points` that is
+    drawn hollow where `point` is missing.
+    """
+
+    name: str
+    label: str
+    table: pd.DataFrame
+    points: pd.DataFrame
+    point: str
+    percent: bool = False
+    from_zero: bool = True
+    guide: Callable[[np.ndarray], np.ndarray] | None = None
+    censored: str | None = None
+
+
+def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
+    figure, axes = grid(shown, 2.9)
+    counts = sorted(set(number.table["workers"]) | ({1} if number.guide else set()))
+    for axis, panel in zip(axes, shown, strict=True):
+        _lines(axis, number, panel, schemes)
+        _workers_axis(axis, counts)
+        if number.guide:
+            ends = np.array([counts[0], counts[-1]], dtype=float)
+            steps = np.geomspace(ends[0], ends[1], 30)
+            axis.plot(steps, number.guide(steps), ":", color="#888888", label="perfect scaling")
+        if number.from_zero:
+            axis.set_ylim(bottom=0)
+        percent = PercentFormatter(1, decimals=None)
+        axis.yaxis.set_major_formatter(percent if number.percent else FuncFormatter(_thousands))
+    label_left(axes, number.label)
+    legend_below(figure, axes)
+    return figure
+
+
+def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str]) -> None:
+    drawn = groups(panel.of(number.table), ["scheme", "kind"])
+    for place, (name, rows) in enumerate(drawn):
+        colour, marker = scheme_style(name["scheme"], schemes)
+        rows = rows.sort_values("workers")
+        dodge = 2 ** (0.08 * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
+        mean = rows[f"{number.name}_mean"].to_numpy(float)
+        half = rows[f"{number.name}_high"].to_numpy(float) - mean
+        label = f"{name['scheme']} ({name['kind']})"
+        line = LINES.get(name["kind"], "-")
+        axis.errorbar(
+            rows["workers"] * dodge,
+            mean,
+            np.nan_to_num(half),
+            fmt=marker + line,
+            color=colour,
+            capsize=4,
+            markersize=5,
+            label=label,
+        )
+        _seeds(axis, number, panel, name, (colour, marker, dodge))
+
+
+def _seeds(axis: Axes, number: Number, panel: Panel, name: dict, style: tuple) -> None:
+    colour, marker, dodge = style
+    points = panel.of(number.points)
+    points = points[(points["scheme"] == name["scheme"]) & (points["kind"] == name["kind"])]
+    places = points["workers"] * dodge * 2**0.035
+    axis.scatter(
+        places, points[number.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
+    )
+    if number.censored:
+        late = points[points[number.point].isna()]
+        axis.scatter(
+            late["workers"] * dodge,
+            late[number.censored],
+            s=45,
+            marker="^",
+            facecolors="none",
+            edgecolors=colour,
+            label="stopped before the target (at its end)" if len(late) else None,
+        )
+
+
+def _workers_axis(axis: Axes, counts: list[int]) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(counts, [str(count) for count in counts])
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_xticks([], minor=True)
+    axis.set_xlim(counts[0] / 1.25, counts[-1] * 1.25)
+    axis.set_xlabel("workers")
+
+
+def _thousands(value: float, _position: int) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:g}"
