@@ -20,6 +20,7 @@ from typing import Any
 from paceline.errors import SettingError
 
 _PRELOADED = "paceline.training.process"
+_LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone
 
 
 class ProcessFailure(Exception):
@@ -74,7 +75,12 @@ def _enter(target: str, arguments: tuple) -> Any:
     """First thing in every process."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     module, function = target.split(":")
-    return getattr(importlib.import_module(module), function)(*arguments)
+    try:
+        return getattr(importlib.import_module(module), function)(*arguments)
+    except RuntimeError as error:
+        if any(sign in str(error) for sign in _LOST_PEER):
+            time.sleep(1)  # the launcher reports one process: let it see the one that broke first
+        raise
 
 
 def _die_with_parent() -> None:
@@ -97,25 +103,13 @@ def die_with(process_id: int) -> None:
 
 
 def _explain(failure: Any, workers: int) -> Exception:
-    rank, first = min(failure.failures.items(), key=_distance_from_cause)
+    rank, first = failure.get_first_failure()
     who = f"worker {rank}" if rank < workers else f"server {rank - workers}"
-    line = _line(first)
+    message = first.message["message"] if isinstance(first.message, dict) else first.message
+    line = " ".join(str(message).split())
     if line.startswith("SettingError: "):
         setting, _, rest = line.removeprefix("SettingError: ").partition(": ")
         return SettingError(setting, rest)
     if first.exitcode < 0:
         line = f"killed by {signal.Signals(-first.exitcode).name}"
     return ProcessFailure(f"{who}: {line}")
-
-
-def _line(failure: Any) -> str:
-    message = failure.message["message"] if isinstance(failure.message, dict) else failure.message
-    return " ".join(str(message).split())
-
-
-def _distance_from_cause(failed: tuple[int, Any]) -> tuple[int, int]:
-    """A process that was killed or raised comes before those that lost their connection to it."""
-    _, failure = failed
-    lost = any(sign in _line(failure) for sign in ("closed by peer", "reset by peer"))
-    ended_by_launcher = failure.exitcode == -signal.SIGTERM
-    return 2 * ended_by_launcher + lost, failure.timestamp

@@ -1,26 +1,140 @@
 """Synchronous all-reduce on real processes: Lightning's own DDP with overlapped buckets."""
 
 import datetime
+from collections.abc import Callable
+from typing import Any
 
-from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.strategies import DDPStrategy
+import torch
+import torch.distributed as dist
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
+from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
+from paceline.cluster.training_clock import TrainingClock
 from paceline.errors import SettingError
-from paceline.exchange.process_group import count_workers
+from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
 
 
-def synchronous_strategy(timeout_seconds: float) -> DDPStrategy:
-    """For two workers and more; one trains without DDP: the best one-worker run is the baseline.
+class AbstractSynchronousStrategy(Strategy):
+    """What the project adds to a Lightning strategy whose workers all hold the same weights.
 
-    BatchNorm statistics stay per worker (`broadcast_buffers` costs a broadcast per step); the mean
-    over workers is evaluated.
+    Counts samples over all workers, sets the rate by them, and keeps a snapshot after the updates
+    in `snapshot_steps`, worker n modulo workers the n-th. All workers meet there, with the clock
+    stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
     """
-    return DDPStrategy(
-        broadcast_buffers=False,
-        gradient_as_bucket_view=True,
-        timeout=datetime.timedelta(seconds=timeout_seconds),
-    )
+
+    def prepare(
+        self,
+        *,
+        workers: int,
+        batch_size: int,
+        snapshot_steps: list[int],
+        learning_rate: LearningRate | None = None,
+        clock: TrainingClock | None = None,
+        timeout_seconds: float = 600,
+    ) -> None:
+        self.updates = 0
+        self.counted = 0
+        self.diverged = False
+        self.snapshots: list[Snapshot] = []
+        self.seconds_exposed = 0.0  # communicating after backward had ended, per step
+        self.bytes_exchanged = 0  # gradients handed to the all-reduce, per step
+        self._workers = workers
+        self._images_per_update = workers * batch_size
+        self._snapshot_steps = snapshot_steps
+        self._learning_rate = learning_rate
+        self._clock = clock or TrainingClock()
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def samples(self) -> int:
+        """Over all workers, so far."""
+        return self.updates * self._images_per_update
+
+    def setup_environment(self) -> None:
+        join(self._timeout_seconds, self.root_device.type)
+        super().setup_environment()
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        for group in self.optimizers[0].param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        if self._module.trainer.lr_scheduler_configs:
+            self._leave_rate_to_module()
+        self.counted = count_workers(self._workers, is_worker=True)
+
+    def optimizer_step(
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
+    ) -> Any:
+        if self._learning_rate is not None:
+            factor = self._learning_rate.factor(self.samples)
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+        output = super().optimizer_step(optimizer, closure, model, **kwargs)
+        self.updates += 1
+        if self.updates in self._snapshot_steps:
+            seconds = self._clock.seconds()
+            with self._clock.stopped():
+                self._keep_snapshot(seconds)
+        return output
+
+    @property
+    def _module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def _leave_rate_to_module(self) -> None:
+        rate = self._learning_rate
+        if rate is not None and (rate.rule, rate.schedule) != ("none", "constant"):
+            raise SettingError("training.schedule", "the module brings a scheduler of its own")
+        self._learning_rate = None
+
+    def _keep_snapshot(self, seconds: float) -> None:
+        statistics = _mean_over_workers(statistics_of(self._module))
+        weights = list(self._module.parameters())
+        self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
+        trainer = self._module.trainer
+        trainer.should_stop = trainer.should_stop or self.diverged
+        turn = self._snapshot_steps.index(self.updates)
+        if turn % self._workers == dist.get_rank():
+            size = sum(weight.numel() for weight in weights)
+            kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))
+            self.snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
+
+
+class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
+    """One worker, without DDP: speed-up counts against the best one-worker run."""
+
+
+class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
+    """Two workers and more.
+
+    BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step).
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        super().__init__(
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+            timeout=datetime.timedelta(seconds=timeout_seconds),
+        )
+
+    def on_train_end(self) -> None:
+        """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
+
+        A timer around an all-reduce that overlaps backward would count hidden time too.
+        """
+        super().on_train_end()
+        assert isinstance(self.model, DistributedDataParallel)
+        seen: dict[str, Any] = self.model._get_ddp_logging_data()
+        communicating = seen.get("avg_backward_comm_time", 0)
+        hidden = seen.get("avg_backward_compute_comm_overlap_time", 0)
+        self.seconds_exposed = max(0, communicating - hidden) / 1e9
+        sizes = str(seen.get("rebuilt_bucket_sizes") or seen.get("bucket_sizes") or "")
+        self.bytes_exchanged = sum(int(size) for size in sizes.split(",") if size.strip())
 
 
 def without_sigterm_broadcast(trainer: Trainer) -> Trainer:
@@ -34,41 +148,10 @@ def without_sigterm_broadcast(trainer: Trainer) -> Trainer:
     return trainer
 
 
-class SynchronousProgress(Callback):
-    """Counts samples over all workers, and sets the rate by them before each step."""
-
-    def __init__(
-        self, workers: int, images_per_update: int, learning_rate: LearningRate | None
-    ) -> None:
-        self.updates = 0
-        self.counted = 0
-        self._workers = workers
-        self._images_per_update = images_per_update
-        self._learning_rate = learning_rate
-
-    @property
-    def samples(self) -> int:
-        return self.updates * self._images_per_update
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.lr_scheduler_configs:
-            self._leave_rate_to_module()
-        for group in trainer.optimizers[0].param_groups:
-            group.setdefault("initial_lr", group["lr"])
-        self.counted = count_workers(self._workers, is_worker=True)
-
-    def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
-        if self._learning_rate is None:
-            return
-        factor = self._learning_rate.factor(self.samples)
-        for group in trainer.optimizers[0].param_groups:
-            group["lr"] = group["initial_lr"] * factor
-
-    def _leave_rate_to_module(self) -> None:
-        rate = self._learning_rate
-        if rate is not None and (rate.rule, rate.schedule) != ("none", "constant"):
-            raise SettingError("training.schedule", "the module brings a scheduler of its own")
-        self._learning_rate = None
-
-    def on_train_batch_end(self, *_: object) -> None:
-        self.updates += 1
+def _mean_over_workers(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """As one vector on the CPU; all workers must call this."""
+    dtype = tensors[0].dtype if tensors else torch.float32
+    values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
+    if tensors:
+        dist.all_reduce(flatten(tensors, values))
+    return values / dist.get_world_size()

@@ -1,24 +1,23 @@
 """How a worker of each kind of scheme is wired into Lightning, and what it can tell afterwards."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.plugins.environments import LightningEnvironment
-from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.profilers import Profiler
 from torch import nn
 
 from paceline.cluster.parameter_server import ParameterServerStrategy
 from paceline.cluster.snapshot import Snapshot
 from paceline.cluster.sync_allreduce import (
-    SynchronousProgress,
-    synchronous_strategy,
+    OneWorkerStrategy,
+    SyncAllReduceStrategy,
     without_sigterm_broadcast,
 )
 from paceline.cluster.training_clock import TrainingClock
-from paceline.measurement.exposed_communication import ExposedCommunication
-from paceline.measurement.snapshot_keeper import SnapshotKeeper
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
 from paceline.training.budget import Budget
@@ -31,7 +30,7 @@ class AbstractSide(ABC):
     evaluated: str
 
     @abstractmethod
-    def trainer(self, callbacks: list[Callback], **options: Any) -> Trainer: ...
+    def trainer(self, observer: Callback, **options: Any) -> Trainer: ...
 
     @abstractmethod
     def samples(self) -> int:
@@ -51,7 +50,7 @@ class AbstractSide(ABC):
 
 
 class SynchronousSide(AbstractSide):
-    """Lightning's own DDP, or no strategy for one worker."""
+    """Lightning's own DDP; for one worker none."""
 
     evaluated = "weights shared by all workers; BatchNorm statistics: mean over workers"
 
@@ -65,49 +64,49 @@ class SynchronousSide(AbstractSide):
     ) -> None:
         self.num_batches = budget.updates
         self._workers = config["workers"]
-        self._device = device
-        self._timeout_seconds = config["cluster"]["timeout_seconds"]
-        self._progress = SynchronousProgress(self._workers, budget.images_per_update, rate)
-        self._keeper = SnapshotKeeper(self._progress, budget.snapshots, clock)
-        self._communication = ExposedCommunication()
+        timeout = config["cluster"]["timeout_seconds"]
+        alone = self._workers == 1
+        self._strategy = OneWorkerStrategy(device) if alone else SyncAllReduceStrategy(timeout)
+        self._strategy.prepare(
+            workers=self._workers,
+            batch_size=config["batch_size"],
+            snapshot_steps=budget.snapshots,
+            learning_rate=rate,
+            clock=clock,
+            timeout_seconds=timeout,
+        )
 
-    def trainer(self, callbacks: list[Callback], **options: Any) -> Trainer:
-        ours = [self._progress, self._keeper, self._communication]
-        if self._workers == 1:
-            trainer = Trainer(
-                strategy=SingleDeviceStrategy(self._device),
-                plugins=[LightningEnvironment()],
-                devices=1,
-                callbacks=[*ours, *callbacks],
-                **options,
-            )
-        else:
-            trainer = Trainer(
-                strategy=synchronous_strategy(self._timeout_seconds),
+    def trainer(self, observer: Callback, **options: Any) -> Trainer:
+        environment = {"plugins": [LightningEnvironment()]} if self._workers == 1 else {}
+        return without_sigterm_broadcast(
+            Trainer(
+                strategy=self._strategy,
                 devices=self._workers,
-                callbacks=[*ours, *callbacks],
+                callbacks=[observer],
+                profiler=NoProfiler(),
+                **environment,
                 **options,
             )
-        return without_sigterm_broadcast(trainer)
+        )
 
     def samples(self) -> int:
-        return self._progress.samples
+        return self._strategy.samples
 
     def held(self, module: LightningModule) -> list[nn.Parameter]:
         return list(module.parameters())
 
     def finish(self) -> list[Snapshot]:
-        return self._keeper.snapshots
+        return self._strategy.snapshots
 
     def seen(self, steps: int) -> dict[str, Any]:
-        sent = self._communication.bytes_per_step * steps
+        exchanged = self._strategy.bytes_exchanged * steps
         return {
-            "counted": self._progress.counted,
-            "updates": self._progress.updates,
-            "diverged": self._keeper.diverged,
-            "seconds_communicate": self._communication.seconds_per_step * steps,
-            "bytes_sent": sent,
-            "bytes_received": sent,
+            "counted": self._strategy.counted,
+            "updates": self._strategy.updates,
+            "diverged": self._strategy.diverged,
+            "seconds_communicate": self._strategy.seconds_exposed * steps,
+            "bytes_sent": exchanged,
+            "bytes_received": exchanged,
         }
 
 
@@ -136,12 +135,13 @@ class ServedSide(AbstractSide):
             timeout_seconds=config["cluster"]["timeout_seconds"],
         )
 
-    def trainer(self, callbacks: list[Callback], **options: Any) -> Trainer:
+    def trainer(self, observer: Callback, **options: Any) -> Trainer:
         return Trainer(
             strategy=self._strategy,
             plugins=[LightningEnvironment()],
             devices=1,
-            callbacks=callbacks,
+            callbacks=[observer],
+            profiler=NoProfiler(),
             **options,
         )
 
@@ -163,6 +163,22 @@ class ServedSide(AbstractSide):
             "bytes_sent": self._strategy.wire.bytes_sent,
             "bytes_received": self._strategy.wire.bytes_received,
         }
+
+
+class NoProfiler(Profiler):
+    """Lightning's default makes some 40 generators per step: 2 % of a small network's step."""
+
+    def profile(self, action_name: str) -> AbstractContextManager:  # type: ignore[override]
+        return _NOTHING
+
+    def start(self, action_name: str) -> None:
+        pass
+
+    def stop(self, action_name: str) -> None:
+        pass
+
+
+_NOTHING = nullcontext()
 
 
 def side_of(

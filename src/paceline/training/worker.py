@@ -88,7 +88,7 @@ class Worker:
     def _trainer(self, observer: Observer) -> Trainer:
         training = self._config["training"]
         return self._side.trainer(
-            [observer],
+            observer,
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training["precision"],
             gradient_clip_val=training["gradient_clip_val"],
