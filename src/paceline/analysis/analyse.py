@@ -5,12 +5,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from paceline.analysis.comparison import comparison
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
-from paceline.analysis.tables import Tables, read_tables, write_table
+from paceline.analysis.tables import Frame, Tables, read_tables, write_table
 from paceline.analysis.time_to_target import targets, time_to_target
 
 TABLES = {
@@ -36,7 +34,7 @@ def analyse(folder: Path) -> None:
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=1, allow_nan=False) + "\n")
 
 
-def _metrics(tables: Tables, means: pd.DataFrame, speedups: pd.DataFrame) -> dict[str, Any]:
+def _metrics(tables: Tables, means: Frame, speedups: Frame) -> dict[str, Any]:
     """For `dvc metrics show`: the numbers one looks at between two versions of the code."""
     metrics: dict[str, Any] = {"n": len(tables.runs), **counts(tables.runs)}
     metrics["n_missing"] = len(tables.about["missing"])

@@ -4,18 +4,18 @@ import pandas as pd
 
 from paceline.analysis.configuration import configurations, matching, paired
 from paceline.analysis.intervals import interval
-from paceline.analysis.tables import Tables
+from paceline.analysis.tables import Frame, Tables
 
 REFERENCE = "sync_allreduce"  # what a reader would use without asking; else the study's first
 DIFFERENCES = ("top1", "test_top1")
 
 
-def reference_scheme(runs: pd.DataFrame) -> str:
+def reference_scheme(runs: Frame) -> str:
     schemes = list(dict.fromkeys(runs["scheme"]))
     return REFERENCE if REFERENCE in schemes else schemes[0]
 
 
-def comparison(tables: Tables) -> pd.DataFrame:
+def comparison(tables: Tables) -> Frame:
     """`speed_ratio`: images/s over those of the reference; `*_difference`: minus the reference's.
 
     A row per configuration of every other scheme; no row where the study has one scheme.

@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
+from paceline.analysis.tables import Frame
+
 Configuration = dict[str, Any]
 
 
-def configurations(
-    runs: pd.DataFrame, axes: Sequence[str]
-) -> Iterator[tuple[Configuration, pd.DataFrame]]:
+def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configuration, Frame]]:
     """Each configuration with its points, in the order of `runs`; a kind is never mixed with
     another."""
     names = ["kind", *axes]
@@ -18,7 +18,7 @@ def configurations(
         yield dict(zip(names, values, strict=True)), points
 
 
-def matching(runs: pd.DataFrame, configuration: Configuration) -> pd.DataFrame:
+def matching(runs: Frame, configuration: Configuration) -> Frame:
     """Points of `runs` with these values; an empty value matches an empty one."""
     same = pd.Series(True, runs.index)
     for name, value in configuration.items():
@@ -26,7 +26,7 @@ def matching(runs: pd.DataFrame, configuration: Configuration) -> pd.DataFrame:
     return runs[same]
 
 
-def paired(points: pd.DataFrame, baseline: pd.DataFrame, metric: str) -> pd.DataFrame:
+def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
     """Columns `value` and `base` of `metric`, a row per seed that both have."""
     sides = [
         side.set_index("seed")[metric].rename(name)

@@ -11,10 +11,10 @@ import pandas as pd
 
 from paceline.analysis.configuration import Configuration, configurations, matching, paired
 from paceline.analysis.intervals import interval
-from paceline.analysis.tables import Tables
+from paceline.analysis.tables import Frame, Tables
 
 
-def scaling(tables: Tables) -> pd.DataFrame:
+def scaling(tables: Tables) -> Frame:
     """A row per configuration. `baseline` names the points in use, or says why there are none."""
     finished = tables.finished
     rows = [
@@ -24,7 +24,7 @@ def scaling(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _row(configuration: Configuration, points: pd.DataFrame, finished: pd.DataFrame) -> dict:
+def _row(configuration: Configuration, points: Frame, finished: Frame) -> dict:
     base = matching(finished, configuration | {"workers": 1})
     pairs = paired(points, base, "images_per_second")
     ratios = pairs["value"] / pairs["base"]
@@ -39,7 +39,7 @@ def _row(configuration: Configuration, points: pd.DataFrame, finished: pd.DataFr
     )
 
 
-def _named(configuration: Configuration, base: pd.DataFrame, num_pairs: int) -> str:
+def _named(configuration: Configuration, base: Frame, num_pairs: int) -> str:
     if base.empty:
         return "none: no finished point with one worker"
     if configuration["workers"] == 1:

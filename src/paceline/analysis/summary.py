@@ -4,13 +4,13 @@ import pandas as pd
 
 from paceline.analysis.configuration import configurations
 from paceline.analysis.intervals import interval
-from paceline.analysis.tables import Tables
+from paceline.analysis.tables import Frame, Tables
 
 METRICS = ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "staleness_mean")
 STATUSES = ("finished", "diverged", "failed")
 
 
-def summary(tables: Tables) -> pd.DataFrame:
+def summary(tables: Tables) -> Frame:
     """`top1` is of validation. A metric's own n leaves out finished points that lack it."""
     rows = []
     for configuration, points in configurations(tables.runs, tables.axes):
@@ -22,5 +22,5 @@ def summary(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def counts(points: pd.DataFrame) -> dict[str, int]:
+def counts(points: Frame) -> dict[str, int]:
     return {f"n_{status}": int((points["status"] == status).sum()) for status in STATUSES}

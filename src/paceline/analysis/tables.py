@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ _TEXT += ("scheme", "data", "model", "cluster", "commit", "source_digest", "hard
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds")
 
+# A DataFrame; by its own annotations each selection of one may be a Series.
+Frame: TypeAlias = Any
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -23,10 +26,10 @@ class Tables:
     """
 
     about: dict[str, Any]
-    runs: pd.DataFrame
-    curves: pd.DataFrame
-    staleness: pd.DataFrame
-    phases: pd.DataFrame
+    runs: Frame
+    curves: Frame
+    staleness: Frame
+    phases: Frame
 
     @property
     def axes(self) -> list[str]:
@@ -40,7 +43,7 @@ class Tables:
         return ["batch_size", *(name for name in self.about["axes"] if name not in core)]
 
     @property
-    def finished(self) -> pd.DataFrame:
+    def finished(self) -> Frame:
         """The only points that enter a mean; the others are counted and shown."""
         return self.runs[self.runs["status"] == "finished"]
 
@@ -73,13 +76,13 @@ def require(path: Path, command: str) -> Path:
     return path
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> Frame:
     """Numbers where a column holds nothing else; an empty cell is NaN there, "" in text."""
     text = pd.read_csv(path, dtype=str, keep_default_na=False)
     return text.apply(_typed) if len(text) else text
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def write_table(path: Path, table: Frame) -> None:
     table.to_csv(path, index=False, float_format="%.9g", lineterminator="\n")
 
 

@@ -10,12 +10,12 @@ import pandas as pd
 from paceline.analysis.configuration import configurations, matching
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.summary import counts
-from paceline.analysis.tables import Tables
+from paceline.analysis.tables import Frame, Tables
 
 BELOW_BEST = 0.02
 
 
-def targets(tables: Tables) -> pd.DataFrame:
+def targets(tables: Tables) -> Frame:
     """Columns kind, data, target, set_by: a target for each kind of number and data set.
 
     No row where one worker has no finished point.
@@ -33,7 +33,7 @@ def targets(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["kind", "data", "target", "set_by"])
 
 
-def time_to_target(tables: Tables) -> pd.DataFrame:
+def time_to_target(tables: Tables) -> Frame:
     """A row per configuration and data set; empty where there is no target.
 
     A run gets there at its first evaluation at or above the target. `n_censored`: finished or
@@ -50,21 +50,23 @@ def time_to_target(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "target"])
 
 
-def _reached(points: pd.DataFrame, curves: pd.DataFrame, target: float) -> dict[str, float | int]:
+def _reached(points: Frame, curves: Frame, target: float) -> dict[str, float | int]:
     trained = points[points["status"] != "failed"]
     crossings = [first_crossing(curves[curves["key"] == key], target) for key in trained["key"]]
     there = [crossing for crossing in crossings if crossing is not None]
     censored = len(crossings) - len(there)
-    row = {"n": len(points), "n_reached": len(there), "n_censored": censored}
-    row["n_failed"] = counts(points)["n_failed"]
+    row: dict[str, float | int] = {"n": len(points), "n_reached": len(there)}
+    row["n_censored"], row["n_failed"] = censored, counts(points)["n_failed"]
     for place, name in enumerate(("seconds", "samples")):
         values = [crossing[place] for crossing in there]
-        row |= (interval(values) if not censored else Interval(*[math.nan] * 3, 0)).named(name)
+        row |= (
+            interval(values) if not censored else Interval(math.nan, math.nan, math.nan, 0)
+        ).named(name)
         row[f"{name}_median"] = _median(values, censored)
     return row
 
 
-def first_crossing(curve: pd.DataFrame, target: float) -> tuple[float, float] | None:
+def first_crossing(curve: Frame, target: float) -> tuple[float, float] | None:
     """(seconds, samples) of the first row with top1 >= target; None where there is none."""
     above = curve[curve["top1"] >= target] if len(curve) else curve
     if above.empty:

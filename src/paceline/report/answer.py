@@ -1,14 +1,17 @@
 """The short answer, in plain words made from the numbers."""
 
+from typing import Any
+
 import pandas as pd
 
 from paceline.analysis.configuration import matching
+from paceline.analysis.tables import Frame
 from paceline.report.findings import Findings, groups
-from paceline.report.number_format import decimals, percent_points, setting
+from paceline.report.number_format import decimals, percent_points, plural, setting
 
 HEDGE = (
     "Two schemes are told apart here only if the 95 % interval of their difference, paired by "
-    "seed, excludes none, and their own 95 % intervals do not overlap."
+    "seed, leaves out 'no difference', and their own 95 % intervals do not overlap."
 )
 _MOST = 12
 
@@ -18,8 +21,8 @@ def answer(findings: Findings) -> list[str]:
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
     scaled, compared = _scaled(findings), _compared(findings)
-    found = [*scaled[:_MOST], *compared[:_MOST]]
-    if len(found) < len(scaled) + len(compared):
+    found = [*_fastest(findings), *compared[:_MOST], *scaled[:_MOST]]
+    if max(len(scaled), len(compared)) > _MOST:
         found.append("Further settings are in the tables below.")
     if not scaled:
         found.append("What more workers bring cannot be said: no pair of runs with one and more.")
@@ -28,13 +31,39 @@ def answer(findings: Findings) -> list[str]:
     return found
 
 
+def _fastest(findings: Findings) -> list[str]:
+    """Per kind: which scheme has the highest mean images/s at the most workers, how often."""
+    rows = findings.summary[findings.summary["images_per_second_mean"].notna()]
+    found = []
+    for where, same in groups(rows, ["kind"]):
+        most = same[same["workers"] == same["workers"].max()]
+        if most["scheme"].nunique() < 2:
+            continue
+        settings = [best for _, best in groups(most, findings.tables.facets)]
+        first = [best.loc[best["images_per_second_mean"].idxmax(), "scheme"] for best in settings]
+        times = "; ".join(
+            f"{scheme} in {first.count(scheme)} of {plural(len(first), 'setting')}"
+            for scheme in dict.fromkeys(first)
+        )
+        found.append(
+            f"Highest mean images/s at {plural(int(most['workers'].max()), 'worker')} "
+            f"({where['kind']}, n = {_range(most['images_per_second_n'])}): {times}."
+        )
+    return found
+
+
+def _range(counts: Frame) -> str:
+    low, high = int(counts.min()), int(counts.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def _scaled(findings: Findings) -> list[str]:
     rows = findings.scaling
     rows = rows[(rows["workers"] > 1) & rows["speedup_mean"].notna()]
     return [_speedup(findings, row) for _, row in _at_most_workers(findings, rows, ["scheme"])]
 
 
-def _speedup(findings: Findings, row: pd.Series) -> str:
+def _speedup(findings: Findings, row: Any) -> str:
     ratio = f"{decimals(row['speedup_mean'])} times the images/s of one worker"
     text = f"{row['scheme']}, {_where(findings, row)}: {ratio} {_spread(row, 'speedup', decimals)}"
     if pd.isna(row["speedup_low"]):
@@ -53,7 +82,7 @@ def _compared(findings: Findings) -> list[str]:
     return [_against(findings, row) for _, row in _at_most_workers(findings, rows, ["scheme"])]
 
 
-def _against(findings: Findings, row: pd.Series) -> str:
+def _against(findings: Findings, row: Any) -> str:
     ratio = f"{decimals(row['speed_ratio_mean'])} times the images/s of {row['reference']}"
     speed = _verdict(findings, row, "speed_ratio", "images_per_second", ("faster", "slower"))
     text = (
@@ -72,9 +101,7 @@ def _against(findings: Findings, row: pd.Series) -> str:
     )
 
 
-def _verdict(
-    findings: Findings, row: pd.Series, name: str, metric: str, words: tuple[str, str]
-) -> str:
+def _verdict(findings: Findings, row: Any, name: str, metric: str, words: tuple[str, str]) -> str:
     if pd.isna(row[f"{name}_low"]):
         return "one seed in common cannot tell them apart"
     none = 1.0 if name == "speed_ratio" else 0.0
@@ -85,7 +112,7 @@ def _verdict(
     return words[0] if row[f"{name}_mean"] > none else words[1]
 
 
-def _own_intervals_overlap(findings: Findings, row: pd.Series, metric: str) -> bool:
+def _own_intervals_overlap(findings: Findings, row: Any, metric: str) -> bool:
     names = ["kind", *findings.tables.axes]
     where = {name: row[name] for name in names}
     both = [
@@ -96,19 +123,19 @@ def _own_intervals_overlap(findings: Findings, row: pd.Series, metric: str) -> b
     return not low > high
 
 
-def _at_most_workers(findings: Findings, rows: pd.DataFrame, more: list[str]):
+def _at_most_workers(findings: Findings, rows: Frame, more: list[str]):
     """Of each setting the rows with the most workers."""
     names = ["kind", *findings.tables.facets, *more]
     for _, same in groups(rows, names) if len(rows) else []:
         yield from same[same["workers"] == same["workers"].max()].iterrows()
 
 
-def _where(findings: Findings, row: pd.Series) -> str:
+def _where(findings: Findings, row: Any) -> str:
     parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
     return ", ".join([f"{row['workers']:.0f} workers", *parts])
 
 
-def _spread(row: pd.Series, name: str, form) -> str:
+def _spread(row: Any, name: str, form) -> str:
     n = int(row[f"{name}_n"])
     label = f"{row['kind']}, n = {n}"
     if pd.isna(row[f"{name}_low"]):

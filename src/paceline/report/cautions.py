@@ -1,9 +1,10 @@
 """What a reader must know before believing the numbers."""
 
-import pandas as pd
+from typing import Any
 
+from paceline.analysis.tables import Frame
 from paceline.report.findings import Findings, groups
-from paceline.report.number_format import setting
+from paceline.report.number_format import plural, setting
 
 
 def cautions(findings: Findings) -> list[str]:
@@ -17,7 +18,7 @@ def cautions(findings: Findings) -> list[str]:
     ]
 
 
-def _contended(runs: pd.DataFrame) -> list[str]:
+def _contended(runs: Frame) -> list[str]:
     """Processes against the cores of the machine; a virtual run has one process."""
     if "hardware.cores" not in runs:
         return []
@@ -37,7 +38,7 @@ def _contended(runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def _pairs(runs: pd.DataFrame) -> list[tuple]:
+def _pairs(runs: Frame) -> list[tuple]:
     return sorted(set(zip(runs["processes"], runs["hardware.cores"], strict=True)))
 
 
@@ -48,13 +49,13 @@ def _ended_badly(findings: Findings) -> list[str]:
         for where, points in groups(runs[runs["status"] == status], ["scheme", "reason"]):
             names = "; ".join(_point(findings, row) for _, row in points.iterrows())
             found.append(
-                f"{len(points)} {where['scheme']} point{'s' * (len(points) > 1)} {status}, and "
-                f"enter{'s' * (len(points) == 1)} no mean ({names}): {where['reason']}"
+                f"Of {where['scheme']}, {plural(len(points), 'point')} {status} ({names}), left "
+                f"out of every mean: {where['reason']}"
             )
     return found
 
 
-def _point(findings: Findings, row: pd.Series) -> str:
+def _point(findings: Findings, row: Any) -> str:
     parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
     return ", ".join([f"workers {row['workers']}", *parts, f"seed {row['seed']}"])
 
@@ -64,31 +65,31 @@ def _about(about: dict) -> list[str]:
     found = []
     if missing:
         found.append(
-            f"{len(missing)} of {about['num_points']} points have no record yet: "
+            f"No record yet of {len(missing)} of {about['num_points']} points: "
             f"{', '.join(missing)}."
         )
     if others:
         found.append(
-            f"{len(others)} records of earlier settings lie in the same folder and are left out: "
+            f"Left out, of earlier settings in the same folder: {plural(len(others), 'record')}, "
             f"{', '.join(others)}."
         )
     if stale:
-        found.append(f"{stale} records were made by other code than the latest.")
+        found.append(f"Made by other code than the latest: {plural(stale, 'record')}.")
     return found
 
 
-def _certificates(finished: pd.DataFrame) -> list[str]:
+def _certificates(finished: Frame) -> list[str]:
     if "certificate" not in finished:
         return []
     doubtful = finished[finished["certificate"].astype(str).str.startswith("not ")]
     return [
-        f"{len(points)} {where['scheme']} points with {where['workers']} workers are "
+        f"Of {where['scheme']} with {where['workers']} workers, {plural(len(points), 'point')}: "
         f"{where['certificate']}."
         for where, points in groups(doubtful, ["scheme", "workers", "certificate"])
     ]
 
 
-def _few_seeds(summary: pd.DataFrame) -> list[str]:
+def _few_seeds(summary: Frame) -> list[str]:
     single = int((summary["n_finished"] == 1).sum())
     if not single:
         return []

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from paceline.analysis.configuration import matching
+from paceline.analysis.tables import Frame
 from paceline.report.findings import Findings, groups
 from paceline.report.number_format import setting
 
@@ -26,7 +27,7 @@ class Panel:
     def title(self) -> str:
         return ", ".join(f"{name} {setting(value)}" for name, value in self.where.items())
 
-    def of(self, table: pd.DataFrame) -> pd.DataFrame:
+    def of(self, table: Frame) -> Frame:
         return matching(table, dict(self.where))
 
 
@@ -43,7 +44,7 @@ def grid(shown: list[Panel], height: float, *, sharey: bool = True) -> tuple[Fig
     """`height`: of one panel, in inches."""
     columns = len(shown) if len(shown) <= 3 else (2 if len(shown) == 4 else 3)
     rows = -(-len(shown) // columns)
-    width = 6.4 if columns == 1 else 3.6 * columns
+    width = {1: 6.5, 2: 10.0, 3: 10.8}[columns]
     figure, axes = plt.subplots(
         rows,
         columns,
@@ -75,5 +76,7 @@ def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
         handles, labels = axis.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(label, handle)
+    # means first, then guides
+    found = dict(sorted(found.items(), key=lambda item: isinstance(item[1], Line2D)))
     if found:
         figure.legend(found.values(), found, loc="outside lower center", ncols=columns)

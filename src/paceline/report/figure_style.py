@@ -7,6 +7,7 @@ from io import StringIO
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 # Okabe and Ito (2008): told apart by colour-blind readers too
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
@@ -24,14 +25,16 @@ _SETTINGS = {
     "grid.color": "#e6e6e6",
     "lines.linewidth": 1.8,
     "legend.frameon": False,
+    "legend.handlelength": 2.8,
 }
 
 
 @contextmanager
 def figure_settings() -> Iterator[None]:
-    with matplotlib.rc_context({"backend": "svg"}):
-        matplotlib.rcParams.update(matplotlib.rcParamsDefault | {"backend": "svg"})
-        matplotlib.rcParams.update(_SETTINGS)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a reader's own matplotlibrc would change the bytes
+        for name, value in _SETTINGS.items():
+            matplotlib.rcParams[name] = value  # pyright: ignore[reportArgumentType]
         yield
 
 
@@ -39,6 +42,10 @@ def scheme_style(scheme: str, schemes: Sequence[str]) -> tuple[str, str]:
     """Colour and marker, the same in every figure of a study."""
     place = list(schemes).index(scheme)
     return COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+
+
+def percent_ticks() -> FuncFormatter:
+    return FuncFormatter(lambda share, _: f"{100 * share:.6g} %")
 
 
 def as_svg(figure: Figure) -> str:

@@ -44,7 +44,7 @@ def drawings(findings: Findings) -> list[Drawing]:
 def _drawn(name: str, title: str, caption: str, draw: Callable[[], Figure | None]) -> Drawing:
     figure = draw()
     if figure is None:
-        return Drawing(name, title, f"Nothing to draw: {caption}", "")
+        return Drawing(name, title, f"Nothing to draw here. {caption}", "")
     svg = as_svg(figure)
     plt.close(figure)
     return Drawing(name, title, caption, svg)
@@ -67,14 +67,15 @@ def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
     yield (
         "staleness",
         "Staleness of pushes",
-        "versions applied between a worker's read and the arrival of its gradient, over all "
-        "finished seeds and servers at the most workers. Schemes without a server have none.",
+        "Versions applied between a worker's read and the arrival of its gradient, over all "
+        "finished seeds and servers at the most workers; the last bar takes what lies beyond. Schemes without a "
+        "server have none.",
         lambda: run_figures.staleness(findings, shown, findings.schemes),
     )
     yield (
         "phases",
         "Where the time goes",
-        "seconds that each worker waited for data, computed and exchanged, mean over finished "
+        "Seconds that each worker waited for data, computed and exchanged, mean over finished "
         "seeds, at the fewest and the most workers. Exchange is what computing did not hide.",
         lambda: run_figures.phases(findings, shown),
     )

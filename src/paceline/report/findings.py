@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from paceline.analysis.tables import Tables, read_table, read_tables, require
+from paceline.analysis.tables import Frame, Tables, read_table, read_tables, require
 from paceline.analysis.time_to_target import first_crossing, targets
 
 
@@ -20,11 +20,11 @@ class Findings:
     """
 
     tables: Tables
-    summary: pd.DataFrame
-    scaling: pd.DataFrame
-    comparison: pd.DataFrame
-    time_to_target: pd.DataFrame
-    points: pd.DataFrame
+    summary: Frame
+    scaling: Frame
+    comparison: Frame
+    time_to_target: Frame
+    points: Frame
 
     @property
     def varying(self) -> list[str]:
@@ -42,17 +42,17 @@ def read_findings(folder: Path) -> Findings:
     tables = read_tables(folder)
     first = f"paceline analyse {folder.name}"
     names = ("summary", "scaling", "comparison", "time_to_target")
-    made = [read_table(require(folder / f"{name}.csv", first)) for name in names]
-    return Findings(tables, *made, _points(tables))
+    made = {name: read_table(require(folder / f"{name}.csv", first)) for name in names}
+    return Findings(tables=tables, points=_points(tables), **made)
 
 
-def groups(table: pd.DataFrame, columns: list[str]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+def groups(table: Frame, columns: list[str]) -> list[tuple[dict[str, Any], Frame]]:
     """Rows with equal `columns`, in order of appearance; an empty value equals another."""
     grouped = table.groupby(columns, sort=False, dropna=False)
     return [(dict(zip(columns, values, strict=True)), rows) for values, rows in grouped]
 
 
-def _points(tables: Tables) -> pd.DataFrame:
+def _points(tables: Tables) -> Frame:
     finished = tables.finished
     match = [name for name in ("kind", *tables.axes, "seed") if name != "workers"]
     one = finished.loc[finished["workers"] == 1, [*match, "images_per_second"]]
@@ -66,7 +66,7 @@ def _points(tables: Tables) -> pd.DataFrame:
     return points
 
 
-def _seconds(tables: Tables, point: pd.Series) -> float:
+def _seconds(tables: Tables, point: Any) -> float:
     curve = tables.curves[tables.curves["key"] == point["key"]]
     crossing = None if pd.isna(point["target"]) else first_crossing(curve, point["target"])
     return crossing[0] if crossing else math.nan

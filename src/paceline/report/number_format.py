@@ -25,7 +25,7 @@ def decimals(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
 def shown(value: Any, form) -> str:
@@ -38,8 +38,17 @@ def with_interval(row: Mapping[str, Any], name: str, form) -> str:
     mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
     if pd.isna(mean):
         return MISSING
-    spread = "no interval" if pd.isna(low) else f"{form(low)} to {form(high)}"
+    spread = "no interval" if pd.isna(low) else f"{bare(form(low))} to {bare(form(high))}"
     return f"{form(mean)} ({spread}), n = {n}"
+
+
+def bare(text: str) -> str:
+    """Without its unit, which the mean beside it carries."""
+    return text.removesuffix(" %")
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def setting(value: Any) -> str:

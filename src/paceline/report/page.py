@@ -47,6 +47,14 @@ def inline(drawing: Drawing) -> Markup:
     return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
 
 
+def folded(text: str) -> Markup:
+    """A mean, and below it its interval and n."""
+    mean, mark, spread = str(text).partition(" (")
+    if not (mark and ", n = " in spread):
+        return Markup.escape(text)
+    return Markup('{}<br><small class="spread">({}</small>').format(mean, spread)
+
+
 def _write_figures(folder: Path, drawn: list[Drawing]) -> None:
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):  # of earlier settings
@@ -85,7 +93,7 @@ def _render(template: str, content: dict[str, Any]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"inline": inline, "cell": _markdown_cell}
+    environment.filters |= {"inline": inline, "cell": _markdown_cell, "folded": folded}
     return environment.get_template(template).render(content)
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
+from paceline.analysis.tables import Frame
 from paceline.report.findings import Findings, groups
 from paceline.report.number_format import (
     count,
@@ -22,7 +24,7 @@ _SOURCES = ("hardware.", "versions.")
 
 @dataclass(frozen=True)
 class Table:
-    """`numeric`: how many of the last columns hold numbers. `source`: the CSV it shows, or ""."""
+    """`source`: the CSV that it shows. `rows`: text, a cell per column."""
 
     name: str
     caption: str
@@ -33,7 +35,8 @@ class Table:
 
 def page_tables(findings: Findings) -> list[Table]:
     """Those of results; a table without rows keeps its caption."""
-    return [summary(findings), scaling(findings), comparison(findings), time_to_target(findings)]
+    made = (summary, scaling, comparison, time_to_target, losses)
+    return [make(findings) for make in made]
 
 
 def summary(findings: Findings) -> Table:
@@ -41,15 +44,24 @@ def summary(findings: Findings) -> Table:
         "images/s": _spread("images_per_second", count),
         "top-1, test": _spread("test_top1", percent),
         "top-1, validation": _spread("top1", percent),
-        "validation loss": _spread("validation_loss", lambda value: f"{value:.3f}"),
-        "seconds": _spread("seconds", seconds),
-        "staleness": _spread("staleness_mean", decimals),
         "finished / diverged / failed": lambda row: " / ".join(
             f"{row[f'n_{status}']:.0f}" for status in ("finished", "diverged", "failed")
         ),
     }
     caption = "Means over finished seeds with 95 % t-intervals; diverged and failed are counted."
     return _table(findings, "Summary", caption, "summary.csv", findings.summary, cells)
+
+
+def losses(findings: Findings) -> Table:
+    cells = {
+        "validation loss": _spread("validation_loss", lambda value: f"{value:.3f}"),
+        "seconds": _spread("seconds", seconds),
+        "staleness": _spread("staleness_mean", decimals),
+    }
+    caption = "Means over finished seeds with 95 % t-intervals, at the end of the budget."
+    return _table(
+        findings, "Loss, time, staleness", caption, "summary.csv", findings.summary, cells
+    )
 
 
 def scaling(findings: Findings) -> Table:
@@ -64,7 +76,7 @@ def scaling(findings: Findings) -> Table:
 
 def scaling_kind(findings: Findings) -> str:
     batch = "Weak scaling in batch: images per worker constant"
-    samples = findings.tables.finished.get("samples", pd.Series(dtype=float)).dropna()
+    samples = findings.tables.finished["samples"].dropna()
     if samples.empty or samples.max() <= 1.01 * samples.min():  # the last global batch is whole
         return f"{batch}, samples in total constant."
     return f"{batch}; samples in total from {count(samples.min())} to {count(samples.max())}."
@@ -85,9 +97,7 @@ def time_to_target(findings: Findings) -> Table:
     table = findings.time_to_target
     cells = {
         "target": lambda row: percent(row["target"]),
-        "reached": lambda row: f"{row['n_reached']:.0f}",
-        "not reached": lambda row: f"{row['n_censored']:.0f}",
-        "failed": lambda row: f"{row['n_failed']:.0f}",
+        "reached": _reached,
         "seconds, mean": _spread("seconds", seconds),
         "seconds, median": lambda row: shown(row["seconds_median"], seconds),
         "samples, mean": _spread("samples", count),
@@ -147,8 +157,8 @@ def _table(
     name: str,
     caption: str,
     source: str,
-    table: pd.DataFrame,
-    cells: dict[str, Callable[[pd.Series], str]],
+    table: Frame,
+    cells: dict[str, Callable[[Any], str]],
 ) -> Table:
     axes = ["scheme", "workers", *findings.varying]
     columns = [*axes, *cells, "kind"]
@@ -159,16 +169,26 @@ def _table(
     return Table(name, caption, source, columns, rows)
 
 
-def _spread(name: str, form: Callable[[float], str]) -> Callable[[pd.Series], str]:
+def _spread(name: str, form: Callable[[float], str]) -> Callable[[Any], str]:
     return lambda row: with_interval(row, name, form)
 
 
-def _cell(name: str, form: Callable[[float], str]) -> Callable[[pd.Series], str]:
+def _reached(row: Any) -> str:
+    late = f", {row['n_censored']:.0f} censored" if row["n_censored"] else ""
+    return f"{row['n_reached']:.0f} of {row['n_reached'] + row['n_censored']:.0f}{late}"
+
+
+def _cell(name: str, form: Callable[[float], str]) -> Callable[[Any], str]:
     return lambda row: shown(row.get(name), form)
 
 
+def _gibibytes(value: float) -> str:
+    return f"{value / 2**30:.1f} GiB"
+
+
 def _values(column: pd.Series) -> str:
-    counts = column.map(setting).value_counts(sort=False)
+    form = _gibibytes if str(column.name).endswith("_bytes") else setting
+    counts = column.map(form).replace("[]", "none").value_counts(sort=False)
     if len(counts) == 1:
         return str(counts.index[0])
     return "; ".join(f"{value} ({n} points)" for value, n in counts.items())

@@ -1,25 +1,26 @@
 """What happened within the runs: curves, staleness, phases."""
 
-import matplotlib.lines
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from paceline.analysis.tables import Frame
 from paceline.report.facets import Panel, grid, label_left, legend_below
-from paceline.report.figure_style import COLOURS, scheme_style
+from paceline.report.figure_style import COLOURS, percent_ticks, scheme_style
 from paceline.report.findings import Findings, groups
 
 PHASES = {"seconds_data": "data", "seconds_compute": "compute", "seconds_communicate": "exchange"}
 _PHASE_COLOURS = dict(zip(PHASES, (COLOURS[4], COLOURS[5], "#444444"), strict=True))
 _MOST_BARS = 4  # workers of one configuration that get bars of their own
-_MOST_BINS = 16
+_MOST_BINS = 24
+_BODY = 0.995  # of the pushes; a rare late one would squeeze all others
 
 
 def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
     """Validation top-1 against `place` (samples or seconds): one line per run."""
-    runs = ends_of_scale(findings.points)
+    runs = ends_of_scale(findings.points).sort_values("workers", kind="stable")
     most = runs["workers"].max()
     figure, axes = grid(shown, 2.9)
     for axis, panel in zip(axes, shown, strict=True):
@@ -35,16 +36,16 @@ def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: st
         for target in panel_targets(panel.of(runs)):
             axis.axhline(target, color="#888888", lw=1, ls=":", label="target")
         axis.set_xlabel("samples over all workers" if place == "samples" else "seconds")
-        axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
+        axis.xaxis.set_major_locator(MaxNLocator(5))
         axis.xaxis.set_major_formatter(FuncFormatter(_short))
         axis.set_xlim(left=0)
-        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+        axis.yaxis.set_major_formatter(percent_ticks())
     label_left(axes, "top-1, validation")
     legend_below(figure, axes)
     return figure
 
 
-def panel_targets(points: pd.DataFrame) -> list[float]:
+def panel_targets(points: Frame) -> list[float]:
     return sorted(set(points["target"].dropna()))
 
 
@@ -55,19 +56,21 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
     if pushes.empty:
         return None
     pushes = pushes[pushes["workers"] == pushes["workers"].max()]
-    edges = _bins(int(pushes["staleness"].max()))
+    edges = _bins(pushes)
     figure, axes = grid(shown, 2.6)
     for axis, panel in zip(axes, shown, strict=True):
         drawn = groups(panel.of(pushes), ["scheme", "kind"])
         for place, (name, rows) in enumerate(drawn):
-            heights, _ = np.histogram(rows["staleness"], edges, weights=rows["pushes"])
+            heights, _ = np.histogram(
+                rows["staleness"].clip(upper=edges[-1]), edges, weights=rows["pushes"]
+            )
             width = 0.8 * (edges[1] - edges[0]) / len(drawn)
             left = (edges[:-1] + edges[1:]) / 2 + (place - (len(drawn) - 1) / 2) * width
             colour, _ = scheme_style(name["scheme"], schemes)
             label = f"{name['scheme']}, {rows['workers'].iloc[0]} workers ({name['kind']})"
             axis.bar(left, heights / heights.sum(), width, color=colour, label=label)
-        axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(8, integer=True))
-        axis.yaxis.set_major_formatter(PercentFormatter(1))
+        axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axis.yaxis.set_major_formatter(percent_ticks())
         axis.set_xlabel("staleness (updates)")
     label_left(axes, "share of pushes")
     legend_below(figure, axes)
@@ -94,12 +97,12 @@ def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
     return figure
 
 
-def ends_of_scale(runs: pd.DataFrame) -> pd.DataFrame:
+def ends_of_scale(runs: Frame) -> Frame:
     """Runs with the fewest and with the most workers."""
     return runs[runs["workers"].isin([runs["workers"].min(), runs["workers"].max()])]
 
 
-def _bars(table: pd.DataFrame) -> pd.DataFrame:
+def _bars(table: Frame) -> Frame:
     """Index: label of the bar; columns: seconds of each phase."""
     found = {}
     for name, rows in groups(table, ["scheme", "kind", "workers"]):
@@ -111,7 +114,7 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).T
 
 
-def _stack(axis: Axes, rows: pd.DataFrame) -> None:
+def _stack(axis: Axes, rows: Frame) -> None:
     left = np.zeros(len(rows))
     for column, label in PHASES.items():
         widths = rows[column].to_numpy(float) if len(rows) else left
@@ -122,7 +125,11 @@ def _stack(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_xlabel("seconds")
 
 
-def _bins(largest: int) -> np.ndarray:
+def _bins(pushes: Frame) -> np.ndarray:
+    """Edges of the bars; the last bar takes what lies beyond."""
+    counts = pushes.groupby("staleness")["pushes"].sum().sort_index()
+    body = counts.cumsum() <= _BODY * counts.sum()
+    largest = min(int(counts.index.max()), int(body.sum() and counts.index[body].max()) + 2)
     width = -(-(largest + 1) // _MOST_BINS)
     return np.arange(-0.5, largest + width + 0.5, width)
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from paceline.analysis.tables import Frame
 from paceline.report.facets import Panel, grid, label_left, legend_below
-from paceline.report.figure_style import LINES, scheme_style
+from paceline.report.figure_style import LINES, percent_ticks, scheme_style
 from paceline.report.findings import groups
 
 
@@ -24,8 +24,8 @@ class Number:
 
     name: str
     label: str
-    table: pd.DataFrame
-    points: pd.DataFrame
+    table: Frame
+    points: Frame
     point: str
     percent: bool = False
     from_zero: bool = True
@@ -43,12 +43,13 @@ def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
             ends = np.array([counts[0], counts[-1]], dtype=float)
             steps = np.geomspace(ends[0], ends[1], 30)
             axis.plot(steps, number.guide(steps), ":", color="#888888", label="perfect scaling")
-        if number.from_zero:
-            axis.set_ylim(bottom=0)
-        percent = PercentFormatter(1, decimals=None)
-        axis.yaxis.set_major_formatter(percent if number.percent else FuncFormatter(_thousands))
+        axis.yaxis.set_major_formatter(
+            percent_ticks() if number.percent else FuncFormatter(_thousands)
+        )
+    if number.from_zero:
+        axes[0].set_ylim(bottom=0)  # shared, and after all panels have their say
     label_left(axes, number.label)
-    legend_below(figure, axes)
+    legend_below(figure, axes, columns=3)
     return figure
 
 
@@ -57,7 +58,7 @@ def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str]) -> None
     for place, (name, rows) in enumerate(drawn):
         colour, marker = scheme_style(name["scheme"], schemes)
         rows = rows.sort_values("workers")
-        dodge = 2 ** (0.08 * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
+        dodge = 2 ** (0.14 * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
         mean = rows[f"{number.name}_mean"].to_numpy(float)
         half = rows[f"{number.name}_high"].to_numpy(float) - mean
         label = f"{name['scheme']} ({name['kind']})"
@@ -79,7 +80,7 @@ def _seeds(axis: Axes, number: Number, panel: Panel, name: dict, style: tuple) -
     colour, marker, dodge = style
     points = panel.of(number.points)
     points = points[(points["scheme"] == name["scheme"]) & (points["kind"] == name["kind"])]
-    places = points["workers"] * dodge * 2**0.035
+    places = points["workers"] * dodge * 2**0.045
     axis.scatter(
         places, points[number.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
     )
@@ -101,7 +102,7 @@ def _workers_axis(axis: Axes, counts: list[int]) -> None:
     axis.set_xticks(counts, [str(count) for count in counts])
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_xticks([], minor=True)
-    axis.set_xlim(counts[0] / 1.25, counts[-1] * 1.25)
+    axis.set_xlim(counts[0] / 1.3, counts[-1] * 1.3)
     axis.set_xlabel("workers")
 
 
