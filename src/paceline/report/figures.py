@@ -68,8 +68,8 @@ def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
         "staleness",
         "Staleness of pushes",
         "Versions applied between a worker's read and the arrival of its gradient, over all "
-        "finished seeds and servers at the most workers; the last bar takes what lies beyond. Schemes without a "
-        "server have none.",
+        "finished seeds and servers at the most workers; the last bar takes what lies beyond. "
+        "Schemes without a server have none.",
         lambda: run_figures.staleness(findings, shown, findings.schemes),
     )
     yield (

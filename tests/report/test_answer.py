@@ -1,0 +1,72 @@
+import pytest
+
+from paceline.report.answer import answer
+from tests.made_reports import make_run
+
+RATES = {("sync_allreduce", 1): 1000, ("sync_allreduce", 2): 1500}
+RATES |= {("async_parameter_server", 1): 1000, ("async_parameter_server", 2): 1800}
+
+
+def made(seeds=(0, 1, 2), spread=1.0, accuracy=0.8, schemes=("sync", "async")):
+    """Rates of RATES and top-1 of 0.9 (asynchronous: `accuracy`), with `spread` between seeds."""
+    return [
+        make_run(
+            scheme,
+            workers,
+            32,
+            seed,
+            images_per_second=rate + spread * seed * workers,
+            top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
+            test_top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
+        )
+        for (scheme, workers), rate in RATES.items()
+        for seed in seeds
+        if scheme.startswith(schemes)
+    ]
+
+
+def test_what_the_numbers_tell_apart(findings):
+    first, against, *scaled = answer(findings(made()))
+    assert first == (
+        "Highest mean images/s at 2 workers (measured, n = 3): "
+        "async_parameter_server in 1 of 1 setting."
+    )
+    assert "async_parameter_server, 2 workers: 1.20 times the images/s of sync_all" in against
+    assert "): faster. Its test top-1 differs by -10.00 points (measured, n = 3" in against
+    assert against.endswith("less accurate.")
+    assert len(scaled) == 2
+    assert all("measured, n = 3, 95 % interval" in text for text in scaled)
+    assert all(text.endswith("more workers are faster.") for text in scaled)
+
+
+def test_what_they_do_not(findings):
+    _, against, *scaled = answer(findings(made(spread=-700, accuracy=0.9)))
+    assert against.count("3 seeds cannot tell them apart") == 2
+    assert all(text.endswith("no gain can be told from noise.") for text in scaled)
+
+
+def test_a_paired_difference_is_not_enough_where_own_intervals_overlap(findings):
+    """Each seed 20 % faster, but the seeds lie far apart."""
+    runs = made(spread=0)
+    for run in runs:
+        run["images_per_second"] *= 1 + run["seed"]
+    assert "3 seeds cannot tell them apart" in answer(findings(runs))[1]
+
+
+def test_one_seed_tells_nothing(findings):
+    _, against, *scaled = answer(findings(made(seeds=(0,))))
+    assert "n = 1, no interval" in against
+    assert "one seed in common cannot tell them apart" in against
+    assert all("one seed cannot tell this from chance" in text for text in scaled)
+
+
+@pytest.mark.parametrize("scheme", ["sync", "async"])
+def test_one_scheme_is_compared_with_none(findings, scheme):
+    texts = answer(findings(made(schemes=(scheme,))))
+    assert len(texts) == 2
+    assert texts[1].startswith("Nothing can be said between schemes")
+
+
+def test_without_one_worker_there_is_no_speedup(findings):
+    runs = [run for run in made() if run["workers"] == 2]
+    assert "What more workers bring cannot be said" in answer(findings(runs))[-1]
