@@ -3,6 +3,7 @@
 Two schemes by turns in a fresh process each: its first point, and its later ones.
 """
 
+import itertools
 import json
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def _parts(begun: float, workers: list[dict[str, Any]]) -> dict[str, float]:
         *(max(w[mark] for w in workers) for mark in ("joined", "built", "training_started")),
     ]
     marks.append(max(w["training_started"] + float(w["step_ends"][0]) for w in workers))
-    return dict(zip(PARTS, [b - a for a, b in zip(marks, marks[1:], strict=False)], strict=True))
+    return dict(zip(PARTS, [b - a for a, b in itertools.pairwise(marks)], strict=True))
 
 
 if __name__ == "__main__":

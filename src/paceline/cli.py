@@ -7,7 +7,9 @@ from pathlib import Path
 
 from paceline.errors import SettingError
 
-_HELP = """
+_HELP = """\
+What happens to accuracy and throughput as SGD is spread over workers.
+
   train      one run: `paceline train scheme=async_parameter_server workers=2 seed=1`;
              Hydra's whole command line: --help, --cfg job, --multirun
   prepare    find or download, and verify, the data of a study
@@ -59,11 +61,11 @@ def _run(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="paceline",
-        description=f"{__doc__.splitlines()[0]}\n{_HELP}",
+        description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("train", help=argparse.SUPPRESS, add_help=False)
+    commands.add_parser("train", add_help=False)
     for name in ("prepare", "sweep", "collect", "analyse", "report"):
         command = commands.add_parser(name)
         command.add_argument("study", metavar="STUDY", help="a file in experiments/")

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor
+from torch.optim import Optimizer
 
 from paceline.cluster.flat_weights import FlatWeights
 from paceline.cluster.remote_sgd import RemoteSGD
@@ -75,6 +76,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         module = self.lightning_module
         assert module is not None
         sgd = self.optimizers[0]
+        assert isinstance(sgd, torch.optim.SGD)
         self.held = [weight for group in sgd.param_groups for weight in group["params"]]
         self._statistics = statistics_of(module)
         num_weights = sum(weight.numel() for weight in self.held)
@@ -83,7 +85,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
             bounds, sum(b.numel() for b in self._statistics), self.held[0].dtype, self.workers
         )
         self._flat = FlatWeights(self.held, self.wire.weights, self.wire.gradient)
-        self.optimizers = [RemoteSGD(sgd, self._flat.zero_gradient, self._exchange)]
+        remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._exchange)
+        self.optimizers = [remote]
         if dist.get_rank() == 0:
             self._announce(sgd, bounds)
         self._proceed(trainer, self.wire.pull())

@@ -1,5 +1,6 @@
 """The shared weights as they were at a given number of samples, kept for evaluation later."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,20 +35,20 @@ def statistics_of(module: nn.Module) -> list[Tensor]:
     return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
 
 
-def fill(tensors: list[Tensor], values: Tensor) -> None:
+def fill(tensors: Sequence[Tensor], values: Tensor) -> None:
     """Copy one vector into consecutive tensors."""
     for tensor, part in zip(tensors, values.split(_sizes(tensors)), strict=True):
         tensor.data.copy_(part.view_as(tensor))
 
 
-def flatten(tensors: list[Tensor], into: Tensor) -> Tensor:
+def flatten(tensors: Sequence[Tensor], into: Tensor) -> Tensor:
     """Copy tensors into one vector, of its device and dtype."""
     for tensor, part in zip(tensors, into.split(_sizes(tensors)), strict=True):
         part.copy_(tensor.detach().reshape(-1))
     return into
 
 
-def _sizes(tensors: list[Tensor]) -> list[int]:
+def _sizes(tensors: Sequence[Tensor]) -> list[int]:
     return [tensor.numel() for tensor in tensors]
 
 

@@ -1,7 +1,7 @@
 """Batches, and the time that a worker waits for them."""
 
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from paceline.cluster.training_clock import TrainingClock
@@ -10,8 +10,7 @@ from paceline.cluster.training_clock import TrainingClock
 class TimedBatches:
     """Iterates over `batches` [a sized iterable]; the first one asked for starts the clock."""
 
-    def __init__(self, batches: Any, clock: TrainingClock) -> None:
-        assert isinstance(batches, Sized)
+    def __init__(self, batches: Collection[Any], clock: TrainingClock) -> None:
         self._batches = batches
         self._clock = clock
         self.seconds_waiting = 0.0

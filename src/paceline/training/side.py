@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import Profiler
 from torch import nn
 
