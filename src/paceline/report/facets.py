@@ -6,8 +6,8 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Frame
@@ -44,7 +44,7 @@ def grid(shown: list[Panel], height: float, *, sharey: bool = True) -> tuple[Fig
     """`height`: of one panel, in inches."""
     columns = len(shown) if len(shown) <= 3 else (2 if len(shown) == 4 else 3)
     rows = -(-len(shown) // columns)
-    width = {1: 6.5, 2: 10.0, 3: 10.8}[columns]
+    width = 10.0 if columns < 3 else 10.8  # a legend of three columns fits
     figure, axes = plt.subplots(
         rows,
         columns,
@@ -77,6 +77,8 @@ def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(label, handle)
     # means first, then guides
-    found = dict(sorted(found.items(), key=lambda item: isinstance(item[1], Line2D)))
+    found = dict(sorted(found.items(), key=lambda item: not isinstance(item[1], ErrorbarContainer)))
     if found:
+        more = -(-len(found) // columns) - 2  # lines that the panels must not pay for
+        figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
         figure.legend(found.values(), found, loc="outside lower center", ncols=columns)

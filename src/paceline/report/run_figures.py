@@ -21,13 +21,12 @@ _BODY = 0.995  # of the pushes; a rare late one would squeeze all others
 def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
     """Validation top-1 against `place` (samples or seconds): one line per run."""
     runs = ends_of_scale(findings.points).sort_values("workers", kind="stable")
-    most = runs["workers"].max()
     figure, axes = grid(shown, 2.9)
     for axis, panel in zip(axes, shown, strict=True):
         for _, run in panel.of(runs).iterrows():
             curve = findings.tables.curves[findings.tables.curves["key"] == run["key"]]
             colour, _ = scheme_style(run["scheme"], schemes)
-            line = "--" if run["workers"] < most else "-"
+            line = "-" if run["most"] else "--"
             count = f"{run['workers']} worker{'s' if run['workers'] > 1 else ''}"
             label = f"{run['scheme']}, {count} ({run['kind']})"
             axis.plot(
@@ -55,7 +54,7 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
     pushes = findings.tables.staleness.merge(runs, on="key")
     if pushes.empty:
         return None
-    pushes = pushes[pushes["workers"] == pushes["workers"].max()]
+    pushes = pushes[pushes["workers"] == pushes.groupby("kind")["workers"].transform("max")]
     edges = _bins(pushes)
     figure, axes = grid(shown, 2.6)
     for axis, panel in zip(axes, shown, strict=True):
@@ -68,7 +67,9 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
             left = (edges[:-1] + edges[1:]) / 2 + (place - (len(drawn) - 1) / 2) * width
             colour, _ = scheme_style(name["scheme"], schemes)
             label = f"{name['scheme']}, {rows['workers'].iloc[0]} workers ({name['kind']})"
-            axis.bar(left, heights / heights.sum(), width, color=colour, label=label)
+            hatch = None if name["kind"] == "measured" else "//"
+            shares = heights / heights.sum()
+            axis.bar(left, shares, width, color=colour, hatch=hatch, ec="white", label=label)
         axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axis.yaxis.set_major_formatter(percent_ticks())
         axis.set_xlabel("staleness (updates)")
@@ -98,8 +99,10 @@ def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
 
 
 def ends_of_scale(runs: Frame) -> Frame:
-    """Runs with the fewest and with the most workers."""
-    return runs[runs["workers"].isin([runs["workers"].min(), runs["workers"].max()])]
+    """Runs with the fewest and with the `most` workers of their kind."""
+    workers = runs.groupby("kind")["workers"]
+    runs = runs.assign(most=runs["workers"] == workers.transform("max"))
+    return runs[runs["most"] | (runs["workers"] == workers.transform("min"))]
 
 
 def _bars(table: Frame) -> Frame:

@@ -13,6 +13,8 @@ from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import LINES, percent_ticks, scheme_style
 from paceline.report.findings import groups
 
+MANY = 16  # workers from which on a linear axis would hide the few
+
 
 @dataclass(frozen=True)
 class Number:
@@ -46,9 +48,12 @@ def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
         axis.yaxis.set_major_formatter(
             percent_ticks() if number.percent else FuncFormatter(_thousands)
         )
-    if number.from_zero:
+    log = number.from_zero and not number.percent and counts[-1] >= MANY
+    if log:
+        axes[0].set_yscale("log")
+    elif number.from_zero:
         axes[0].set_ylim(bottom=0)  # shared, and after all panels have their say
-    label_left(axes, number.label)
+    label_left(axes, f"{number.label} (log)" if log else number.label)
     legend_below(figure, axes, columns=3)
     return figure
 
@@ -58,7 +63,8 @@ def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str]) -> None
     for place, (name, rows) in enumerate(drawn):
         colour, marker = scheme_style(name["scheme"], schemes)
         rows = rows.sort_values("workers")
-        dodge = 2 ** (0.14 * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
+        step = min(0.14, 0.6 / len(drawn))
+        dodge = 2 ** (step * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
         mean = rows[f"{number.name}_mean"].to_numpy(float)
         half = rows[f"{number.name}_high"].to_numpy(float) - mean
         label = f"{name['scheme']} ({name['kind']})"
