@@ -1,0 +1,73 @@
+"""The wire between real processes: nothing is lost, rounded or put in another place."""
+
+import pytest
+
+from paceline.cluster.launch import launch
+from tests.exchange.talking import FIRST, NUM_WEIGHTS, SECOND, TEXT
+
+THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory):
+    """One worker and three servers, of which server 0 has 2 weights, 1 has 2 and 2 has 3."""
+    folder = tmp_path_factory.mktemp("talk")
+    target = "tests.exchange.talking:one_worker"
+    worker, *servers = launch(target, (3,), workers=1, servers=3, log_folder=folder)
+    return worker, servers
+
+
+def test_weights_of_three_servers_arrive_in_order_and_exactly(talk):
+    worker, _ = talk
+    assert worker["pulled"] == [THIRDS, [-third for third in THIRDS]]
+
+
+def test_each_server_gets_its_part_of_the_gradient(talk):
+    gradient = [value for server in talk[1] for value in server["gradient"]]
+    assert gradient == [turn / 7 for turn in range(NUM_WEIGHTS)]
+    assert [len(server["gradient"]) for server in talk[1]] == [2, 2, 3]
+
+
+def test_versions_are_integers(talk):
+    worker, servers = talk
+    assert worker["versions"] == [
+        [FIRST, FIRST + 1, FIRST + 2],
+        [SECOND, SECOND + 1, SECOND + 2],
+    ]
+    assert [server["received"][0] for server in servers] == [
+        (0, FIRST + server, True) for server in range(3)
+    ]
+
+
+def test_leaving_is_seen_as_leaving_by_all_servers(talk):
+    assert [server["received"][1] for server in talk[1]] == [
+        (0, SECOND + server, False) for server in range(3)
+    ]
+
+
+def test_server_0_alone_says_whether_to_go_on(talk):
+    assert talk[0]["proceed"] == [True, False]
+
+
+def test_batch_norm_statistics_go_to_server_0_alone(talk):
+    assert [server["statistics"] for server in talk[1]] == [[0.1, 0.2], [], []]
+
+
+def test_bytes_are_those_of_bodies(talk):
+    worker, servers = talk
+    assert worker["bytes"] == (8 * (7 + 2), 2 * 8 * 7)
+    assert [server["bytes"] for server in servers] == [(32, 32), (32, 16), (48, 24)]
+
+
+def test_json_arrives_as_it_was(talk):
+    assert talk[1][0]["text"] == TEXT
+
+
+def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(tmp_path):
+    target = "tests.exchange.talking:two_workers"
+    first, second, server = launch(target, (), workers=2, servers=1, log_folder=tmp_path)
+    assert server == {
+        "order": [(1, True), (1, False), (0, True), (0, False)],
+        "kept": [[1.0] * 3, [2.0] * 3],
+    }
+    assert (second, first) == ([2.0] * 3, [3.0] * 3)
