@@ -11,11 +11,14 @@ from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 
 from paceline.cluster.launch import launch
+from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.data.stream import SampleStream
 from paceline.model.classifier import Classifier
 from paceline.training.process import run
 
 PROCESS = f"{run.__module__}:run"
+NUM_TRAIN = 48
 
 
 class TinyImages(AbstractImageData):
@@ -26,9 +29,9 @@ class TinyImages(AbstractImageData):
 
     def load(self) -> Splits:
         generator = torch.Generator().manual_seed(0)
-        labels = torch.arange(48) % 3
-        images = torch.randint(0, 200, (48, 1, 4, 4), generator=generator)
-        images[torch.arange(48), 0, labels] += 50
+        labels = torch.arange(NUM_TRAIN) % 3
+        images = torch.randint(0, 200, (NUM_TRAIN, 1, 4, 4), generator=generator)
+        images[torch.arange(NUM_TRAIN), 0, labels] += 50
         part = ImageSet(images.to(torch.uint8), labels)
         return Splits(part, part, part, (0.4,), (0.2,))
 
@@ -116,12 +119,30 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[list[dict], dict[str
     return seen, torch.load(folder / "weights.pt")
 
 
+def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> WorkerBatches:
+    """What this worker of the point draws."""
+    data = config["data"]
+    splits = TinyImages(**{name: value for name, value in data.items() if name[0] != "_"}).load()
+    return WorkerBatches(
+        splits.train,
+        SampleStream(NUM_TRAIN, config["seed"]),
+        worker=worker,
+        num_workers=config["workers"],
+        batch_size=config["batch_size"],
+        num_batches=num_batches,
+        mean=splits.mean,
+        std=splits.std,
+        dtype=torch.float64,
+    )
+
+
 class PlainSGD:
     """The reference: torch.optim.SGD in a bare loop, in this process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         torch.manual_seed(config["seed"])
-        self.network = tiny_network().double()
+        settings = config["model"]["network"]
+        self.network = tiny_network(settings.get("batch_norm", False)).double()
         options = {
             name: value for name, value in config["model"]["optimizer"].items() if name[0] != "_"
         }

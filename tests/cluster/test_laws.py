@@ -7,31 +7,12 @@ import torch
 from torch.testing import assert_close
 
 from paceline.cluster.launch import ProcessFailure
-from paceline.data.batches import WorkerBatches
-from paceline.data.stream import SampleStream
 from paceline.scheme.scheme import Apply, Mean
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.settings import learning_rate
-from tests.tiny import PlainSGD, TinyImages, run_tiny, tiny_point
+from tests.tiny import NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
-NUM_TRAIN = 48
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
-
-
-def batches_of(config, worker, num_batches=1000):
-    data = config["data"]
-    splits = TinyImages(**{name: value for name, value in data.items() if name[0] != "_"}).load()
-    return WorkerBatches(
-        splits.train,
-        SampleStream(NUM_TRAIN, config["seed"]),
-        worker=worker,
-        num_workers=config["workers"],
-        batch_size=config["batch_size"],
-        num_batches=num_batches,
-        mean=splits.mean,
-        std=splits.std,
-        dtype=torch.float64,
-    )
 
 
 def rate_of(config, images_per_update):

@@ -1,0 +1,46 @@
+"""Which BatchNorm statistics are evaluated: exact, against a bare loop."""
+
+import torch
+from torch.testing import assert_close
+
+from tests.tiny import NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
+
+SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
+STATISTICS = ("2.running_mean", "2.running_var")
+
+
+def normalised_point(scheme, workers, **settings):
+    network = {"_target_": "tests.tiny.tiny_network", "batch_norm": True}
+    return tiny_point(scheme, workers, 8, model__network=network, **settings)
+
+
+def bare_loop(config):
+    """Replicas of synchronous SGD, each with the BatchNorm statistics of its own batches."""
+    workers = config["workers"]
+    replicas = [PlainSGD(config) for _ in range(workers)]
+    shares = [batches_of(config, worker) for worker in range(workers)]
+    for turn in range(config["training"]["epochs"] * NUM_TRAIN // (8 * workers)):
+        gradients = [r.gradient(*s[turn]) for r, s in zip(replicas, shares, strict=True)]
+        mean = [torch.stack(parts).mean(0) for parts in zip(*gradients, strict=True)]
+        for replica in replicas:
+            replica.apply([part.clone() for part in mean])
+    return [replica.weights() for replica in replicas]
+
+
+def test_synchronous_workers_are_evaluated_with_the_mean_of_their_statistics(tmp_path):
+    config = normalised_point(SYNC, 2)
+    _, weights = run_tiny(config, tmp_path)
+    first, second = bare_loop(config)
+    for name in STATISTICS:
+        assert (first[name] - second[name]).abs().max() > 1e-3  # each worker has its own
+        assert_close(weights[name], (first[name] + second[name]) / 2, rtol=1e-12, atol=1e-14)
+    assert_close(weights["1.weight"], first["1.weight"], rtol=1e-12, atol=1e-14)
+
+
+def test_one_asynchronous_worker_is_evaluated_with_the_statistics_of_plain_sgd(tmp_path):
+    """They reach server 0 with each push, also where the weights are on two servers."""
+    config = normalised_point(ASYNC, 1, scheme__servers=2)
+    _, weights = run_tiny(config, tmp_path)
+    (plain,) = bare_loop(config)
+    for name in (*STATISTICS, "1.weight"):
+        assert_close(weights[name], plain[name], rtol=1e-12, atol=1e-14)
