@@ -20,12 +20,17 @@ def check(config: dict[str, Any]) -> None:
     _whole(config, "seed", at_least=0)
     for setting in ("training.epochs", "training.lr", "cluster.timeout_seconds"):
         _number(config, setting, above=0)
+    for setting in ("training.lr_reference_batch_size", "training.gamma"):
+        _number(config, setting, above=0)
     for setting in ("training.momentum", "training.weight_decay", "training.warmup_epochs"):
         _number(config, setting)
     _number(config, "measurement.warmup_fraction", below=1)
     for setting in ("training.samples", "training.gradient_clip_val"):
         if _value(config, setting) is not None:
             _number(config, setting, above=0)
+    milestones = _value(config, "training.milestones")
+    if not isinstance(milestones, list) or not all(isinstance(m, Real) for m in milestones):
+        raise SettingError("training.milestones", f"numbers in [] are needed, not {milestones!r}")
     device = choose(config["cluster"]["accelerator"], config["workers"])
     _precision(config, device)
     learning_rate(config, images_per_update=1, epoch=1, samples=1)
