@@ -53,6 +53,13 @@ class Observer(Callback):
         if self._live is not None and seconds - self._live_seconds >= 1:
             self._write_live(samples, seconds, float(loss))
 
+    # Lightning skips hooks that are not callable
+    on_train_batch_start = None  # type: ignore[assignment]
+    on_before_zero_grad = None  # type: ignore[assignment]
+    on_before_backward = None  # type: ignore[assignment]
+    on_after_backward = None  # type: ignore[assignment]
+    on_before_optimizer_step = None  # type: ignore[assignment]
+
     def losses(self) -> list[tuple[float, int]]:
         """(sum, number of steps) for each interval between thresholds."""
         sums = [float(loss_sum) for loss_sum in self.loss_sums]

@@ -1,5 +1,6 @@
 """The one LightningModule: any network that turns images into logits, trained by SGD."""
 
+import inspect
 from collections.abc import Callable, Iterator
 
 from pytorch_lightning import LightningModule
@@ -33,3 +34,13 @@ class Classifier(LightningModule):
 
     def configure_optimizers(self) -> Optimizer:
         return self._optimizer(self.parameters())
+
+    # Lightning skips hooks that are not callable, and reads the signature of training_step in each
+    # step: together 4 % of the step of a small network.
+    on_train_batch_start = None  # type: ignore[assignment]
+    on_train_batch_end = None  # type: ignore[assignment]
+    on_before_zero_grad = None  # type: ignore[assignment]
+    on_before_backward = None  # type: ignore[assignment]
+    on_after_backward = None  # type: ignore[assignment]
+    on_before_optimizer_step = None  # type: ignore[assignment]
+    training_step.__signature__ = inspect.signature(training_step)  # type: ignore[attr-defined]
