@@ -1,4 +1,4 @@
-"""Print every benchmark as one Markdown table; exit 1 where a target is missed. Names choose some."""
+"""Print every benchmark, or those named, as one Markdown table; exit 1 where a target is missed."""
 
 import importlib
 import sys

@@ -6,20 +6,17 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.row import ratio_row, row
+from benchmarks.row import ratio_row
 from paceline.data.batches import Batch, WorkerBatches
 from paceline.data.fashion_mnist import CONTENT_MD5S, FashionMnist, find_files
 from paceline.data.image_set import Splits
 from paceline.data.stream import SampleStream
 
 TURNS, IMAGES, WARMUP_BATCHES = 5, 12_800, 10
-STEP_SECONDS = 0.0035  # a step of the small CNN at batch 32 on one thread
-MOST_PERCENT = 3
 ROOT = Path("data")
 
 
@@ -49,16 +46,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
             ours, theirs = _by_turns(splits, dataset, batch_size, processes)
             name = f"loader, batch {batch_size} / DataLoader with num_workers={processes}"
             found.append(ratio_row(name, ours, theirs, "images/s", 10))
-            if (batch_size, processes) == (32, 0):
-                found.append(_stall_row(ours, theirs, batch_size))
     return found
-
-
-def _stall_row(ours: list[float], theirs: list[float], batch_size: int) -> dict[str, Any]:
-    mine, other = (100 * batch_size / median(rates) / STEP_SECONDS for rates in (ours, theirs))
-    name = f"  loading a batch of {batch_size}, of a step of {1e3 * STEP_SECONDS} ms"
-    target, holds = f"< {MOST_PERCENT} %", mine < MOST_PERCENT
-    return row(name, mine, other, "% of step", mine / other, target, holds)
 
 
 def _by_turns(

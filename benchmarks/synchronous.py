@@ -3,6 +3,7 @@
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.config import config
-from benchmarks.row import ratio_row
+from benchmarks.row import ratio_row, row
 from paceline.cluster.launch import launch
 from paceline.exchange.process_group import join, leave
 from paceline.measurement.throughput import images_per_second
@@ -35,10 +36,10 @@ CASES = {
 
 
 def rows() -> list[dict[str, Any]]:
-    return [_case(name, *case) for name, case in CASES.items()]
+    return [line for name, case in CASES.items() for line in _case(name, *case)]
 
 
-def _case(name: str, overrides: list[str], steps: int, least: float) -> dict[str, Any]:
+def _case(name: str, overrides: list[str], steps: int, least: float) -> list[dict[str, Any]]:
     point = config(*overrides, "workers=2", "measurement.evaluations=1")
     point["training"]["samples"] = 2 * steps * point["batch_size"]
     with tempfile.TemporaryDirectory() as folder:
@@ -49,24 +50,29 @@ def _case(name: str, overrides: list[str], steps: int, least: float) -> dict[str
             servers=0,
             log_folder=Path(folder),
         )
-    ours, theirs = seen[0]
-    what = f"sync_allreduce / bare DDP: {name}"
-    return ratio_row(what, ours, theirs, "images/s", least)
+    ours, theirs, waits = seen[0]
+    wait = median(waits)
+    return [
+        ratio_row(f"sync_allreduce / bare DDP: {name}", ours, theirs, "images/s", least),
+        row("  its waiting for data, share of step time", wait, 1, "", wait, "< 0.03", wait < 0.03),
+    ]
 
 
-def measure(point: dict[str, Any], folder: str) -> tuple[list[float], list[float]]:
-    """Images/s of both workers together, by turns: ours, bare."""
+def measure(point: dict[str, Any], folder: str) -> tuple[list[float], list[float], list[float]]:
+    """By turns: images/s of both workers, ours and bare; the share of our time without data."""
     from paceline.training.worker import Worker
 
     torch.set_num_threads(1)
     join(120, "cpu")
     scheme = instantiate(point["scheme"])
-    ours, theirs = [], []
+    ours, theirs, waits = [], [], []
     for _ in range(TURNS):
-        ours.append(_rate(Worker(point, scheme, Path(folder)).run()["step_ends"], point))
+        seen = Worker(point, scheme, Path(folder)).run()
+        ours.append(_rate(seen["step_ends"], point))
+        waits.append(seen["seconds_data"] / float(seen["step_ends"][-1]))
         theirs.append(_rate(_bare(point), point))
     leave()
-    return ours, theirs
+    return ours, theirs, waits
 
 
 def _rate(step_ends: np.ndarray, point: dict[str, Any]) -> float:
