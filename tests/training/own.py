@@ -1,0 +1,63 @@
+"""Somebody's LightningModule and LightningDataModule, which know nothing of the project."""
+
+import os
+from pathlib import Path
+
+import torch
+from pytorch_lightning import LightningDataModule, LightningModule
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from tests.tiny import NUM_TRAIN
+
+
+class Drawn(Dataset):
+    """48 points in three classes; notes in `folder` which were drawn, a file per process."""
+
+    def __init__(self, folder=None):
+        generator = torch.Generator().manual_seed(0)
+        self.labels = torch.arange(NUM_TRAIN) % 3
+        noise = torch.rand(NUM_TRAIN, 3, generator=generator)
+        self.points = nn.functional.one_hot(self.labels, 3) + noise
+        self._folder = folder
+
+    def __len__(self):
+        return NUM_TRAIN
+
+    def __getitem__(self, index):
+        if self._folder:
+            with (Path(self._folder) / f"drawn.{os.getpid()}").open("a") as file:
+                file.write(f"{index}\n")
+        return self.points[index], self.labels[index]
+
+
+class OwnData(LightningDataModule):
+    def __init__(self, folder):
+        super().__init__()
+        self._folder = folder
+
+    def train_dataloader(self):
+        return DataLoader(Drawn(self._folder), batch_size=5, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(Drawn(), batch_size=16)
+
+    def test_dataloader(self):
+        return DataLoader(Drawn(), batch_size=16)
+
+
+class OwnModule(LightningModule):
+    def __init__(self, lr):
+        super().__init__()
+        self.line = nn.Linear(3, 3)
+        self._lr = lr
+
+    def forward(self, points):
+        return self.line(points)
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        return {"loss": nn.functional.cross_entropy(self(points), labels)}
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self._lr)

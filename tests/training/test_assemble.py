@@ -1,0 +1,195 @@
+"""From what processes saw to a record, with numbers that can be checked by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from paceline.training.assemble import Findings
+from paceline.training.record import CURVE, MEASURED, PHASES, STALENESS
+
+CONFIG = {"batch_size": 4, "measurement": {"warmup_fraction": 0.0}}
+
+
+def scored(samples, **changes):
+    score = {
+        "samples": samples,
+        "updates": samples // 4,
+        "seconds": samples / 10,
+        "loss": 1.5,
+        "top1": 0.75,
+        "top5": 1.0,
+        "at_chance": False,
+    }
+    return score | changes
+
+
+def worker(number=0, **changes):
+    """Two steps of 4 images, at 1 s and 2 s; thresholds after 8 and 16 samples of both workers."""
+    seen = {
+        "worker": number,
+        "steps": 2,
+        "step_ends": np.array([1.0, 2.0]),
+        "losses": [(3.0, 1), (2.0, 1)],
+        "thresholds": [8, 16],
+        "seconds_data": 0.25,
+        "seconds_communicate": 0.5,
+        "bytes_sent": 100,
+        "bytes_received": 200,
+        "images_seen": np.array([True, True, False, number == 1]),
+        "num_parameters": 98,
+        "lr": 0.1,
+        "images_per_update": 8,
+        "evaluated": "weights",
+        "weights_digest": "abc",
+        "counted": 2,
+        "updates": 2,
+        "diverged": False,
+        "scores": [scored(8)] if number == 1 else [scored(16)],
+        "test": {"top1": 0.5, "top5": 0.9, "loss": 2.5} if number == 0 else None,
+        "peak_rss_bytes": 1000 + number,
+        "training_started": 50.0 + number,
+    }
+    return seen | changes
+
+
+def server(number, pushes, **changes):
+    seen = {
+        "server": number,
+        "pushes": pushes,
+        "updates": len(pushes),
+        "diverged": False,
+        "peak_rss_bytes": 5000,
+    }
+    return seen | changes
+
+
+def findings(*servers, first=None, second=None):
+    return Findings(CONFIG, [worker(0, **(first or {})), worker(1, **(second or {}))], [*servers])
+
+
+def test_the_curve_is_in_order_whoever_evaluated():
+    rows = findings().curve()
+    assert [tuple(row) for row in rows] == [CURVE] * 2
+    assert [row["samples"] for row in rows] == [8, 16]
+    assert [row["seconds"] for row in rows] == [0.8, 1.6]
+
+
+def test_training_loss_is_the_mean_over_all_workers_steps():
+    """A worker that took 3 of 4 steps counts three times."""
+    found = findings(
+        first={"losses": [(3.0, 3), (0.0, 0)]}, second={"losses": [(5.0, 1), (0.0, 0)]}
+    )
+    assert [row["train_loss"] for row in found.curve()] == [2.0, None]
+
+
+def test_staleness_is_a_histogram_per_server():
+    found = findings(
+        server(0, [(0, 0), (1, 1), (0, 1), (1, 3)]), server(1, [(1, 0), (0, 1), (1, 0), (0, 0)])
+    )
+    assert [tuple(row.values()) for row in found.staleness()] == [
+        (0, 0, 1),
+        (0, 1, 2),
+        (0, 3, 1),
+        (1, 0, 3),
+        (1, 1, 1),
+    ]
+    assert tuple(found.staleness()[0]) == STALENESS
+    result = found.result()
+    assert (result["staleness_mean"], result["staleness_max"]) == (6 / 8, 3)
+    assert result["stale_share"] == 4 / 8
+    assert result["updates"] == 4  # at server 0
+
+
+def test_phases_add_up_to_the_time_of_a_worker():
+    rows = findings().phases()
+    assert tuple(rows[0]) == PHASES
+    assert rows[1] == {
+        "worker": 1,
+        "steps": 2,
+        "samples": 8,
+        "seconds_data": 0.25,
+        "seconds_compute": 1.25,
+        "seconds_communicate": 0.5,
+        "bytes_sent": 100,
+        "bytes_received": 200,
+    }
+
+
+def test_a_result_by_hand():
+    result = findings().result()
+    assert set(MEASURED) < result.keys()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    expected = {
+        "status": "finished",
+        "reason": "",
+        "workers": 2,
+        "servers": 0,
+        "global_batch_size": 8,
+        "samples": 16,
+        "distinct_samples": 3,
+        "updates": 2,
+        "seconds": 2.0,
+        "images_per_second": 8.0,
+        "updates_per_second": 1.0,
+        "top1": 0.75,
+        "train_loss": 2.0,
+        "test_top1": 0.5,
+        "test_loss": 2.5,
+        "staleness_mean": 0.0,
+        "data_wait_share": 0.125,
+        "bytes_sent": 200,
+        "bytes_received": 400,
+        "peak_rss_bytes": 1001,
+    }
+    assert {name: result[name] for name in expected} == expected
+    assert findings().training_started() == 50.0
+
+
+STALE = server(0, [(0, 0), (1, 1)])
+FRESH = server(0, [(0, 0), (1, 0)])
+
+
+@pytest.mark.parametrize(
+    ("servers", "second", "certificate"),
+    [
+        ((), {}, "synchronous"),
+        ((), {"weights_digest": "other"}, "not synchronous: workers ended with other weights"),
+        ((STALE,), {"weights_digest": "other"}, "asynchronous"),
+        ((FRESH,), {}, "not asynchronous: no push was stale"),
+    ],
+)
+def test_what_a_run_may_be_called(servers, second, certificate):
+    assert findings(*servers, second=second).result()["certificate"] == certificate
+
+
+def test_one_worker_is_neither_synchronous_nor_asynchronous():
+    for servers in ([], [STALE]):
+        found = Findings(CONFIG, [worker(0)], servers)
+        assert found.result()["certificate"] == "one worker"
+
+
+@pytest.mark.parametrize(
+    ("servers", "first", "reason"),
+    [
+        ((), {"scores": [scored(16, loss=math.nan)]}, "the validation loss is not finite"),
+        ((), {"scores": [scored(16, loss=math.inf)]}, "the validation loss is not finite"),
+        ((), {"diverged": True}, "weights are no longer finite"),
+        ((server(0, [(0, 0)], diverged=True),), {}, "weights are no longer finite"),
+        (
+            (),
+            {"scores": [scored(16, at_chance=True, top1=0.1)]},
+            "accuracy at chance: top-1 is 0.100",
+        ),
+    ],
+)
+def test_a_run_that_diverged_says_why_and_can_be_written(servers, first, reason):
+    result = findings(*servers, first=first).result()
+    assert (result["status"], result["reason"]) == ("diverged", reason)
+    json.dumps(result, allow_nan=False)
+
+
+def test_a_bad_beginning_is_no_divergence():
+    result = findings(second={"scores": [scored(8, at_chance=True)]}).result()
+    assert result["status"] == "finished"
