@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -43,11 +44,11 @@ def launch(
     When one fails, all are ended and ProcessFailure says what happened to the first; a
     SettingError in a process is raised here as such.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn"):
+    for name in ("torch.distributed.elastic.agent.server.api", "torch.multiprocessing.spawn"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # ProcessFailure says it in one line
     preload()
     config = LaunchConfig(
@@ -68,6 +69,10 @@ def launch(
         returned = elastic_launch(config, _enter)(target, arguments)
     except ChildFailedError as failure:
         raise _explain(failure, workers) from None
+    except SignalException as signalled:  # an Exception: Hydra would go on with the next point
+        if signalled.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        sys.exit(128 + signalled.sigval)
     return [returned[rank] for rank in range(workers + servers)]
 
 
