@@ -21,7 +21,8 @@ from paceline.training.point import plain_config, record_folder
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
 
-_SWEEP = "PACELINE_SWEEP"  # process id of the multirun, for the processes that run its points
+_PARENT = "PACELINE_PARENT"  # process id of the multirun, for the processes that run its points
+_SWEEP = "PACELINE_SWEEP"  # process id of the sweep, where one has prepared the points
 
 
 def run_hydra(arguments: Sequence[str], root: Path) -> None:
@@ -30,13 +31,14 @@ def run_hydra(arguments: Sequence[str], root: Path) -> None:
     Raises what Hydra raises; a point that cannot be run ends the process, as `job` says.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    os.environ[_SWEEP] = str(os.getpid())
+    os.environ[_PARENT] = str(os.getpid())
     sys.argv = ["paceline train", *arguments]
     hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(job)()
 
 
 def multirun(overrides: list[str]) -> None:
     """All points of a study, through Hydra's launcher; called in the study's root."""
+    os.environ[_SWEEP] = str(os.getpid())
     run_hydra(["--multirun", *overrides], Path.cwd())
 
 
@@ -102,5 +104,5 @@ def _line(number: int | None, config: dict[str, Any], result: dict[str, Any], no
 @cache
 def _end_with_sweep() -> None:
     """Points in processes of their own end when the sweep that started them is gone."""
-    if os.environ.get(_SWEEP) == str(os.getppid()):
+    if os.environ.get(_PARENT) == str(os.getppid()):
         die_with(os.getppid())
