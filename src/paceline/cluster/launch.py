@@ -48,7 +48,8 @@ def launch(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    for name in ("torch.distributed.elastic.agent.server.api", "torch.multiprocessing.spawn"):
+    elastic = "torch.distributed.elastic"
+    for name in (elastic, f"{elastic}.agent.server.api", "torch.multiprocessing.spawn"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # ProcessFailure says it in one line
     preload()
     config = LaunchConfig(
