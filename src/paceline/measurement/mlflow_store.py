@@ -62,6 +62,7 @@ def first_line(error: Exception) -> str:
 def _prepare_file(tracking_uri: str, experiment: str) -> None:
     path = Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
     path.parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{path}.lock").touch()  # where that cannot be, some errors would make the lock wait
     with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
         with closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as database:
             database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
