@@ -156,12 +156,12 @@ FRESH = server(0, [(0, 0), (1, 0)])
     [
         ((), {}, "synchronous"),
         ((), {"weights_digest": "other"}, "not synchronous: workers ended with other weights"),
-        ((STALE,), {"weights_digest": "other"}, "asynchronous"),
+        ((STALE,), {"weights_digest": "other"}, "asynchronous: stale pushes seen"),
         ((FRESH,), {}, "not asynchronous: no push was stale"),
     ],
 )
 def test_what_a_run_may_be_called(servers, second, certificate):
-    assert findings(*servers, second=second).result()["certificate"] == certificate
+    assert findings(*servers, second=second).result()["certificate"].startswith(certificate)
 
 
 def test_one_worker_is_neither_synchronous_nor_asynchronous():

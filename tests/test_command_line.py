@@ -1,0 +1,282 @@
+"""The command line as a user types it: in a copy of conf/, on small synthetic images."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parent.parent
+NUM_TRAIN = 400
+SMALL = (
+    "data=synthetic",
+    "data.num_train=600",
+    "data.num_validation=200",
+    "data.num_test=200",
+    "data.image_shape=[1,12,12]",
+    "batch_size=10",
+    "training.epochs=1",
+    "measurement.evaluations=2",
+    "measurement.evaluation_batch_size=100",
+)
+UNLOGGED = (*SMALL, "measurement.mlflow.tracking_uri=null")
+BOTH = "scheme=sync_allreduce,async_parameter_server"
+URI = "measurement.mlflow.tracking_uri"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("repository")
+    for name in ("conf", "experiments"):
+        shutil.copytree(REPOSITORY / name, root / name)
+    return root
+
+
+def start(root, *arguments, **options):
+    script = Path(sys.executable).with_name("paceline")
+    return subprocess.Popen([script, *arguments], cwd=root, **options)
+
+
+def run(root, *arguments):
+    """(exit code, lines of stdout, lines of stderr)."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = start(root, *arguments, **pipes)
+    out, err = process.communicate(timeout=100)
+    return process.returncode, out.splitlines(), err.splitlines()
+
+
+def assert_refused(found, setting):
+    code, _, errors = found
+    assert code == 2
+    assert len(errors) == 1, errors
+    assert errors[0].startswith(f"paceline: {setting}: ")
+
+
+def results(root, study):
+    files = sorted((root / "runs" / study).glob("[!.]*/result.json"))
+    return [json.loads(file.read_text()) for file in files]
+
+
+def assert_no_record(root, study):
+    folder = root / "runs" / study
+    assert not [path for path in folder.glob("*") if path.name != "multirun.yaml"]
+
+
+# what is printed, and what is left
+
+
+@pytest.fixture(scope="module")
+def good(root):
+    settings = ("study=good", "workers=2", "scheme=async_parameter_server", "seed=3")
+    code, lines, errors = run(root, "train", *UNLOGGED, *settings)
+    assert (code, errors) == (0, [])
+    return root, lines
+
+
+def test_the_last_line_is_the_folder_of_the_record(good):
+    root, lines = good
+    folder = root / lines[-1]
+    names = {path.name for path in folder.iterdir()}
+    assert {"config.yaml", "result.json", "curve.csv", "staleness.csv", "phases.csv"} <= names
+    assert folder.parent == root / "runs/good"
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert "hydra" not in yaml.safe_load((folder / "config.yaml").read_text())
+    assert len((folder / "curve.csv").read_text().splitlines()) == 3
+
+
+def test_a_record_says_what_was_asked_and_what_was_seen(good):
+    (result,) = results(good[0], "good")
+    expected = {
+        "status": "finished",
+        "reason": "",
+        "kind": "measured",
+        "study": "good",
+        "key": Path(good[1][-1]).name,
+        "scheme": "async_parameter_server",
+        "workers": 2,
+        "servers": 1,
+        "batch_size": 10,
+        "global_batch_size": 10,
+        "seed": 3,
+        "samples": NUM_TRAIN,
+        "updates": NUM_TRAIN // 10,
+    }
+    assert {name: result[name] for name in expected} == expected
+    measured = ("seconds", "images_per_second", "updates_per_second", "validation_loss")
+    assert all(result[name] > 0 for name in (*measured, "bytes_sent", "bytes_received"))
+    assert 0.3 < result["top1"] <= 1
+    assert 0.3 < result["test_top1"] <= 1
+    assert 0 <= result["staleness_mean"] <= result["staleness_max"] < NUM_TRAIN // 10
+    assert result["versions"]["torch"]
+    assert result["hardware"]["cores"]
+    assert "commit" in result
+
+
+def test_a_finished_point_is_not_done_again(good):
+    root, lines = good
+    record = root / lines[-1] / "result.json"
+    before = record.stat().st_mtime_ns
+    settings = ("study=good", "workers=2", "scheme=async_parameter_server", "seed=3")
+    code, again, _ = run(root, "train", *UNLOGGED, *settings)
+    assert (code, again[-1]) == (0, lines[-1])
+    assert again[0].endswith("already there")
+    assert record.stat().st_mtime_ns == before
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("setting", "arguments"),
+    [
+        ("scheme", ["scheme=telepathy"]),
+        ("wrokers", ["wrokers=2"]),
+        ("workers", ["workers=0"]),
+        ("workers", ["workers=4096", "cluster.accelerator=gpu"]),
+        ("training.milestones", ["training.milestones=half"]),
+        ("batch_size", ["workers=2", "batch_size=201"]),
+        (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_setting(setting, arguments, root):
+    assert_refused(run(root, "train", *UNLOGGED, "study=bad", *arguments), setting)
+    assert_no_record(root, "bad")
+
+
+def test_a_locked_mlflow_store_is_found_out_before_training(root, tmp_path):
+    path = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        assert_refused(run(root, "train", *SMALL, "study=bad", f"{URI}=sqlite:///{path}"), URI)
+    assert_no_record(root, "bad")
+
+
+@pytest.mark.parametrize("room", [0, 8192])
+def test_a_full_disk_leaves_no_record(room, root, small_disk):
+    """Full from the start, or when training has ended: room for a configuration and its log."""
+    taken = small_disk / "taken"
+    taken.write_bytes(bytes(65536 - room))
+    runs = root / "runs" / f"full{room}"
+    runs.parent.mkdir(exist_ok=True)
+    runs.symlink_to(small_disk)
+    assert_refused(run(root, "train", *UNLOGGED, f"study=full{room}"), "study")
+    assert list(small_disk.iterdir()) == [taken]
+
+
+def test_outside_a_repository_it_says_where_it_looked(tmp_path):
+    found = run(tmp_path, "train")
+    assert_refused(found, "conf")
+    assert f"no conf/config.yaml in {tmp_path} or a folder above it" in found[2][0]
+
+
+# multirun
+
+
+@pytest.mark.parametrize("counts", [[1, 2, 4], [4, 2, 1]])
+def test_a_multirun_trains_as_many_workers_as_asked_on_all_the_data(counts, root):
+    study = "workers" + "".join(map(str, counts))
+    swept = (BOTH, f"workers={','.join(map(str, counts))}", f"study={study}")
+    code, lines, errors = run(root, "train", "--multirun", *UNLOGGED, *swept)
+    assert (code, errors) == (0, [])
+    assert [line.split()[3] for line in lines] == [f"workers={count}" for count in counts] * 2
+    found = results(root, study)
+    for scheme in ("sync_allreduce", "async_parameter_server"):
+        mine = [result for result in found if result["scheme"] == scheme]
+        assert sorted(result["workers"] for result in mine) == [1, 2, 4]
+        assert {result["samples"] for result in mine} == {NUM_TRAIN}
+        if scheme == "sync_allreduce":
+            assert {result["distinct_samples"] for result in mine} == {NUM_TRAIN}
+            assert {r["updates"] * r["workers"] for r in mine} == {NUM_TRAIN // 10}
+
+
+def test_a_point_that_fails_is_recorded_and_the_others_go_on(root):
+    swept = ("study=failing", "workers=2", "batch_size=201,10")
+    code, lines, errors = run(root, "train", "--multirun", *UNLOGGED, *swept)
+    assert (code, len(lines), errors) == (0, 2, [])
+    found = {result["batch_size"]: result for result in results(root, "failing")}
+    assert found[10]["status"] == "finished"
+    assert found[201]["status"] == "failed"
+    assert found[201]["reason"].startswith("batch_size: 201 is more than a worker's share")
+    assert found[201]["top1"] is None
+
+
+# killed
+
+
+STUDY = {
+    "defaults": [{"override /data": "synthetic"}],
+    "data": {
+        "num_train": 600,
+        "num_validation": 200,
+        "num_test": 200,
+        "image_shape": [1, 12, 12],
+    },
+    "workers": 2,
+    "training": {"epochs": 40},
+    "measurement": {"mlflow": {"tracking_uri": None}},
+    "hydra": {"sweeper": {"params": {"seed": "0,1,2"}}},
+}
+
+
+@pytest.fixture
+def studied(root):
+    def write(study):
+        path = root / "experiments" / f"{study}.yaml"
+        text = yaml.safe_dump({**STUDY, "study": study, "question": "Does it?"}, sort_keys=False)
+        path.write_text("# @package _global_\n" + text)
+        return study
+
+    return write
+
+
+@pytest.mark.parametrize(("command", "jobs"), [("train", 1), ("train", 2), ("sweep", 2)])
+def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root, studied):
+    study = studied(f"{command}{jobs}")
+    asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
+    arguments = (command, *asked, f"sweep.jobs={jobs}")
+    finished = kill_in_the_second_point(root, study, arguments)
+    code, _, errors = run(root, *arguments)
+    assert (code, errors) == (0, [])
+    assert [result["status"] for result in results(root, study)] == ["finished"] * 3
+    assert finished
+    assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
+    if command == "sweep":
+        assert not list((root / "runs" / study).glob(".*"))
+
+
+def kill_in_the_second_point(root, study, arguments):
+    """SIGKILL while a point trains and another has ended; when which records were written."""
+    folder = root / "runs" / study
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    launcher = start(root, *arguments, **silent, start_new_session=True)
+    wait_until(lambda: list(folder.glob("[!.]*/result.json")), seconds=60)
+    wait_until(lambda: list(folder.glob(".*/progress.csv")), seconds=30)
+    family = psutil.Process(launcher.pid).children(recursive=True)
+    assert len(family) >= 3  # the forkserver and two workers
+    launcher.kill()
+    launcher.wait()
+    finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
+    wait_until(lambda: not [process for process in family if alive(process)], seconds=10)
+    assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
+    return finished
+
+
+def alive(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
