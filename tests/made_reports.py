@@ -7,7 +7,7 @@ import json
 
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
-    "async_parameter_server": "weights at the servers; BatchNorm statistics: mean over workers' latest",
+    "async_parameter_server": "weights at the servers; BatchNorm statistics: mean over workers",
 }
 SPEED = {"sync_allreduce": (8000, 12000), "async_parameter_server": (7900, 15000)}
 SAMPLES = 96000

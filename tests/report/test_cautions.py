@@ -30,6 +30,12 @@ def test_points_at_the_same_time_share_cores(findings):
     assert "8 on 4" in text
 
 
+def test_points_that_ran_under_unlike_conditions(findings):
+    runs = [make_run(seed=0, accelerator="cpu"), make_run(seed=1, accelerator="cuda")]
+    (text,) = cautions(findings(runs))
+    assert text.endswith("accelerator cpu, cuda.")
+
+
 def test_a_virtual_run_has_one_process(findings):
     assert cautions(findings(seeds(workers=2, jobs=4, kind="virtual"))) == []
 

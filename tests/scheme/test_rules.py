@@ -60,10 +60,9 @@ def test_images_behind_one_update():
     assert AsyncParameterServer(servers=3).images_per_update(batch_size=8, workers=4) == 8
 
 
-def test_where_the_optimizer_is():
-    sync, served = SyncAllReduce(), AsyncParameterServer(servers=3)
-    assert (sync.servers, sync.applied_by_servers) == (0, False)
-    assert (served.servers, served.applied_by_servers) == (3, True)
+def test_which_schemes_have_servers():
+    assert SyncAllReduce().servers == 0
+    assert AsyncParameterServer(servers=3).servers == 3
 
 
 def test_a_scheme_without_servers_releases_nothing():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget, budget_of
@@ -46,3 +47,8 @@ def test_samples_override_epochs_and_are_rounded_up_to_whole_updates():
 def test_no_more_snapshots_than_updates_and_the_last_is_the_end():
     assert budget("sync", 1, 50, evaluations=10).snapshots == [1, 2]
     assert budget("sync", 1, 10, evaluations=1).snapshots == [10]
+
+
+def test_a_budget_that_leaves_a_worker_without_a_step_is_refused():
+    with pytest.raises(SettingError, match=r"training.samples: 32 leave some of workers=2"):
+        budget("async", 2, 32, samples=32)

@@ -186,6 +186,8 @@ def _check_honoured(trainer: Trainer, optimizers: list) -> None:
     assert isinstance(module, LightningModule)
     if not module.automatic_optimization:
         raise SettingError("model", "manual optimization cannot be driven by a parameter server")
+    if any(group["maximize"] for group in optimizers[0].param_groups):
+        raise SettingError("model.optimizer.maximize", "a parameter server minimises")
     dtypes = {weight.dtype for group in optimizers[0].param_groups for weight in group["params"]}
     if len(dtypes) != 1:
         raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")

@@ -41,7 +41,7 @@ class AbstractSynchronousStrategy(Strategy):
         self.diverged = False
         self.snapshots: list[Snapshot] = []
         self.seconds_exposed = 0.0  # communicating after backward had ended, per step
-        self.bytes_exchanged = 0  # gradients handed to the all-reduce, per step
+        self.bytes_exchanged = 0  # of gradients handed to the all-reduce, per step
         self._workers = workers
         self._images_per_update = workers * batch_size
         self._snapshot_steps = snapshot_steps
@@ -76,6 +76,8 @@ class AbstractSynchronousStrategy(Strategy):
         output = super().optimizer_step(optimizer, closure, model, **kwargs)
         self.updates += 1
         if self.updates in self._snapshot_steps:
+            if self.root_device.type == "cuda":
+                torch.cuda.synchronize(self.root_device)  # queued work belongs to training
             seconds = self._clock.seconds()
             with self._clock.stopped():
                 self._keep_snapshot(seconds)

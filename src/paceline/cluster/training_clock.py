@@ -9,10 +9,10 @@ class TrainingClock:
     """Seconds since `start`, without what is done inside `stopped()`: snapshots and evaluation."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
-        self._stopped = 0.0
+        self.start()
 
     def start(self) -> None:
+        self.started = time.time()  # seconds since 1970
         self._start = time.perf_counter()
         self._stopped = 0.0
 

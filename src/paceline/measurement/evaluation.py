@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.cluster.snapshot import Snapshot, fill
+from paceline.cluster.snapshot import Snapshot, fill, statistics_of
 from paceline.model.score import Score, score
 
 Batches = Callable[[], Iterable]
@@ -16,13 +16,13 @@ Batches = Callable[[], Iterable]
 class Evaluation:
     """Fills snapshots into `module` (images to logits) and scores them on `device`.
 
-    `weights`, `statistics`: the module's tensors, in the order of a snapshot's vectors.
+    `weights`: the module's parameters, in the order of a snapshot's vector.
     """
 
-    def __init__(self, module: Any, weights: list, statistics: list, device: torch.device) -> None:
+    def __init__(self, module: Any, weights: list, device: torch.device) -> None:
         self._module = module.to(device)
         self._weights = weights
-        self._statistics = statistics
+        self._statistics = statistics_of(module)  # after `to`, which replaces buffers
         self._device = device
         self._num_images = 0
 
@@ -41,9 +41,10 @@ class Evaluation:
         return top1 <= chance + 3 * error
 
     def _num_classes(self, batches: Batches) -> int:
-        images, _ = next(self._in_dtype(batches()))
+        images, _ = next(iter(batches()))
+        one = images[:1].to(self._device, self._weights[0].dtype)
         with torch.no_grad():
-            return self._module.eval()(images[:1].to(self._device)).shape[1]
+            return self._module.eval()(one).shape[1]
 
     def _in_dtype(self, batches: Iterable) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in batches:

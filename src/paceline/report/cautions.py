@@ -7,10 +7,14 @@ from paceline.report.findings import Findings, groups
 from paceline.report.number_format import plural, setting
 
 
+_CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
+
+
 def cautions(findings: Findings) -> list[str]:
     """Sentences; none where nothing is wrong."""
     return [
         *_contended(findings.tables.runs),
+        *_unlike(findings.tables.runs),
         *_ended_badly(findings),
         *_about(findings.tables.about),
         *_certificates(findings.tables.finished),
@@ -35,6 +39,16 @@ def _contended(runs: Frame) -> list[str]:
         f"{int(short.sum())} of {len(runs)} points had more processes (workers and servers of all "
         f"points that ran at once) than cores: {', '.join(cells)}. They shared cores, so their "
         "images/s and speed-ups are those of a crowded machine, not of the scheme."
+    ]
+
+
+def _unlike(runs: Frame) -> list[str]:
+    """Conditions that are no axis of the study, yet differ between its points."""
+    names = [name for name in _CONDITIONS if name in runs and runs[name].nunique() > 1]
+    return [
+        f"Points ran under unlike conditions, and their images/s are averaged all the same: {name} "
+        f"{', '.join(str(value) for value in sorted(runs[name].unique()))}."
+        for name in names
     ]
 
 

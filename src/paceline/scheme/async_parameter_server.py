@@ -16,8 +16,6 @@ from paceline.scheme.scheme import AbstractScheme, Adopt, Arrival, Push, Release
 class AsyncParameterServer(AbstractScheme):
     """`servers`: processes that share the weights by bytes."""
 
-    applied_by_servers = True
-
     def __init__(self, servers: int) -> None:
         if servers < 1:
             raise SettingError("scheme.servers", f"at least 1 is needed, not {servers}")

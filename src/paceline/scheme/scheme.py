@@ -65,7 +65,6 @@ class AbstractScheme(ABC):
     """One way of sharing updates. A concrete scheme fills in the rule and is never subclassed."""
 
     servers: int = 0
-    applied_by_servers: bool = False  # where the optimizer and its state are
 
     @abstractmethod
     def step(self, gradient: Tensor) -> Step:

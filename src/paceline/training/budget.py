@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.cluster.snapshot import snapshot_steps
+from paceline.errors import SettingError
 from paceline.scheme.scheme import AbstractScheme
 
 
@@ -30,6 +31,9 @@ def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) ->
     images_per_update = scheme.images_per_update(config["batch_size"], config["workers"])
     updates = math.ceil(round(asked) / images_per_update)
     samples = updates * images_per_update
+    if samples < config["workers"] * config["batch_size"]:
+        message = f"{samples} leave some of workers={config['workers']} without a step"
+        raise SettingError("training.samples", message)
     return Budget(
         samples=samples,
         updates=updates,

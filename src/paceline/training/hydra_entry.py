@@ -56,28 +56,41 @@ def job(cfg: DictConfig) -> None:
     except (SettingError, OmegaConfBaseException) as error:
         bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
         _leave(str(bad), 2)
-    if problem and not multi:
-        print(record_folder(config))
-        _leave(problem, 1)
     if not multi:
-        print(record_folder(config))
+        print(record_folder(config), flush=True)
+    if problem and not multi:
+        _leave(problem, 1)
 
 
 def _run(config: dict[str, Any], number: int | None) -> str:
     """What went wrong with the point, or nothing."""
-    result = read_result(record_folder(config))
+    folder = record_folder(config)
+    result = read_result(folder)
     if result is not None and not needs_run(result, config["sweep"]["rerun"], source_digest()):
-        print(_line(number, config, result, "already there"), flush=True)
-        return result["reason"] if result["status"] == "failed" else ""
-    preload()
-    from paceline.training.run import run_point  # imports torch, while the forkserver does
+        again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
+        print(_line(number, config, result, f"already there{again}"), flush=True)
+        unlogged = _log(folder, config) if number is None else None  # a sweep logs what is missing
+    else:
+        preload()
+        from paceline.training.run import prepare_log, run_point  # torch, while the forkserver does
 
-    outcome = run_point(config, keep_bad_settings=number is not None)
-    result = outcome.result
-    print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
-    if outcome.unlogged:
-        return f"measurement.mlflow.tracking_uri: {outcome.unlogged}"
+        if number == 1 and _SWEEP not in os.environ:  # a sweep has prepared it
+            prepare_log(config)
+        outcome = run_point(config, in_sweep=number is not None)
+        result, unlogged = outcome.result, outcome.unlogged
+        print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
+    if unlogged:
+        problem = f"measurement.mlflow.tracking_uri: {unlogged}"
+        if number is not None:
+            print(f"paceline: {problem}", file=sys.stderr, flush=True)
+        return problem
     return result["reason"] if result["status"] == "failed" else ""
+
+
+def _log(folder: Path, config: dict[str, Any]) -> str | None:
+    from paceline.training.run import log
+
+    return log(folder, config)
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -7,7 +7,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-_UNKEYED = ("study", "question", "names", "experiments", "sweep", "data.root", "measurement.mlflow")
+_UNKEYED = ("study", "question", "names", "experiments", "sweep", "measurement.mlflow")
+# Of these the content is verified, so that the folder does not matter; of others it is the data.
+_VERIFIED_DATA = tuple(f"paceline.data.{name}" for name in ("fashion_mnist", "cifar", "synthetic"))
 
 
 def plain_config(cfg: DictConfig) -> dict[str, Any]:
@@ -19,9 +21,13 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
 
 
 def point_key(config: dict[str, Any]) -> str:
-    """12 hexadecimal digits of the content of `config`, without names, paths and logging."""
+    """12 hexadecimal digits of the content of `config`, without names, paths and logging.
+
+    The folder of an ImageFolder, and of anybody's data, counts: it says which images they are.
+    """
     content = json.loads(json.dumps(config))
-    for path in _UNKEYED:
+    verified = content["data"]["_target_"].startswith(_VERIFIED_DATA)
+    for path in (*_UNKEYED, "data.root") if verified else _UNKEYED:
         *parents, leaf = path.split(".")
         holder = content
         for parent in parents:

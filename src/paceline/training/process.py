@@ -1,12 +1,12 @@
 """What one process of a point does, by its rank: workers first, then servers."""
 
 import logging
+import resource
 import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import torch.distributed as dist
 from hydra.utils import instantiate
@@ -35,4 +35,4 @@ def run(config: dict[str, Any], folder: str) -> dict[str, Any]:
     else:
         seen = asdict(serve(scheme))
     leave()  # not after an error: peers would report the closed connection first
-    return {**seen, "peak_rss_bytes": psutil.Process().memory_info().rss}
+    return {**seen, "peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}

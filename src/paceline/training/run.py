@@ -9,6 +9,7 @@ from typing import Any
 
 from hydra.utils import instantiate
 
+from paceline.cluster.accelerator import choose
 from paceline.cluster.launch import ProcessFailure, launch
 from paceline.errors import SettingError
 from paceline.measurement import provenance
@@ -33,33 +34,35 @@ class Outcome:
     unlogged: str | None
 
 
-def run_point(config: dict[str, Any], *, keep_bad_settings: bool = False) -> Outcome:
+def run_point(config: dict[str, Any], *, in_sweep: bool = False) -> Outcome:
     """Train the point and leave its record; a failure of a process is a recorded result.
 
-    Raises SettingError where a setting cannot be honoured; then there is no record. With
-    `keep_bad_settings` (in a sweep) one that is found only by the processes is recorded as failed.
+    Raises SettingError where a setting cannot be honoured; then there is no record. In a sweep,
+    one that is found only by the processes is recorded as failed, and an MLflow store that was
+    lost on the way does not stop it.
     """
     check(config)
     scheme = instantiate(config["scheme"])
-    _prepare(config)
+    if not in_sweep:
+        prepare_log(config)
+    prepare_data(config)
     folder = record_folder(config)
     partial = PartialRecord(folder)
     try:
         partial.write_config(config)
-        result = _train(config, scheme.servers, partial, keep_bad_settings)
+        result = _train(config, scheme.servers, partial, in_sweep)
         partial.complete(result)
     except BaseException:
         partial.discard()
         raise
-    return Outcome(folder, result, _log(folder, config))
+    return Outcome(folder, result, log(folder, config))
 
 
-def _prepare(config: dict[str, Any]) -> None:
-    """Data and MLflow's store, before any process starts."""
+def prepare_log(config: dict[str, Any]) -> None:
+    """MLflow's store, before any process starts."""
     mlflow = config["measurement"]["mlflow"]
     if mlflow["tracking_uri"] is not None:
         prepare_store(mlflow["tracking_uri"], mlflow["experiment"])
-    prepare_data(config)
 
 
 def prepare_data(config: dict[str, Any]) -> None:
@@ -69,7 +72,7 @@ def prepare_data(config: dict[str, Any]) -> None:
 
 
 def _train(
-    config: dict[str, Any], servers: int, partial: PartialRecord, keep_bad_settings: bool
+    config: dict[str, Any], servers: int, partial: PartialRecord, in_sweep: bool
 ) -> dict[str, Any]:
     started = time.time()
     logs = partial.folder / "log"
@@ -83,7 +86,7 @@ def _train(
                 log_folder=logs,
             )
     except (ProcessFailure, SettingError) as failure:
-        if isinstance(failure, SettingError) and not keep_bad_settings:
+        if isinstance(failure, SettingError) and not in_sweep:
             raise
         for name, columns in (("curve", CURVE), ("staleness", STALENESS), ("phases", PHASES)):
             partial.write_table(name, columns, [])
@@ -116,6 +119,7 @@ def _about(
         "wall_seconds": time.time() - started,
         "launch_seconds": training_started - started if training_started else None,
         "jobs": config["sweep"]["jobs"],
+        "accelerator": choose(config["cluster"]["accelerator"], config["workers"]),
         "hardware": provenance.hardware(),
         "versions": provenance.versions(),
         "commit": provenance.commit(),
@@ -123,7 +127,8 @@ def _about(
     }
 
 
-def _log(folder: Path, config: dict[str, Any]) -> str | None:
+def log(folder: Path, config: dict[str, Any]) -> str | None:
+    """Bring the record to MLflow, unless it is there; why that cannot be, or None."""
     mlflow = config["measurement"]["mlflow"]
     if mlflow["tracking_uri"] is None:
         return None

@@ -18,8 +18,10 @@ from paceline.cluster.sync_allreduce import (
     without_sigterm_broadcast,
 )
 from paceline.cluster.training_clock import TrainingClock
+from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
+from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget
 
 
@@ -191,4 +193,6 @@ def side_of(
 ) -> AbstractSide:
     if scheme.servers:
         return ServedSide(config, scheme, budget, rate, device)
-    return SynchronousSide(config, budget, rate, clock, device)
+    if isinstance(scheme, SyncAllReduce):
+        return SynchronousSide(config, budget, rate, clock, device)
+    raise SettingError("scheme", f"{type(scheme).__name__} does not run on real processes")

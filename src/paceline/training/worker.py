@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from pytorch_lightning import LightningModule, Trainer, seed_everything
 
 from paceline.cluster.accelerator import choose, device
-from paceline.cluster.snapshot import Snapshot, statistics_of
+from paceline.cluster.snapshot import Snapshot
 from paceline.cluster.training_clock import TrainingClock
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.observer import Observer
@@ -72,7 +72,7 @@ class Worker:
             "evaluated": self._side.evaluated,
             "joined": self._joined,
             "built": self._built,
-            "training_started": time.time() - self._clock.seconds(),
+            "training_started": self._clock.started,
             "weights_digest": _digest(self._module),
             **self._side.seen(steps),
             **self._evaluate(),
@@ -120,9 +120,7 @@ class Worker:
     def _evaluate(self) -> dict[str, Any]:
         """Scores of this worker's snapshots; of the last one on the test set, if it is ours."""
         snapshots = self._side.finish()
-        evaluation = Evaluation(
-            self._module, self._side.held(self._module), statistics_of(self._module), self._device
-        )
+        evaluation = Evaluation(self._module, self._side.held(self._module), self._device)
         scores = []
         for snapshot in snapshots:
             score = evaluation.score(snapshot, self._feed.validation)
