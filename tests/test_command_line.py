@@ -255,13 +255,14 @@ def kill_in_the_second_point(root, study, arguments):
     """SIGKILL while a point trains and another has ended; when which records were written."""
     folder = root / "runs" / study
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    launcher = start(root, *arguments, **silent, start_new_session=True)
-    wait_until(lambda: list(folder.glob("[!.]*/result.json")), seconds=60)
-    wait_until(lambda: list(folder.glob(".*/progress.csv")), seconds=30)
-    family = psutil.Process(launcher.pid).children(recursive=True)
+    with start(root, *arguments, **silent, start_new_session=True) as launcher:
+        try:
+            wait_until(lambda: list(folder.glob("[!.]*/result.json")), seconds=60)
+            wait_until(lambda: list(folder.glob(".*/progress.csv")), seconds=20)
+            family = psutil.Process(launcher.pid).children(recursive=True)
+        finally:
+            launcher.kill()
     assert len(family) >= 3  # the forkserver and two workers
-    launcher.kill()
-    launcher.wait()
     finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
     wait_until(lambda: not [process for process in family if alive(process)], seconds=10)
     assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3

@@ -31,6 +31,9 @@ class ProcessFailure(Exception):
 def preload() -> None:
     """Start the forkserver, which imports in the background while the caller goes on."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
+    known = multiprocessing.get_all_start_methods()  # the platform's own is first
+    if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
+        multiprocessing.set_start_method(known[0], force=True)
     multiprocessing.set_forkserver_preload([_PRELOADED])
     forkserver.ensure_running()
 

@@ -6,7 +6,6 @@ from paceline.analysis.tables import Frame
 from paceline.report.findings import Findings, groups
 from paceline.report.number_format import plural, setting
 
-
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
 
 

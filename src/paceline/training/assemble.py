@@ -159,7 +159,11 @@ class Findings:
             return "one worker"
         if self._servers:
             share = self._staleness_result()["stale_share"]
-            return "asynchronous: stale pushes seen" if share else "not asynchronous: no push was stale"
+            return (
+                "asynchronous: stale pushes seen"
+                if share
+                else "not asynchronous: no push was stale"
+            )
         equal = len({seen["weights_digest"] for seen in self._workers}) == 1
         return "synchronous" if equal else "not synchronous: workers ended with other weights"
 
