@@ -1,5 +1,7 @@
 """Live rows of a running point on their way to MLflow, from a thread of its launcher."""
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -45,6 +47,8 @@ class ProgressFollower:
             self._thread.join()
 
     def _follow(self) -> None:
+        if sys.platform == "linux":  # where a thread has a priority of its own: workers come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         started = time.time()
         while not self._stopped.wait(_PERIOD):
             try:
