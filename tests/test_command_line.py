@@ -243,7 +243,8 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root, studi
     arguments = (command, *asked, f"sweep.jobs={jobs}")
     finished = kill_in_the_second_point(root, study, arguments)
     code, _, errors = run(root, *arguments)
-    assert (code, errors) == (0, [])
+    crowded = "paceline: sweep.jobs: "  # said where the machine has fewer cores than processes
+    assert (code, [line for line in errors if not line.startswith(crowded)]) == (0, [])
     assert [result["status"] for result in results(root, study)] == ["finished"] * 3
     assert finished
     assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
