@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -46,10 +47,13 @@ def start(root, *arguments, **options):
 
 def run(root, *arguments):
     """(exit code, lines of stdout, lines of stderr)."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = start(root, *arguments, **pipes)
-    out, err = process.communicate(timeout=100)
-    return process.returncode, out.splitlines(), err.splitlines()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        # no pipes: a forkserver in the middle of its imports would hold them open for seconds
+        with start(root, *arguments, stdout=out, stderr=err) as process:
+            code = process.wait(timeout=100)
+        out.seek(0)
+        err.seek(0)
+        return code, out.read().splitlines(), err.read().splitlines()
 
 
 def assert_refused(found, setting):
@@ -140,7 +144,6 @@ def test_a_finished_point_is_not_done_again(good):
         ("wrokers", ["wrokers=2"]),
         ("workers", ["workers=0"]),
         ("workers", ["workers=4096", "cluster.accelerator=gpu"]),
-        ("training.milestones", ["training.milestones=half"]),
         ("batch_size", ["workers=2", "batch_size=201"]),
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
     ],
@@ -219,7 +222,7 @@ STUDY = {
         "image_shape": [1, 12, 12],
     },
     "workers": 2,
-    "training": {"epochs": 40},
+    "training": {"epochs": 30},
     "measurement": {"mlflow": {"tracking_uri": None}},
     "hydra": {"sweeper": {"params": {"seed": "0,1,2"}}},
 }
@@ -236,15 +239,14 @@ def studied(root):
     return write
 
 
-@pytest.mark.parametrize(("command", "jobs"), [("train", 1), ("train", 2), ("sweep", 2)])
+@pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
 def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root, studied):
     study = studied(f"{command}{jobs}")
     asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
     arguments = (command, *asked, f"sweep.jobs={jobs}")
     finished = kill_in_the_second_point(root, study, arguments)
     code, _, errors = run(root, *arguments)
-    crowded = "paceline: sweep.jobs: "  # said where the machine has fewer cores than processes
-    assert (code, [line for line in errors if not line.startswith(crowded)]) == (0, [])
+    assert (code, errors) == (0, [])
     assert [result["status"] for result in results(root, study)] == ["finished"] * 3
     assert finished
     assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
