@@ -24,7 +24,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def _rate(store: str, seed: int) -> float:
-    command = [sys.executable, "-m", "paceline.cli", "train", "workers=2", "training.epochs=30"]
+    command = [sys.executable, "-m", "paceline.cli", "train", "workers=2", "training.epochs=20"]
     command += ["data=fashion_mnist_subset", "study=benchmark", "sweep.rerun=all", f"seed={seed}"]
     command += [f"measurement.mlflow.tracking_uri={store}", "batch_size=128"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

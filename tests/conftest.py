@@ -1,7 +1,19 @@
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A repository of its own: the settings and studies of this one."""
+    root = tmp_path_factory.mktemp("repository")
+    for name in ("conf", "experiments"):
+        shutil.copytree(REPOSITORY / name, root / name)
+    return root
 
 
 @pytest.fixture

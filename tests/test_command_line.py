@@ -1,20 +1,14 @@
 """The command line as a user types it: in a copy of conf/, on small synthetic images."""
 
-import json
-import shutil
 import sqlite3
-import subprocess
-import sys
-import tempfile
-import time
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
-REPOSITORY = Path(__file__).parent.parent
+from tests.command_line import results, run
+
 NUM_TRAIN = 400
 SMALL = (
     "data=synthetic",
@@ -32,40 +26,11 @@ BOTH = "scheme=sync_allreduce,async_parameter_server"
 URI = "measurement.mlflow.tracking_uri"
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("repository")
-    for name in ("conf", "experiments"):
-        shutil.copytree(REPOSITORY / name, root / name)
-    return root
-
-
-def start(root, *arguments, **options):
-    script = Path(sys.executable).with_name("paceline")
-    return subprocess.Popen([script, *arguments], cwd=root, **options)
-
-
-def run(root, *arguments):
-    """(exit code, lines of stdout, lines of stderr)."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        # no pipes: a forkserver in the middle of its imports would hold them open for seconds
-        with start(root, *arguments, stdout=out, stderr=err) as process:
-            code = process.wait(timeout=100)
-        out.seek(0)
-        err.seek(0)
-        return code, out.read().splitlines(), err.read().splitlines()
-
-
 def assert_refused(found, setting):
     code, _, errors = found
     assert code == 2
     assert len(errors) == 1, errors
     assert errors[0].startswith(f"paceline: {setting}: ")
-
-
-def results(root, study):
-    files = sorted((root / "runs" / study).glob("[!.]*/result.json"))
-    return [json.loads(file.read_text()) for file in files]
 
 
 def assert_no_record(root, study):
@@ -143,6 +108,7 @@ def test_a_finished_point_is_not_done_again(good):
         ("scheme", ["scheme=telepathy"]),
         ("wrokers", ["wrokers=2"]),
         ("workers", ["workers=0"]),
+        ("study", ["study=../bad"]),
         ("workers", ["workers=4096", "cluster.accelerator=gpu"]),
         ("batch_size", ["workers=2", "batch_size=201"]),
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
@@ -208,79 +174,3 @@ def test_a_point_that_fails_is_recorded_and_the_others_go_on(root):
     assert found[201]["status"] == "failed"
     assert found[201]["reason"].startswith("batch_size: 201 is more than a worker's share")
     assert found[201]["top1"] is None
-
-
-# killed
-
-
-STUDY = {
-    "defaults": [{"override /data": "synthetic"}],
-    "data": {
-        "num_train": 600,
-        "num_validation": 200,
-        "num_test": 200,
-        "image_shape": [1, 12, 12],
-    },
-    "workers": 2,
-    "training": {"epochs": 30},
-    "measurement": {"mlflow": {"tracking_uri": None}},
-    "hydra": {"sweeper": {"params": {"seed": "0,1,2"}}},
-}
-
-
-@pytest.fixture
-def studied(root):
-    def write(study):
-        path = root / "experiments" / f"{study}.yaml"
-        text = yaml.safe_dump({**STUDY, "study": study, "question": "Does it?"}, sort_keys=False)
-        path.write_text("# @package _global_\n" + text)
-        return study
-
-    return write
-
-
-@pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
-def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root, studied):
-    study = studied(f"{command}{jobs}")
-    asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
-    arguments = (command, *asked, f"sweep.jobs={jobs}")
-    finished = kill_in_the_second_point(root, study, arguments)
-    code, _, errors = run(root, *arguments)
-    assert (code, errors) == (0, [])
-    assert [result["status"] for result in results(root, study)] == ["finished"] * 3
-    assert finished
-    assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
-    if command == "sweep":
-        assert not list((root / "runs" / study).glob(".*"))
-
-
-def kill_in_the_second_point(root, study, arguments):
-    """SIGKILL while a point trains and another has ended; when which records were written."""
-    folder = root / "runs" / study
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with start(root, *arguments, **silent, start_new_session=True) as launcher:
-        try:
-            wait_until(lambda: list(folder.glob("[!.]*/result.json")), seconds=60)
-            wait_until(lambda: list(folder.glob(".*/progress.csv")), seconds=20)
-            family = psutil.Process(launcher.pid).children(recursive=True)
-        finally:
-            launcher.kill()
-    assert len(family) >= 3  # the forkserver and two workers
-    finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
-    wait_until(lambda: not [process for process in family if alive(process)], seconds=10)
-    assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
-    return finished
-
-
-def alive(process):
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -44,3 +44,18 @@ def test_one_asynchronous_worker_is_evaluated_with_the_statistics_of_plain_sgd(t
     (plain,) = bare_loop(config)
     for name in (*STATISTICS, "1.weight"):
         assert_close(weights[name], plain[name], rtol=1e-12, atol=1e-14)
+
+
+def test_asynchronous_workers_are_evaluated_with_the_mean_of_their_latest_statistics(tmp_path):
+    """At a rate that leaves the weights as they are, they depend on a worker's steps alone."""
+    config = normalised_point(ASYNC, 2, model__optimizer__lr=1e-300)
+    seen, weights = run_tiny(config, tmp_path)
+    replicas = [PlainSGD(config) for _ in range(2)]
+    for worker, replica in enumerate(replicas):
+        for turn in range(seen[worker]["steps"]):
+            replica.gradient(*batches_of(config, worker)[turn])
+    first, second = (replica.weights() for replica in replicas)
+    assert seen[0]["steps"] + seen[1]["steps"] == 3 * NUM_TRAIN // 8
+    for name in STATISTICS:
+        assert (first[name] - second[name]).abs().max() > 1e-3
+        assert_close(weights[name], (first[name] + second[name]) / 2, rtol=1e-12, atol=1e-14)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from paceline.model.score import score
+from paceline.model.score import Score, score
 
 LOGITS = torch.tensor(
     [
@@ -25,18 +25,18 @@ def uneven_batches(logits, labels):
 def test_means_over_images_of_uneven_batches_by_hand():
     total = math.log(sum(math.exp(logit) for logit in range(1, 7)))
     loss = sum(total - logit for logit in (6, 5, 1, 2, 6)) / 5
-    measured = score(nn.Identity(), uneven_batches(LOGITS, LABELS), 6, "cpu")
-    assert measured == pytest.approx((loss, 2 / 5, 4 / 5), rel=1e-6)
+    measured = score(nn.Identity(), uneven_batches(LOGITS, LABELS), "cpu")
+    assert measured == pytest.approx((loss, 2 / 5, 4 / 5, 5, 6), rel=1e-6)
 
 
 def test_top5_of_three_classes_is_one():
     labels = torch.tensor([0, 1, 2, 0, 1])
-    measured = score(nn.Identity(), uneven_batches(LOGITS[:, :3], labels), 3, "cpu")
+    measured = score(nn.Identity(), uneven_batches(LOGITS[:, :3], labels), "cpu")
     assert measured.top5 == 1
 
 
 def test_a_diverged_network_has_no_loss():
-    measured = score(nn.Identity(), uneven_batches(LOGITS * math.nan, LABELS), 6, "cpu")
+    measured = score(nn.Identity(), uneven_batches(LOGITS * math.nan, LABELS), "cpu")
     assert math.isnan(measured.loss)
 
 
@@ -45,7 +45,13 @@ def test_scoring_perturbs_nothing():
     network[1].eval()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     random_state = torch.get_rng_state()
-    score(network, uneven_batches(LOGITS, LABELS), 6, "cpu")
+    score(network, uneven_batches(LOGITS, LABELS), "cpu")
     assert [network.training, network[0].training, network[1].training] == [True, True, False]
     torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@pytest.mark.parametrize(("top1", "at_chance"), [(0.10, True), (0.139, True), (0.141, False)])
+def test_chance_is_within_three_standard_errors_of_guessing(top1, at_chance):
+    """Of 500 images in 10 classes: 0.1 + 3 x sqrt(0.1 x 0.9 / 500) = 0.1402."""
+    assert Score(2.3, top1, 0.5, 500, 10).at_chance == at_chance

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from paceline.sweep import prepare as room
 from paceline.sweep.prepare import prepare
+from paceline.training import run
 
 
 class MadeData:
@@ -35,7 +35,7 @@ class Part(SimpleNamespace):
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(room, "instantiate", lambda _: MadeData())
+    monkeypatch.setattr(run, "instantiate", lambda _: MadeData())
     monkeypatch.setattr(MadeData, "prepared", 0)
     return ["data._target_=paceline.made.Data"]
 

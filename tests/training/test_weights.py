@@ -16,7 +16,7 @@ def test_a_plain_network_loads_them_and_scores_the_same(scheme, tmp_path):
     scores = [found for worker in seen[:2] for found in worker["scores"]]
     last = max(scores, key=lambda found: found["samples"])
     everything = batches_of({**config, "workers": 1, "batch_size": 48}, 0)[0]
-    again = score(plain, [everything], 3, "cpu")
+    again = score(plain, [everything], "cpu")
     assert again.top1 == last["top1"]
     assert again.loss == pytest.approx(last["loss"], rel=1e-9)
 

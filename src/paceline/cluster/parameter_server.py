@@ -38,7 +38,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
 
     Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
     the servers' processes `join` the group and call `paceline.cluster.server.serve(scheme)`.
-    The run ends when all workers together have taken `num_steps` steps.
+    The run ends when all workers together have taken `num_steps` steps; every worker must then call
+    `finish()`, for which the servers wait.
     """
 
     def __init__(
@@ -61,7 +62,6 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         self.snapshot_steps = snapshot_steps
         self.learning_rate = learning_rate
         self.seconds_communicating = 0.0
-        self.may_proceed = True
         self.counted = 0
         self._timeout_seconds = timeout_seconds
 
@@ -89,7 +89,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         self.optimizers = [remote]
         if dist.get_rank() == 0:
             self._announce(sgd, bounds)
-        self._proceed(trainer, self.wire.pull())
+        trainer.should_stop = not self.wire.pull()
         self._flat.adopt(self.wire.weights)
 
     def on_train_start(self) -> None:
@@ -150,12 +150,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         self._flat.stage_gradient()
         flatten(self._statistics, self.wire.statistics)
         assert self.lightning_module is not None
-        self._proceed(self.lightning_module.trainer, self.wire.push_pull())
+        self.lightning_module.trainer.should_stop = not self.wire.push_pull()
         return self.wire.weights
-
-    def _proceed(self, trainer: Trainer, may_proceed: bool) -> None:
-        self.may_proceed = may_proceed
-        trainer.should_stop = not may_proceed
 
 
 def _resume(step: Step, reply: Tensor) -> object:

@@ -64,6 +64,7 @@ class AbstractSynchronousStrategy(Strategy):
             group.setdefault("initial_lr", group["lr"])
         if self._module.trainer.lr_scheduler_configs:
             self._leave_rate_to_module()
+        _without_sigterm_broadcast(self._module.trainer)
         self.counted = count_workers(self._workers, is_worker=True)
 
     def optimizer_step(
@@ -139,7 +140,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         self.bytes_exchanged = sum(int(size) for size in sizes.split(",") if size.strip())
 
 
-def without_sigterm_broadcast(trainer: Trainer) -> Trainer:
+def _without_sigterm_broadcast(trainer: Trainer) -> None:
     """Spare the loop a collective per step (Lightning PR 20825): the launcher ends all workers.
 
     Private to Lightning; where the method is gone, so is its cost.
@@ -147,7 +148,6 @@ def without_sigterm_broadcast(trainer: Trainer) -> Trainer:
     loop = trainer.fit_loop.epoch_loop
     if hasattr(loop, "_broadcast_sigterm_tensor"):
         loop._broadcast_sigterm_tensor = lambda: None
-    return trainer
 
 
 def _mean_over_workers(tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -1,7 +1,9 @@
 """How good a network is on labelled images."""
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -15,19 +17,27 @@ class Score(NamedTuple):
     loss: float
     top1: float
     top5: float
+    num_images: int
+    num_classes: int
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether `top1` is within three standard errors of guessing."""
+        chance = 1 / self.num_classes
+        error = math.sqrt(chance * (1 - chance) / self.num_images)
+        return self.top1 <= chance + 3 * error
 
 
 @torch.no_grad()
 def score(
     network: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
-    num_classes: int,
     device: torch.device | str,
 ) -> Score:
     """Of `network`, which is on `device`, in evaluation mode; it is left in the mode it was in.
 
-    Batches are images [N, C, H, W] and labels [N], of any N. With fewer than five classes, top5
-    is 1.
+    Batches, one at least, are images [N, C, H, W] and labels [N], of any N. With fewer than five
+    classes, top5 is 1.
     """
     from torchmetrics import MeanMetric  # late: it costs seconds, unless Lightning is there already
     from torchmetrics.classification import MulticlassAccuracy
@@ -35,19 +45,22 @@ def score(
     alone: Any = {"sync_on_compute": False}  # else it meets every process, which others do not
     loss = MeanMetric(nan_strategy="disable", **alone).to(device, torch.float64)
     options: Any = {"average": "micro", "validate_args": False, **alone}
-    top1, top5 = (
-        MulticlassAccuracy(num_classes, top_k=k, **options).to(device)
-        for k in (1, min(5, num_classes))
-    )
     with _evaluation_mode(network):
-        for images, labels in batches:
-            labels = labels.to(device)
-            logits = network(images.to(device))
+        outputs = ((network(images.to(device)), labels.to(device)) for images, labels in batches)
+        first = next(outputs)
+        num_images, num_classes = 0, first[0].shape[1]
+        top1, top5 = (
+            MulticlassAccuracy(num_classes, top_k=k, **options).to(device)
+            for k in (1, min(5, num_classes))
+        )
+        for logits, labels in chain([first], outputs):
             # per image: without its NaN strategy, MeanMetric ignores weights (torchmetrics 1.9)
             loss.update(cross_entropy(logits, labels, reduction="none"))
             top1.update(logits, labels)
             top5.update(logits, labels)
-    return Score(float(loss.compute()), float(top1.compute()), float(top5.compute()))
+            num_images += len(labels)
+    means = [float(metric.compute()) for metric in (loss, top1, top5)]
+    return Score(*means, num_images=num_images, num_classes=num_classes)
 
 
 @contextmanager

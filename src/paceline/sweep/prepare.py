@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
-
 from paceline.sweep.points import study_points
+from paceline.training.run import prepare_data
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -32,10 +31,9 @@ def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
 
 def _prepared(name: str, data: dict[str, Any]) -> dict[str, Any]:
     settings = {setting: value for setting, value in data.items() if setting != "root"}
-    if not data["_target_"].startswith("paceline."):
+    images = prepare_data(data)
+    if images is None:
         return {"name": name, "settings": settings}
-    images = instantiate(data)
-    images.prepare()
     splits = images.load()
     sums = {part: _checksum(getattr(splits, part)) for part in ("train", "validation", "test")}
     return {"name": name, "settings": settings, **sums}

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 
 from paceline.measurement.mlflow_log import LogError
-from paceline.measurement.mlflow_record import end_lost_run, log_record
-from paceline.measurement.mlflow_store import prepare_store
+from paceline.measurement.mlflow_record import end_lost_run
 from paceline.measurement.provenance import num_cores, source_digest
 from paceline.sweep.plan import counts, estimate, finished_results, num_processes, table
 from paceline.sweep.points import Point, study_points
+from paceline.training.log import log, prepare_log
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
 
@@ -45,7 +45,7 @@ def sweep(
     if dry_run:
         _print_plan(points, to_run, root)
         return True
-    _prepare_mlflow(points)
+    prepare_log(points[0].config)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     if to_run:
         multirun([f"experiments={study}", *overrides])
@@ -73,29 +73,16 @@ def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
 
 def log_missing(points: Sequence[Point]) -> None:
     """Records that MLflow lacks go there now; says so where it cannot be."""
-    tracking_uri = _tracking_uri(points)
-    if tracking_uri is None:
-        return
-    try:
-        for point in points:
-            if point.result:
-                log_record(point.folder, tracking_uri, _experiment(points))
-    except LogError as error:
-        print(f"paceline: {error}; the next sweep logs the records again", file=sys.stderr)
-
-
-def _prepare_mlflow(points: Sequence[Point]) -> None:
-    tracking_uri = _tracking_uri(points)
-    if tracking_uri is not None:
-        prepare_store(tracking_uri, _experiment(points))
+    for point in points:
+        unlogged = log(point.folder, point.config) if point.result else None
+        if unlogged:
+            message = f"paceline: {unlogged}; the next sweep logs the records again"
+            print(message, file=sys.stderr)
+            return
 
 
 def _tracking_uri(points: Sequence[Point]) -> str | None:
     return points[0].config["measurement"]["mlflow"]["tracking_uri"]
-
-
-def _experiment(points: Sequence[Point]) -> str:
-    return points[0].config["measurement"]["mlflow"]["experiment"]
 
 
 def _print_plan(points: Sequence[Point], to_run: Sequence[Point], root: Path) -> None:

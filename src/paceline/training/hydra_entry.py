@@ -17,12 +17,12 @@ from paceline.cluster.launch import die_with, preload
 from paceline.errors import SettingError
 from paceline.measurement.provenance import source_digest
 from paceline.training.hydra_error import as_setting_error
+from paceline.training.log import log, prepare_log
 from paceline.training.point import plain_config, record_folder
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
 
 _PARENT = "PACELINE_PARENT"  # process id of the multirun, for the processes that run its points
-_SWEEP = "PACELINE_SWEEP"  # process id of the sweep, where one has prepared the points
 
 
 def run_hydra(arguments: Sequence[str], root: Path) -> None:
@@ -38,7 +38,6 @@ def run_hydra(arguments: Sequence[str], root: Path) -> None:
 
 def multirun(overrides: list[str]) -> None:
     """All points of a study, through Hydra's launcher; called in the study's root."""
-    os.environ[_SWEEP] = str(os.getpid())
     run_hydra(["--multirun", *overrides], Path.cwd())
 
 
@@ -69,12 +68,12 @@ def _run(config: dict[str, Any], number: int | None) -> str:
     if result is not None and not needs_run(result, config["sweep"]["rerun"], source_digest()):
         again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
         print(_line(number, config, result, f"already there{again}"), flush=True)
-        unlogged = _log(folder, config) if number is None else None  # a sweep logs what is missing
+        unlogged = log(folder, config) if number is None else None  # a sweep logs what is missing
     else:
         preload()
-        from paceline.training.run import prepare_log, run_point  # torch, while the forkserver does
+        from paceline.training.run import run_point  # torch, while the forkserver does
 
-        if number == 1 and _SWEEP not in os.environ:  # a sweep has prepared it
+        if number == 1:
             prepare_log(config)
         outcome = run_point(config, in_sweep=number is not None)
         result, unlogged = outcome.result, outcome.unlogged
@@ -85,12 +84,6 @@ def _run(config: dict[str, Any], number: int | None) -> str:
             print(f"paceline: {problem}", file=sys.stderr, flush=True)
         return problem
     return result["reason"] if result["status"] == "failed" else ""
-
-
-def _log(folder: Path, config: dict[str, Any]) -> str | None:
-    from paceline.training.run import log
-
-    return log(folder, config)
 
 
 def _leave(message: str, code: int) -> NoReturn:

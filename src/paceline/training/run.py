@@ -11,13 +11,12 @@ from hydra.utils import instantiate
 
 from paceline.cluster.accelerator import choose
 from paceline.cluster.launch import ProcessFailure, launch
+from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.measurement import provenance
-from paceline.measurement.mlflow_log import LogError
-from paceline.measurement.mlflow_record import log_record
-from paceline.measurement.mlflow_store import prepare_store
 from paceline.measurement.progress_follower import ProgressFollower
 from paceline.training.assemble import Findings
+from paceline.training.log import log, prepare_log
 from paceline.training.point import point_key, record_folder
 from paceline.training.record import CURVE, MEASURED, PHASES, STALENESS, PartialRecord
 from paceline.training.settings import check
@@ -45,7 +44,7 @@ def run_point(config: dict[str, Any], *, in_sweep: bool = False) -> Outcome:
     scheme = instantiate(config["scheme"])
     if not in_sweep:
         prepare_log(config)
-    prepare_data(config)
+    prepare_data(config["data"])
     folder = record_folder(config)
     partial = PartialRecord(folder)
     try:
@@ -58,17 +57,13 @@ def run_point(config: dict[str, Any], *, in_sweep: bool = False) -> Outcome:
     return Outcome(folder, result, log(folder, config))
 
 
-def prepare_log(config: dict[str, Any]) -> None:
-    """MLflow's store, before any process starts."""
-    mlflow = config["measurement"]["mlflow"]
-    if mlflow["tracking_uri"] is not None:
-        prepare_store(mlflow["tracking_uri"], mlflow["experiment"])
-
-
-def prepare_data(config: dict[str, Any]) -> None:
-    """Find or download the data. Anybody's DataModule prepares itself in the workers."""
-    if config["data"]["_target_"].startswith("paceline."):
-        instantiate(config["data"]).prepare()
+def prepare_data(data: dict[str, Any]) -> AbstractImageData | None:
+    """Find or download the data. None for anybody's DataModule: workers prepare it."""
+    if not data["_target_"].startswith("paceline."):
+        return None
+    images = instantiate(data)
+    images.prepare()
+    return images
 
 
 def _train(
@@ -125,15 +120,3 @@ def _about(
         "commit": provenance.commit(),
         "source_digest": provenance.source_digest(),
     }
-
-
-def log(folder: Path, config: dict[str, Any]) -> str | None:
-    """Bring the record to MLflow, unless it is there; why that cannot be, or None."""
-    mlflow = config["measurement"]["mlflow"]
-    if mlflow["tracking_uri"] is None:
-        return None
-    try:
-        log_record(folder, mlflow["tracking_uri"], mlflow["experiment"])
-    except LogError as error:
-        return str(error)
-    return None

@@ -1,5 +1,6 @@
 """Checks of a point's settings, before any process starts."""
 
+import re
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,9 @@ PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-t
 
 def check(config: dict[str, Any]) -> None:
     """Raises SettingError for the first setting that cannot be honoured, by its name."""
+    study = config["study"]
+    if not isinstance(study, str) or not re.fullmatch(r"\w[\w.-]*", study):
+        raise SettingError("study", f"{study!r} cannot be the name of a folder in runs/")
     for setting in ("workers", "batch_size", "measurement.evaluations", "sweep.jobs"):
         _whole(config, setting, at_least=1)
     for setting in ("measurement.evaluation_batch_size", "cluster.threads_per_worker"):

@@ -1,28 +1,23 @@
 """How a worker of each kind of scheme is wired into Lightning, and what it can tell afterwards."""
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.profilers import Profiler
 from torch import nn
 
 from paceline.cluster.parameter_server import ParameterServerStrategy
 from paceline.cluster.snapshot import Snapshot
-from paceline.cluster.sync_allreduce import (
-    OneWorkerStrategy,
-    SyncAllReduceStrategy,
-    without_sigterm_broadcast,
-)
+from paceline.cluster.sync_allreduce import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.cluster.training_clock import TrainingClock
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget
+from paceline.training.no_profiler import NoProfiler
 
 
 class AbstractSide(ABC):
@@ -31,8 +26,14 @@ class AbstractSide(ABC):
     num_batches: int  # that this worker may draw at most
     evaluated: str
 
+    def trainer(self, observer: Callback, **options: Any) -> Trainer:
+        """`options`: of Lightning's Trainer."""
+        distribution = self._distribution()
+        return Trainer(callbacks=[observer], profiler=NoProfiler(), **distribution, **options)
+
     @abstractmethod
-    def trainer(self, observer: Callback, **options: Any) -> Trainer: ...
+    def _distribution(self) -> dict[str, Any]:
+        """The Trainer's strategy, devices and plugins."""
 
     @abstractmethod
     def samples(self) -> int:
@@ -78,18 +79,9 @@ class SynchronousSide(AbstractSide):
             timeout_seconds=timeout,
         )
 
-    def trainer(self, observer: Callback, **options: Any) -> Trainer:
-        environment = {"plugins": [LightningEnvironment()]} if self._workers == 1 else {}
-        return without_sigterm_broadcast(
-            Trainer(
-                strategy=self._strategy,
-                devices=self._workers,
-                callbacks=[observer],
-                profiler=NoProfiler(),
-                **environment,
-                **options,
-            )
-        )
+    def _distribution(self) -> dict[str, Any]:
+        plugins = [LightningEnvironment()] if self._workers == 1 else []
+        return {"strategy": self._strategy, "devices": self._workers, "plugins": plugins}
 
     def samples(self) -> int:
         return self._strategy.samples
@@ -137,15 +129,8 @@ class ServedSide(AbstractSide):
             timeout_seconds=config["cluster"]["timeout_seconds"],
         )
 
-    def trainer(self, observer: Callback, **options: Any) -> Trainer:
-        return Trainer(
-            strategy=self._strategy,
-            plugins=[LightningEnvironment()],
-            devices=1,
-            callbacks=[observer],
-            profiler=NoProfiler(),
-            **options,
-        )
+    def _distribution(self) -> dict[str, Any]:
+        return {"strategy": self._strategy, "devices": 1, "plugins": [LightningEnvironment()]}
 
     def samples(self) -> int:
         return self._strategy.samples
@@ -165,22 +150,6 @@ class ServedSide(AbstractSide):
             "bytes_sent": self._strategy.wire.bytes_sent,
             "bytes_received": self._strategy.wire.bytes_received,
         }
-
-
-class NoProfiler(Profiler):
-    """Lightning's default makes some 40 generators per step: 2 % of a small network's step."""
-
-    def profile(self, action_name: str) -> AbstractContextManager:  # type: ignore[override]
-        return _NOTHING
-
-    def start(self, action_name: str) -> None:
-        pass
-
-    def stop(self, action_name: str) -> None:
-        pass
-
-
-_NOTHING = nullcontext()
 
 
 def side_of(

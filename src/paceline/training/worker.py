@@ -64,7 +64,6 @@ class Worker:
             "losses": observer.losses(),
             "thresholds": self._budget.thresholds,
             "seconds_data": batches.seconds_waiting,
-            "num_train": self._feed.num_train,
             "images_seen": self._images_seen(steps),
             "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
             "lr": self._peak_rate(trainer),
@@ -123,11 +122,10 @@ class Worker:
         evaluation = Evaluation(self._module, self._side.held(self._module), self._device)
         scores = []
         for snapshot in snapshots:
-            score = evaluation.score(snapshot, self._feed.validation)
-            at_chance = evaluation.at_chance(score.top1, self._feed.validation)
-            scores.append({**_where(snapshot), **score._asdict(), "at_chance": at_chance})
+            score = evaluation.score(snapshot, self._feed.validation())
+            scores.append({**_where(snapshot), **score._asdict(), "at_chance": score.at_chance})
         ended = bool(snapshots) and snapshots[-1].updates == self._budget.updates
-        test = evaluation.score(snapshots[-1], self._feed.test)._asdict() if ended else None
+        test = evaluation.score(snapshots[-1], self._feed.test())._asdict() if ended else None
         if ended and self._config["save_weights"]:
             save_weights(self._module, self._folder / "weights.pt")
         return {"scores": scores, "test": test}

@@ -1,0 +1,82 @@
+"""SIGKILL of a sweep: no process stays, and the next one goes on where it stopped."""
+
+import subprocess
+import time
+
+import psutil
+import pytest
+import yaml
+
+from tests.command_line import results, run, start
+
+STUDY = {
+    "defaults": [{"override /data": "synthetic"}],
+    "data": {
+        "num_train": 600,
+        "num_validation": 200,
+        "num_test": 200,
+        "image_shape": [1, 12, 12],
+    },
+    "workers": 2,
+    "training": {"epochs": 30},
+    "measurement": {"mlflow": {"tracking_uri": None}},
+    "hydra": {"sweeper": {"params": {"seed": "0,1,2"}}},
+}
+
+
+@pytest.fixture
+def studied(root):
+    def write(study):
+        path = root / "experiments" / f"{study}.yaml"
+        text = yaml.safe_dump({**STUDY, "study": study, "question": "Does it?"}, sort_keys=False)
+        path.write_text("# @package _global_\n" + text)
+        return study
+
+    return write
+
+
+@pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
+def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root, studied):
+    study = studied(f"{command}{jobs}")
+    asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
+    arguments = (command, *asked, f"sweep.jobs={jobs}")
+    finished = kill_in_the_second_point(root, study, arguments)
+    code, _, errors = run(root, *arguments)
+    assert (code, errors) == (0, [])
+    assert [result["status"] for result in results(root, study)] == ["finished"] * 3
+    assert finished
+    assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
+    if command == "sweep":
+        assert not list((root / "runs" / study).glob(".*"))
+
+
+def kill_in_the_second_point(root, study, arguments):
+    """SIGKILL while a point trains and another has ended; when which records were written."""
+    folder = root / "runs" / study
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with start(root, *arguments, **silent, start_new_session=True) as launcher:
+        try:
+            wait_until(lambda: list(folder.glob("[!.]*/result.json")), seconds=60)
+            wait_until(lambda: list(folder.glob(".*/progress.csv")), seconds=20)
+            family = psutil.Process(launcher.pid).children(recursive=True)
+        finally:
+            launcher.kill()
+    assert len(family) >= 3  # the forkserver and two workers
+    finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
+    wait_until(lambda: not [process for process in family if alive(process)], seconds=10)
+    assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
+    return finished
+
+
+def alive(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
