@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from paceline.cluster.flat_weights import FlatWeights
 from paceline.cluster.remote_sgd import RemoteSGD
-from paceline.cluster.server import SERVED_PRECISIONS, ServerPlan
+from paceline.cluster.served_weights import SERVED_PRECISIONS, ServerPlan
 from paceline.cluster.snapshot import (
     Snapshot,
     flatten,

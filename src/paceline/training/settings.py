@@ -5,7 +5,7 @@ from numbers import Real
 from typing import Any
 
 from paceline.cluster.accelerator import choose
-from paceline.cluster.server import SERVED_PRECISIONS
+from paceline.cluster.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 

