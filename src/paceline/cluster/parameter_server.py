@@ -14,7 +14,9 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
+from paceline.cluster.flat_sgd import group_options
 from paceline.cluster.flat_weights import FlatWeights
+from paceline.cluster.pace import Pace
 from paceline.cluster.remote_sgd import RemoteSGD
 from paceline.cluster.served_weights import SERVED_PRECISIONS, ServerPlan
 from paceline.cluster.snapshot import (
@@ -39,7 +41,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
     Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
     the servers' processes `join` the group and call `paceline.cluster.server.serve(scheme)`.
     The run ends when all workers together have taken `num_steps` steps; every worker must then call
-    `finish()`, for which the servers wait.
+    `finish()`, for which the servers wait. `pace` emulates the worker's accelerator;
+    `server_seconds`: that a server takes for a push at least.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         learning_rate: LearningRate | None = None,
         device: torch.device | str = "cpu",
         timeout_seconds: float = 600,
+        pace: Pace | None = None,
+        server_seconds: float = 0,
     ) -> None:
         super().__init__(device=device)
         self.scheme = scheme
@@ -64,6 +69,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         self.seconds_communicating = 0.0
         self.counted = 0
         self._timeout_seconds = timeout_seconds
+        self._pace = pace
+        self._server_seconds = server_seconds
 
     def setup_environment(self) -> None:
         super().setup_environment()
@@ -95,6 +102,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
     def on_train_start(self) -> None:
         super().on_train_start()
         self.counted = count_workers(self.workers, is_worker=True)
+        if self._pace is not None:
+            self._pace.begin()
 
     @property
     def updates(self) -> int:
@@ -113,9 +122,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         shards = [receive_snapshots(server) for server in servers]
         return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
 
-    def _announce(self, sgd: torch.optim.Optimizer, bounds: list[tuple[int, int]]) -> None:
-        names = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
-        options = [{name: group[name] for name in names} for group in sgd.param_groups]
+    def _announce(self, sgd: torch.optim.SGD, bounds: list[tuple[int, int]]) -> None:
+        options = group_options(sgd)
         sizes = [sum(weight.numel() for weight in group["params"]) for group in sgd.param_groups]
         for server, (first, last) in enumerate(bounds):
             plan = ServerPlan(
@@ -131,12 +139,15 @@ class ParameterServerStrategy(SingleDeviceStrategy):
                 num_steps=self.num_steps,
                 snapshot_steps=self.snapshot_steps,
                 learning_rate=asdict(self.learning_rate) if self.learning_rate else None,
+                seconds=self._server_seconds,
             )
             send_json(asdict(plan), self.workers + server)
             dist.send(self.wire.weights[first:last], self.workers + server)
 
     def _exchange(self) -> None:
         """One step of the rule, each communication done as it is asked for."""
+        if self._pace is not None:
+            self._pace.wait()
         before = time.perf_counter()
         step = self.scheme.step(self._flat.gradient)
         message = next(step)
@@ -144,6 +155,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
             message = outcome
         self._flat.adopt(outcome.weights)
         self.seconds_communicating += time.perf_counter() - before
+        if self._pace is not None:
+            self._pace.begin()
 
     def _communicate(self, message: object) -> Tensor:
         assert isinstance(message, Push)

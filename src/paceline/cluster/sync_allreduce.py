@@ -8,9 +8,13 @@ import torch
 import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
+from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from paceline.cluster.pace import Pace
 from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
 from paceline.cluster.training_clock import TrainingClock
 from paceline.errors import SettingError
@@ -24,6 +28,7 @@ class AbstractSynchronousStrategy(Strategy):
     Counts samples over all workers, sets the rate by them, and keeps a snapshot after the updates
     in `snapshot_steps`, worker n modulo workers the n-th. All workers meet there, with the clock
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
+    `pace` emulates the worker's accelerator.
     """
 
     def prepare(
@@ -35,6 +40,7 @@ class AbstractSynchronousStrategy(Strategy):
         learning_rate: LearningRate | None = None,
         clock: TrainingClock | None = None,
         timeout_seconds: float = 600,
+        pace: Pace | None = None,
     ) -> None:
         self.updates = 0
         self.counted = 0
@@ -48,6 +54,7 @@ class AbstractSynchronousStrategy(Strategy):
         self._learning_rate = learning_rate
         self._clock = clock or TrainingClock()
         self._timeout_seconds = timeout_seconds
+        self._pace = pace
 
     @property
     def samples(self) -> int:
@@ -66,6 +73,8 @@ class AbstractSynchronousStrategy(Strategy):
             self._leave_rate_to_module()
         _without_sigterm_broadcast(self._module.trainer)
         self.counted = count_workers(self._workers, is_worker=True)
+        if self._pace is not None:
+            self._pace.begin()
 
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
@@ -82,6 +91,8 @@ class AbstractSynchronousStrategy(Strategy):
             seconds = self._clock.seconds()
             with self._clock.stopped():
                 self._keep_snapshot(seconds)
+        if self._pace is not None:
+            self._pace.begin()
         return output
 
     @property
@@ -111,6 +122,12 @@ class AbstractSynchronousStrategy(Strategy):
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
     """One worker, without DDP: speed-up counts against the best one-worker run."""
 
+    def optimizer_step(
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
+    ) -> Any:
+        computed = closure if self._pace is None else _paced(closure, self._pace)
+        return super().optimizer_step(optimizer, computed, model, **kwargs)
+
 
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
     """Two workers and more.
@@ -125,6 +142,12 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             timeout=datetime.timedelta(seconds=timeout_seconds),
         )
 
+    def configure_ddp(self) -> None:
+        super().configure_ddp()
+        if self._pace is not None:  # Lightning registers hooks on CUDA only
+            assert isinstance(self.model, DistributedDataParallel)
+            self.model.register_comm_hook(self._pace, _wait_then_allreduce)
+
     def on_train_end(self) -> None:
         """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
 
@@ -138,6 +161,27 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         self.seconds_exposed = max(0, communicating - hidden) / 1e9
         sizes = str(seen.get("rebuilt_bucket_sizes") or seen.get("bucket_sizes") or "")
         self.bytes_exchanged = sum(int(size) for size in sizes.split(",") if size.strip())
+
+
+def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
+    def computed() -> Any:
+        output = closure()
+        pace.wait()
+        return output
+
+    return computed
+
+
+def _wait_then_allreduce(
+    pace: Pace,
+    bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
+) -> Future[Tensor]:
+    """DDP's own all-reduce; the last bucket leaves when the emulated backward has ended."""
+    if bucket.is_last():
+        pace.wait()
+    group = dist.group.WORLD
+    assert group is not None
+    return allreduce_hook(group, bucket)
 
 
 def _without_sigterm_broadcast(trainer: Trainer) -> None:

@@ -4,12 +4,15 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import nn
 
+from paceline.cluster.pace import Pace
 from paceline.cluster.parameter_server import ParameterServerStrategy
 from paceline.cluster.snapshot import Snapshot
+from paceline.cluster.step_times import step_times
 from paceline.cluster.sync_allreduce import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.cluster.training_clock import TrainingClock
 from paceline.errors import SettingError
@@ -49,7 +52,7 @@ class AbstractSide(ABC):
 
     @abstractmethod
     def seen(self, steps: int) -> dict[str, Any]:
-        """counted, updates, diverged, seconds_communicate, bytes_sent, bytes_received."""
+        """counted, updates, diverged, late_steps, seconds_communicate, bytes_sent and _received."""
 
 
 class SynchronousSide(AbstractSide):
@@ -70,6 +73,7 @@ class SynchronousSide(AbstractSide):
         timeout = config["cluster"]["timeout_seconds"]
         alone = self._workers == 1
         self._strategy = OneWorkerStrategy(device) if alone else SyncAllReduceStrategy(timeout)
+        self._pace = _pace(config)
         self._strategy.prepare(
             workers=self._workers,
             batch_size=config["batch_size"],
@@ -77,6 +81,7 @@ class SynchronousSide(AbstractSide):
             learning_rate=rate,
             clock=clock,
             timeout_seconds=timeout,
+            pace=self._pace,
         )
 
     def _distribution(self) -> dict[str, Any]:
@@ -98,6 +103,7 @@ class SynchronousSide(AbstractSide):
             "counted": self._strategy.counted,
             "updates": self._strategy.updates,
             "diverged": self._strategy.diverged,
+            "late_steps": self._pace.late_steps if self._pace else 0,
             "seconds_communicate": self._strategy.seconds_exposed * steps,
             "bytes_sent": exchanged,
             "bytes_received": exchanged,
@@ -118,6 +124,7 @@ class ServedSide(AbstractSide):
         device: torch.device,
     ) -> None:
         self.num_batches = budget.num_steps
+        self._pace = _pace(config)
         self._strategy = ParameterServerStrategy(
             scheme,
             workers=config["workers"],
@@ -127,6 +134,8 @@ class ServedSide(AbstractSide):
             learning_rate=rate,
             device=device,
             timeout_seconds=config["cluster"]["timeout_seconds"],
+            pace=self._pace,
+            server_seconds=config["cluster"]["server_seconds"],
         )
 
     def _distribution(self) -> dict[str, Any]:
@@ -146,6 +155,7 @@ class ServedSide(AbstractSide):
             "counted": self._strategy.counted,
             "updates": self._strategy.updates,
             "diverged": False,  # the servers say
+            "late_steps": self._pace.late_steps if self._pace else 0,
             "seconds_communicate": self._strategy.seconds_communicating,
             "bytes_sent": self._strategy.wire.bytes_sent,
             "bytes_received": self._strategy.wire.bytes_received,
@@ -165,3 +175,9 @@ def side_of(
     if isinstance(scheme, SyncAllReduce):
         return SynchronousSide(config, budget, rate, clock, device)
     raise SettingError("scheme", f"{type(scheme).__name__} does not run on real processes")
+
+
+def _pace(config: dict[str, Any]) -> Pace | None:
+    """Of this process; None where its steps take as long as they take."""
+    times = step_times(config)
+    return Pace(times, dist.get_rank()) if times else None
