@@ -1,0 +1,105 @@
+"""What a cluster that is modelled is made of: its nodes, their links, its servers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from paceline.errors import SettingError
+
+
+@dataclass(frozen=True)
+class Link:
+    """Each direction by itself. `latency`: seconds; `bandwidth`: bytes/s, inf for no limit."""
+
+    latency: float
+    bandwidth: float
+
+    def seconds(self, num_bytes: float) -> float:
+        """From the first byte's leaving to the last one's being there."""
+        return self.latency + num_bytes / self.bandwidth
+
+
+@dataclass(frozen=True)
+class ClusterProfile:
+    """`link`: the network interface that the workers of a node share; `node_link`: a worker's or
+    server's own inside a node. `workers_per_node` None: all processes are on one machine; else
+    servers are on nodes of their own, one each.
+
+    A server takes `server_seconds` for a push, and updates `server_bandwidth` bytes of weights a
+    second besides.
+    """
+
+    link: Link
+    node_link: Link
+    workers_per_node: int | None
+    server_seconds: float
+    server_bandwidth: float
+
+    @property
+    def server_link(self) -> Link:
+        """Between a worker and a server."""
+        return self.node_link if self.workers_per_node is None else self.link
+
+    def num_nodes(self, workers: int) -> int:
+        """Nodes that so many workers fill, the last one maybe in part; servers' are not counted."""
+        return 1 if self.workers_per_node is None else math.ceil(workers / self.workers_per_node)
+
+    def node_of(self, worker: int) -> int:
+        """Workers fill one node after the other."""
+        return 0 if self.workers_per_node is None else worker // self.workers_per_node
+
+
+def profile_of(cluster: Mapping[str, Any]) -> ClusterProfile:
+    """By the settings of `conf/cluster`; SettingError names the first that makes no sense."""
+    per_node = _setting(cluster, "workers_per_node")
+    if per_node is not None and (type(per_node) is not int or per_node < 1):
+        raise _refusal("workers_per_node", "null or a whole number of at least 1", per_node)
+    return ClusterProfile(
+        link=_link(cluster, "link"),
+        node_link=_link(cluster, "node_link"),
+        workers_per_node=per_node,
+        server_seconds=_at_least_0(cluster, "server_seconds"),
+        server_bandwidth=_bandwidth(cluster, "server_bandwidth"),
+    )
+
+
+def _link(cluster: Mapping[str, Any], name: str) -> Link:
+    link = _setting(cluster, name)
+    if not isinstance(link, Mapping):
+        raise _refusal(name, "{latency: seconds, bandwidth: bytes/s or null}", link)
+    return Link(
+        latency=_at_least_0(link, "latency", f"{name}."),
+        bandwidth=_bandwidth(link, "bandwidth", f"{name}."),
+    )
+
+
+def _at_least_0(settings: Mapping[str, Any], name: str, prefix: str = "") -> float:
+    value = _setting(settings, name, prefix)
+    if not _is_number(value) or value < 0:
+        raise _refusal(prefix + name, "a number of at least 0", value)
+    return float(value)
+
+
+def _bandwidth(settings: Mapping[str, Any], name: str, prefix: str = "") -> float:
+    value = _setting(settings, name, prefix)
+    if value is None:
+        return math.inf
+    if not _is_number(value) or value <= 0:
+        raise _refusal(prefix + name, "null or a number above 0", value)
+    return float(value)
+
+
+def _setting(settings: Mapping[str, Any], name: str, prefix: str = "") -> Any:
+    if name not in settings:
+        raise SettingError(f"cluster.{prefix}{name}", "a modelled cluster needs it")
+    return settings[name]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refusal(name: str, needed: str, value: Any) -> SettingError:
+    return SettingError(f"cluster.{name}", f"{needed} is needed, not {value!r}")
