@@ -15,10 +15,15 @@ from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.stream import SampleStream
 from paceline.model.classifier import Classifier
+from paceline.training.point import is_virtual, num_servers, num_workers
 from paceline.training.process import run
 
 PROCESS = f"{run.__module__}:run"
 NUM_TRAIN = 48
+CLOCKS = {
+    "wall": {},
+    "virtual": {"cluster__clock": "virtual", "cluster__step_seconds": 1, "cluster__step_jitter": 1},
+}  # settings of a point; a jitter as wide as that mixes the order of arrivals thoroughly
 
 
 class TinyImages(AbstractImageData):
@@ -91,6 +96,10 @@ def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> d
             "straggler_probability": 0,
             "straggler_factor": 1,
             "server_seconds": 0,
+            "server_bandwidth": None,
+            "workers_per_node": None,
+            "link": {"latency": 0, "bandwidth": None},
+            "node_link": {"latency": 0, "bandwidth": None},
         },
         "training": {
             "epochs": 3,
@@ -120,14 +129,16 @@ def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> d
 
 
 def run_tiny(config: dict[str, Any], folder: Path) -> tuple[list[dict], dict[str, Tensor]]:
-    """What the processes of the point saw, and the weights that were evaluated at the end."""
+    """What each worker and server of the point saw, and the weights evaluated at the end."""
     seen = launch(
         PROCESS,
         (config, str(folder)),
-        workers=config["workers"],
-        servers=config["scheme"].get("servers", 0),
+        workers=num_workers(config),
+        servers=num_servers(config),
         log_folder=folder / "log",
     )
+    if is_virtual(config):
+        (seen,) = seen
     return seen, torch.load(folder / "weights.pt")
 
 

@@ -1,4 +1,4 @@
-"""The laws of the schemes on real processes: exact, in float64, against a bare loop."""
+"""The laws of the schemes on both clocks: exact, in float64, against a bare loop."""
 
 import itertools
 from collections import Counter
@@ -11,9 +11,10 @@ from paceline.cluster.launch import ProcessFailure
 from paceline.scheme.scheme import Apply, Mean
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.settings import learning_rate
-from tests.tiny import NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
+from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
+on_both_clocks = pytest.mark.parametrize("clock", CLOCKS)
 
 
 def rate_of(config, images_per_update):
@@ -41,26 +42,31 @@ SCHEDULED = {
 }
 
 
+@on_both_clocks
 @pytest.mark.parametrize("scheme", [SYNC, ASYNC])
-def test_one_worker_is_plain_sgd(scheme, tmp_path):
-    config = tiny_point(scheme, 1, 8, **SCHEDULED)
+def test_one_worker_is_plain_sgd(scheme, clock, tmp_path):
+    config = tiny_point(scheme, 1, 8, **SCHEDULED, **CLOCKS[clock])
     _, weights = run_tiny(config, tmp_path)
     assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
 
 
+@on_both_clocks
 @pytest.mark.parametrize("workers", [2, 4])
-def test_k_workers_are_one_worker_with_k_times_the_batch(workers, tmp_path):
-    config = tiny_point(SYNC, workers, 16 // workers, **SCHEDULED)
+def test_k_workers_are_one_worker_with_k_times_the_batch(workers, clock, tmp_path):
+    config = tiny_point(SYNC, workers, 16 // workers, **SCHEDULED, **CLOCKS[clock])
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
     assert [worker["counted"] for worker in seen] == [workers] * workers
     assert len({worker["weights_digest"] for worker in seen}) == 1
 
 
+@on_both_clocks
 @pytest.mark.parametrize("workers", [2, 4])
-def test_the_rule_of_sync_allreduce_is_lightnings_ddp(workers, tmp_path):
-    """On real processes DDP stands in for the rule: only this law ties the two."""
-    config = tiny_point(SYNC, workers, 4)
+def test_the_rule_of_sync_allreduce_is_lightnings_ddp(workers, clock, tmp_path):
+    """On real processes DDP stands in for the rule: only this law ties the two. The virtual clock
+    drives the rule itself, and so is equal to real processes too.
+    """
+    config = tiny_point(SYNC, workers, 4, **CLOCKS[clock])
     _, weights = run_tiny(config, tmp_path)
     replicas = [PlainSGD(config) for _ in range(workers)]
     shares = [batches_of(config, worker) for worker in range(workers)]
@@ -93,11 +99,13 @@ def applied_by_rule(gradients):
     return outcomes
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(1, 3), (2, 1), (2, 2), (4, 1)])
-def test_replaying_the_order_of_pushes_gives_the_weights(workers, servers, tmp_path):
+@on_both_clocks
+@pytest.mark.parametrize(("workers", "servers"), [(1, 3), (2, 1), (2, 2), (4, 1), (4, 3)])
+def test_replaying_the_order_of_pushes_gives_the_weights(workers, servers, clock, tmp_path):
     """An independent loop over the recorded arrivals. Servers may see them in different orders, so
     each part of the weights is replayed by its own server's record."""
-    config = tiny_point(ASYNC, workers, 4, scheme__servers=servers, **SCHEDULED)
+    settings = {"scheme__servers": servers, **SCHEDULED, **CLOCKS[clock]}
+    config = tiny_point(ASYNC, workers, 4, **settings)
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, replayed(config, seen[workers:]), rtol=1e-12, atol=1e-14)
     assert_pushes_add_up(config, seen)

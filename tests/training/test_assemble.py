@@ -21,6 +21,7 @@ def scored(samples, **changes):
         "top1": 0.75,
         "top5": 1.0,
         "at_chance": False,
+        "real_seconds": samples / 20,
     }
     return score | changes
 
@@ -31,6 +32,9 @@ def worker(number=0, **changes):
         "worker": number,
         "steps": 2,
         "step_ends": np.array([1.0, 2.0]),
+        "real_step_ends": np.array([0.5, 1.0]),
+        "late_steps": 1,
+        "timeline": [(number, "compute", 0.0, 1.0)],
         "losses": [(3.0, 1), (2.0, 1)],
         "thresholds": [8, 16],
         "seconds_data": 0.25,

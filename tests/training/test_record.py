@@ -10,7 +10,7 @@ import yaml
 from paceline.errors import SettingError
 from paceline.training.record import CURVE, PartialRecord, read_result
 
-ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0), strict=True))
+ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5), strict=True))
 
 
 def made(folder, result):
@@ -29,7 +29,7 @@ def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
     assert read_result(folder) == {"status": "finished", "top1": 0.5}
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config == {"workers": 2, "names": {"data": "synthetic"}}
-    assert (folder / "curve.csv").read_text() == ",".join(CURVE) + "\n64,2,0.5,1.25,,0.5,1.0\n"
+    assert (folder / "curve.csv").read_text() == ",".join(CURVE) + "\n64,2,0.5,1.25,,0.5,1.0,0.5\n"
 
 
 def test_an_older_record_is_replaced_as_a_whole(tmp_path):

@@ -1,5 +1,6 @@
 """SGD on weights that are one vector."""
 
+import copy
 from typing import Any, TypedDict
 
 import torch
@@ -29,6 +30,7 @@ class FlatSGD:
     """torch.optim.SGD over `weights` [sum of the segments' sizes], which it updates in place."""
 
     def __init__(self, weights: Tensor, segments: list[Any]) -> None:
+        self._segments = segments
         self._sizes = [segment["num_weights"] for segment in segments]
         self._parts = list(weights.split(self._sizes))
         groups = [
@@ -49,3 +51,9 @@ class FlatSGD:
         for group in self._optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
         self._optimizer.step()
+
+    def fork(self, weights: Tensor) -> "FlatSGD":
+        """The same optimizer, momentum included, for other weights."""
+        other = FlatSGD(weights, self._segments)
+        other._optimizer.load_state_dict(copy.deepcopy(self._optimizer.state_dict()))
+        return other

@@ -19,13 +19,13 @@ class StepTimes:
     any worker is slow in a step with `straggler_probability`; the factors multiply.
     """
 
-    step_seconds: float
-    jitter: float
-    slow_workers: int
-    slow_factor: float
-    straggler_probability: float
-    straggler_factor: float
-    seed: int
+    step_seconds: float = 1.0
+    jitter: float = 0.0
+    slow_workers: int = 0
+    slow_factor: float = 1.0
+    straggler_probability: float = 0.0
+    straggler_factor: float = 1.0
+    seed: int = 0
 
     def seconds(self, worker: int, step: int) -> float:
         """Of the worker's step, counted from 0; depends on (seed, worker, step) alone."""

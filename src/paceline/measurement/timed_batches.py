@@ -1,16 +1,22 @@
 """Batches, and the time that a worker waits for them."""
 
 import time
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from paceline.cluster.training_clock import TrainingClock
 
 
-class TimedBatches:
-    """Iterates over `batches` [a sized iterable]; the first one asked for starts the clock."""
+class Batches(Protocol):
+    def __len__(self) -> int: ...
 
-    def __init__(self, batches: Collection[Any], clock: TrainingClock) -> None:
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class TimedBatches:
+    """Iterates over `batches`; the first one asked for starts the clock."""
+
+    def __init__(self, batches: Batches, clock: TrainingClock) -> None:
         self._batches = batches
         self._clock = clock
         self.seconds_waiting = 0.0
@@ -25,7 +31,9 @@ class TimedBatches:
             if self.drawn == 0:
                 self._clock.start()
             before = time.perf_counter()
-            batch = next(source)
+            batch = next(source, None)
+            if batch is None:  # the virtual clock ended a run that diverged
+                return
             self.seconds_waiting += time.perf_counter() - before
             self.drawn += 1
             yield batch

@@ -2,8 +2,9 @@
 
 A rule is written over values: gradients and messages in, messages out. The worker's part is a
 generator in which every `yield` is a communication; the server's part says, after each push, what
-is applied and who is answered. Rules mutate nothing and know no socket, clock or optimizer: what
-drives them (real processes, or an event queue) owns weights, optimizer state and buffers.
+is applied and who is answered. Rules mutate nothing, use nothing again that they gave away in a
+message, and know no socket, clock or optimizer: what drives them (real processes, or an event
+queue) owns weights, optimizer state and buffers.
 """
 
 from abc import ABC, abstractmethod
@@ -65,6 +66,7 @@ class AbstractScheme(ABC):
     """One way of sharing updates. A concrete scheme fills in the rule and is never subclassed."""
 
     servers: int = 0
+    collective: str = "native"  # that carries out a Mean
 
     @abstractmethod
     def step(self, gradient: Tensor) -> Step:

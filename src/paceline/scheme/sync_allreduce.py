@@ -12,6 +12,13 @@ from paceline.scheme.scheme import AbstractScheme, Apply, Mean, Step
 
 
 class SyncAllReduce(AbstractScheme):
+    """`collective`: how the mean is formed: native, or on the virtual clock also ring, tree,
+    multicolor, parameter_server, which differ in time alone.
+    """
+
+    def __init__(self, collective: str = "native") -> None:
+        self.collective = collective
+
     def step(self, gradient: Tensor) -> Step:
         mean = yield Mean(gradient)
         return Apply(mean)

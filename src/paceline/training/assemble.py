@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.measurement.throughput import images_per_second
+from paceline.training.record import TIMELINE
 
 Seen = dict[str, Any]
 
@@ -39,6 +40,7 @@ class Findings:
                     "validation_loss": _finite(score["loss"]),
                     "top1": score["top1"],
                     "top5": score["top5"],
+                    "real_seconds": round(score["real_seconds"], 4),
                 }
             )
         return rows
@@ -55,6 +57,11 @@ class Findings:
 
     def phases(self) -> list[dict[str, Any]]:
         return [self._phases_of(seen) for seen in self._workers]
+
+    def timeline(self) -> list[dict[str, Any]]:
+        """Who computed, communicated and waited when, where that was recorded."""
+        spans = itertools.chain.from_iterable(seen["timeline"] for seen in self._workers)
+        return [dict(zip(TIMELINE, span, strict=True)) for span in spans]
 
     def result(self) -> dict[str, Any]:
         """The measured part of `result.json`."""
@@ -87,6 +94,13 @@ class Findings:
                 self._config["measurement"]["warmup_fraction"],
             ),
             "updates_per_second": updates / seconds if seconds else None,
+            "real_seconds": max(float(seen["real_step_ends"][-1]) for seen in self._trained()),
+            "real_images_per_second": images_per_second(
+                [seen["real_step_ends"] for seen in self._trained()],
+                size,
+                self._config["measurement"]["warmup_fraction"],
+            ),
+            "late_steps": sum(seen["late_steps"] for seen in self._workers),
             "top1": last.get("top1"),
             "top5": last.get("top5"),
             "train_loss": last.get("train_loss"),
@@ -107,6 +121,10 @@ class Findings:
     def training_started(self) -> float:
         """When the first worker asked for its first batch: seconds since 1970."""
         return min(seen["training_started"] for seen in self._workers)
+
+    def _trained(self) -> list[Seen]:
+        """Processes that took a step: one stands for all workers on the virtual clock."""
+        return [seen for seen in self._workers if len(seen["real_step_ends"])]
 
     def _updates(self) -> int:
         if self._servers:

@@ -24,9 +24,12 @@ class WorkerBatchSampler(Sampler):
         return self._num_batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        for turn in range(self._num_batches):
-            first = (turn * self._workers + self._worker) * self._batch_size
-            yield self._stream.indices(first, self._batch_size).tolist()
+        return map(self.indices, range(self._num_batches))
+
+    def indices(self, n: int) -> list[int]:
+        """Of the worker's n-th batch."""
+        first = (n * self._workers + self._worker) * self._batch_size
+        return self._stream.indices(first, self._batch_size).tolist()
 
 
 def feed_from_data_module(config: dict[str, Any], module: Any) -> Feed:
@@ -56,6 +59,10 @@ def feed_from_data_module(config: dict[str, Any], module: Any) -> Feed:
             num_workers=loader.num_workers,
         )
 
+    def batch(worker: int, n: int) -> Any:
+        sampler = WorkerBatchSampler(stream, worker, config["workers"], config["batch_size"], n + 1)
+        return loader.collate_fn([loader.dataset[index] for index in sampler.indices(n)])
+
     def evaluation(batches: Iterable) -> Iterator:
         for images, labels in batches:
             yield images.to(torch.float64) if double else images, labels
@@ -64,6 +71,7 @@ def feed_from_data_module(config: dict[str, Any], module: Any) -> Feed:
         num_train,
         stream,
         train,
+        batch,
         lambda: evaluation(module.val_dataloader()),
         lambda: evaluation(module.test_dataloader()),
     )

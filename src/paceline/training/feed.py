@@ -1,7 +1,9 @@
 """The data of a point as its processes use it: batches for each worker, and for evaluation."""
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,11 +16,14 @@ from paceline.errors import SettingError
 
 @dataclass(frozen=True)
 class Feed:
-    """`train(worker, num_batches)`: one worker's share; the others start a fresh pass each."""
+    """`train(worker, num_batches)`: one worker's share; `batch(worker, n)`: one of its batches; the
+    others start a fresh pass each.
+    """
 
     num_train: int
     stream: SampleStream
     train: Callable[[int, int], Any]
+    batch: Callable[[int, int], Any]
     validation: Callable[[], Iterable]
     test: Callable[[], Iterable]
 
@@ -63,6 +68,12 @@ def _from_images(config: dict[str, Any], data: AbstractImageData) -> Feed:
     def evaluation(images: Any) -> Callable[[], Iterable]:
         return lambda: evaluation_batches(images, size, splits.mean, splits.std, dtype)
 
+    share = cache(lambda worker: train(worker, sys.maxsize))
     return Feed(
-        len(splits.train), stream, train, evaluation(splits.validation), evaluation(splits.test)
+        len(splits.train),
+        stream,
+        train,
+        lambda worker, n: share(worker)[n],
+        evaluation(splits.validation),
+        evaluation(splits.test),
     )

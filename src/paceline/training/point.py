@@ -40,3 +40,27 @@ def point_key(config: dict[str, Any]) -> str:
 def record_folder(config: dict[str, Any]) -> Path:
     """Where the record of this point is, or will be: `runs/<study>/<key>`."""
     return Path("runs") / config["study"] / point_key(config)
+
+
+def is_virtual(config: dict[str, Any]) -> bool:
+    """Whether one process stands for all workers and servers."""
+    return config["cluster"]["clock"] == "virtual"
+
+
+def num_workers(config: dict[str, Any]) -> int:
+    """Real processes that train."""
+    return 1 if is_virtual(config) else config["workers"]
+
+
+def num_servers(config: dict[str, Any]) -> int:
+    """Real processes that serve."""
+    return 0 if is_virtual(config) else config["scheme"].get("servers", 0)
+
+
+def kind(config: dict[str, Any]) -> str:
+    """What the numbers of the point's record are: measured, paced or virtual."""
+    cluster = config["cluster"]
+    if is_virtual(config):
+        return "virtual"
+    paced = cluster["step_seconds"] is not None or cluster["server_seconds"] > 0
+    return "paced" if paced else "measured"

@@ -14,25 +14,29 @@ from hydra.utils import instantiate
 from paceline.cluster.accelerator import choose
 from paceline.cluster.server import serve
 from paceline.exchange.process_group import join, leave
+from paceline.training.point import is_virtual, num_workers
+from paceline.training.virtual_side import spread
 from paceline.training.worker import Worker
 
 
-def run(config: dict[str, Any], folder: str) -> dict[str, Any]:
+def run(config: dict[str, Any], folder: str) -> Any:
     """Take part in the point that `config` describes; `folder`: its record in the making.
 
-    Returns what this process saw, in plain values and numpy arrays.
+    Returns what this process saw, in plain values and numpy arrays; on the virtual clock a list of
+    what each worker and server saw.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     torch.set_num_threads(config["cluster"]["threads_per_worker"])
     join(
         config["cluster"]["timeout_seconds"],
-        choose(config["cluster"]["accelerator"], config["workers"]),
+        choose(config["cluster"]["accelerator"], num_workers(config)),
     )
     scheme = instantiate(config["scheme"])
-    if dist.get_rank() < config["workers"]:
+    if dist.get_rank() < num_workers(config):
         seen = Worker(config, scheme, Path(folder)).run()
     else:
         seen = asdict(serve(scheme))
     leave()  # not after an error: peers would report the closed connection first
-    return {**seen, "peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    peak = {"peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    return [each | peak for each in spread(seen)] if is_virtual(config) else seen | peak

@@ -13,6 +13,7 @@ import yaml
 from paceline.errors import SettingError
 
 CURVE = ("samples", "updates", "seconds", "train_loss", "validation_loss", "top1", "top5")
+CURVE += ("real_seconds",)
 STALENESS = ("server", "staleness", "pushes")
 MEASURED = (
     "global_batch_size",
@@ -23,6 +24,9 @@ MEASURED = (
     "seconds",
     "images_per_second",
     "updates_per_second",
+    "real_seconds",
+    "real_images_per_second",
+    "late_steps",
     "top1",
     "top5",
     "train_loss",
@@ -51,6 +55,8 @@ PHASES = (
     "bytes_sent",
     "bytes_received",
 )
+TIMELINE = ("worker", "phase", "start", "end")
+TABLES = {"curve": CURVE, "staleness": STALENESS, "phases": PHASES, "timeline": TIMELINE}
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

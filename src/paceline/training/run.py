@@ -17,8 +17,15 @@ from paceline.measurement import provenance
 from paceline.measurement.progress_follower import ProgressFollower
 from paceline.training.assemble import Findings
 from paceline.training.log import log, prepare_log
-from paceline.training.point import point_key, record_folder
-from paceline.training.record import CURVE, MEASURED, PHASES, STALENESS, PartialRecord
+from paceline.training.point import (
+    is_virtual,
+    kind,
+    num_servers,
+    num_workers,
+    point_key,
+    record_folder,
+)
+from paceline.training.record import MEASURED, TABLES, PartialRecord
 from paceline.training.settings import check
 
 PROCESS = "paceline.training.process:run"
@@ -41,7 +48,6 @@ def run_point(config: dict[str, Any], *, in_sweep: bool = False) -> Outcome:
     lost on the way does not stop it.
     """
     check(config)
-    scheme = instantiate(config["scheme"])
     if not in_sweep:
         prepare_log(config)
     prepare_data(config["data"])
@@ -49,7 +55,7 @@ def run_point(config: dict[str, Any], *, in_sweep: bool = False) -> Outcome:
     partial = PartialRecord(folder)
     try:
         partial.write_config(config)
-        result = _train(config, scheme.servers, partial, in_sweep)
+        result = _train(config, partial, in_sweep)
         partial.complete(result)
     except BaseException:
         partial.discard()
@@ -66,9 +72,7 @@ def prepare_data(data: dict[str, Any]) -> AbstractImageData | None:
     return images
 
 
-def _train(
-    config: dict[str, Any], servers: int, partial: PartialRecord, in_sweep: bool
-) -> dict[str, Any]:
+def _train(config: dict[str, Any], partial: PartialRecord, in_sweep: bool) -> dict[str, Any]:
     started = time.time()
     logs = partial.folder / "log"
     try:
@@ -76,45 +80,46 @@ def _train(
             returned = launch(
                 PROCESS,
                 (config, str(partial.folder)),
-                workers=config["workers"],
-                servers=servers,
+                workers=num_workers(config),
+                servers=num_servers(config),
                 log_folder=logs,
             )
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
-        for name, columns in (("curve", CURVE), ("staleness", STALENESS), ("phases", PHASES)):
+        for name, columns in TABLES.items():
             partial.write_table(name, columns, [])
         failed = {"status": "failed", "reason": str(failure), **dict.fromkeys(MEASURED)}
-        return _about(config, servers, started, None) | failed
+        return _about(config, started, None) | failed
     shutil.rmtree(logs, ignore_errors=True)  # of a failure they are kept
+    if is_virtual(config):
+        (returned,) = returned  # what each of its workers and servers saw
     findings = Findings(config, returned[: config["workers"]], returned[config["workers"] :])
-    partial.write_table("curve", CURVE, findings.curve())
-    partial.write_table("staleness", STALENESS, findings.staleness())
-    partial.write_table("phases", PHASES, findings.phases())
-    return _about(config, servers, started, findings.training_started()) | findings.result()
+    for name, columns in TABLES.items():
+        partial.write_table(name, columns, getattr(findings, name)())
+    return _about(config, started, findings.training_started()) | findings.result()
 
 
 def _about(
-    config: dict[str, Any], servers: int, started: float, training_started: float | None
+    config: dict[str, Any], started: float, training_started: float | None
 ) -> dict[str, Any]:
     """What is known of a point whether it succeeds or not."""
     return {
         "status": "",
         "reason": "",
-        "kind": "measured",
+        "kind": kind(config),
         "study": config["study"],
         "key": point_key(config),
         **config["names"],
         "workers": config["workers"],
-        "servers": servers,
+        "servers": config["scheme"].get("servers", 0),
         "batch_size": config["batch_size"],
         "seed": config["seed"],
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         "wall_seconds": time.time() - started,
         "launch_seconds": training_started - started if training_started else None,
         "jobs": config["sweep"]["jobs"],
-        "accelerator": choose(config["cluster"]["accelerator"], config["workers"]),
+        "accelerator": choose(config["cluster"]["accelerator"], num_workers(config)),
         "hardware": provenance.hardware(),
         "versions": provenance.versions(),
         "commit": provenance.commit(),

@@ -5,10 +5,15 @@ from numbers import Real
 from typing import Any
 
 from paceline.cluster.accelerator import choose
+from paceline.cluster.collective_cost import COLLECTIVES
+from paceline.cluster.profile import profile_of
 from paceline.cluster.served_weights import SERVED_PRECISIONS
+from paceline.cluster.step_times import step_times
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
+from paceline.training.point import is_virtual, num_workers
 
+CLOCKS = ("wall", "virtual")
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true")
 
 
@@ -35,7 +40,8 @@ def check(config: dict[str, Any]) -> None:
     milestones = _value(config, "training.milestones")
     if not isinstance(milestones, list) or not all(isinstance(m, Real) for m in milestones):
         raise SettingError("training.milestones", f"numbers in [] are needed, not {milestones!r}")
-    device = choose(config["cluster"]["accelerator"], config["workers"])
+    _cluster(config)
+    device = choose(config["cluster"]["accelerator"], num_workers(config))
     _precision(config, device)
     learning_rate(config, images_per_update=1, epoch=1, samples=1)
 
@@ -57,9 +63,27 @@ def learning_rate(
     )
 
 
+def _cluster(config: dict[str, Any]) -> None:
+    """Its clock, the emulated accelerator, and what a virtual cluster is made of."""
+    cluster, collective = config["cluster"], config["scheme"].get("collective", "native")
+    if cluster["clock"] not in CLOCKS:
+        message = f"{cluster['clock']!r}; there are: {', '.join(CLOCKS)}"
+        raise SettingError("cluster.clock", message)
+    _number(config, "cluster.server_seconds")
+    times = step_times(config)
+    if is_virtual(config):
+        profile_of(cluster)
+        if times is None:
+            raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
+    known = COLLECTIVES if is_virtual(config) else ("native",)
+    if collective not in known:
+        message = f"{collective!r} is not known on this clock; there are: {', '.join(known)}"
+        raise SettingError("scheme.collective", message)
+
+
 def _precision(config: dict[str, Any], device: str) -> None:
     precision = config["training"]["precision"]
-    served = config["scheme"].get("servers", 0) > 0
+    served = config["scheme"].get("servers", 0) > 0 or is_virtual(config)
     choices = SERVED_PRECISIONS if served else PRECISIONS
     if precision not in choices:
         by = f" for scheme={config['names']['scheme']}" if served else ""

@@ -1,6 +1,7 @@
 """How a worker of each kind of scheme is wired into Lightning, and what it can tell afterwards."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,18 +16,19 @@ from paceline.cluster.snapshot import Snapshot
 from paceline.cluster.step_times import step_times
 from paceline.cluster.sync_allreduce import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.cluster.training_clock import TrainingClock
-from paceline.errors import SettingError
+from paceline.measurement.timed_batches import Batches
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
-from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget
+from paceline.training.feed import Feed
 from paceline.training.no_profiler import NoProfiler
 
 
 class AbstractSide(ABC):
     """A worker's Trainer, and what is known when it has ended."""
 
-    num_batches: int  # that this worker may draw at most
+    num_batches: int  # that this process may draw at most
+    live: bool = True  # whether its seconds are real, so that progress can be logged by them
     evaluated: str
 
     def trainer(self, observer: Callback, **options: Any) -> Trainer:
@@ -37,6 +39,18 @@ class AbstractSide(ABC):
     @abstractmethod
     def _distribution(self) -> dict[str, Any]:
         """The Trainer's strategy, devices and plugins."""
+
+    def batches(self, feed: Feed, worker: int) -> Batches:
+        """What this process trains on."""
+        return feed.train(worker, self.num_batches)
+
+    def draws(self, steps: int, worker: int) -> Iterable[tuple[int, int]]:
+        """Worker and number of each batch that this process trained on, in `steps` steps."""
+        return ((worker, turn) for turn in range(steps))
+
+    def real_seconds(self, snapshots: list[Snapshot]) -> list[float]:
+        """Of real training time, at each snapshot."""
+        return [snapshot.seconds for snapshot in snapshots]
 
     @abstractmethod
     def samples(self) -> int:
@@ -160,21 +174,6 @@ class ServedSide(AbstractSide):
             "bytes_sent": self._strategy.wire.bytes_sent,
             "bytes_received": self._strategy.wire.bytes_received,
         }
-
-
-def side_of(
-    config: dict[str, Any],
-    scheme: AbstractScheme,
-    budget: Budget,
-    rate: LearningRate,
-    clock: TrainingClock,
-    device: torch.device,
-) -> AbstractSide:
-    if scheme.servers:
-        return ServedSide(config, scheme, budget, rate, device)
-    if isinstance(scheme, SyncAllReduce):
-        return SynchronousSide(config, budget, rate, clock, device)
-    raise SettingError("scheme", f"{type(scheme).__name__} does not run on real processes")
 
 
 def _pace(config: dict[str, Any]) -> Pace | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from paceline.measurement.timed_batches import TimedBatches
 from paceline.scheme.scheme import AbstractScheme
 from paceline.training.budget import budget_of
 from paceline.training.feed import open_feed
+from paceline.training.point import num_workers
 from paceline.training.settings import learning_rate
-from paceline.training.side import side_of
+from paceline.training.sides import side_of
 from paceline.training.weights import save_weights
 
 
@@ -35,7 +37,7 @@ class Worker:
         self._worker = dist.get_rank()
         self._joined = time.time()
         self._device = device(
-            choose(config["cluster"]["accelerator"], config["workers"]), self._worker
+            choose(config["cluster"]["accelerator"], num_workers(config)), self._worker
         )
         self._feed = open_feed(config, instantiate(config["data"]))
         self._budget = budget_of(config, scheme, self._feed.num_train)
@@ -51,9 +53,10 @@ class Worker:
         self._built = time.time()
 
     def run(self) -> dict[str, Any]:
-        live = self._folder / "progress.csv" if self._worker == 0 else None
-        observer = Observer(self._clock, self._side.samples, self._budget.thresholds, live)
-        batches = TimedBatches(self._feed.train(self._worker, self._side.num_batches), self._clock)
+        live = self._side.live and self._worker == 0
+        progress = self._folder / "progress.csv" if live else None
+        observer = Observer(self._clock, self._side.samples, self._budget.thresholds, progress)
+        batches = TimedBatches(self._side.batches(self._feed, self._worker), self._clock)
         trainer = self._trainer(observer)
         trainer.fit(self._module, batches)
         steps = len(observer.step_ends)
@@ -61,10 +64,12 @@ class Worker:
             "worker": self._worker,
             "steps": steps,
             "step_ends": np.array(observer.step_ends),
+            "real_step_ends": np.array(observer.step_ends),
+            "timeline": (),
             "losses": observer.losses(),
             "thresholds": self._budget.thresholds,
             "seconds_data": batches.seconds_waiting,
-            "images_seen": self._images_seen(steps),
+            "images_seen": self._images_seen(self._side.draws(steps, self._worker)),
             "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
             "lr": self._peak_rate(trainer),
             "images_per_update": self._budget.images_per_update,
@@ -101,12 +106,12 @@ class Worker:
             limit_val_batches=0,
         )
 
-    def _images_seen(self, steps: int) -> np.ndarray:
-        """Which training images this worker drew: bool [num_train]."""
+    def _images_seen(self, draws: Iterable[tuple[int, int]]) -> np.ndarray:
+        """Which training images were in these batches (worker, number): bool [num_train]."""
         seen = np.zeros(self._feed.num_train, dtype=bool)
         size, workers = self._config["batch_size"], self._config["workers"]
-        for turn in range(steps):
-            first = (turn * workers + self._worker) * size
+        for worker, turn in draws:
+            first = (turn * workers + worker) * size
             seen[self._feed.stream.indices(first, size).numpy()] = True
         return seen
 
@@ -121,9 +126,11 @@ class Worker:
         snapshots = self._side.finish()
         evaluation = Evaluation(self._module, self._side.held(self._module), self._device)
         scores = []
-        for snapshot in snapshots:
+        ends = self._side.real_seconds(snapshots)
+        for snapshot, real_seconds in zip(snapshots, ends, strict=True):
             score = evaluation.score(snapshot, self._feed.validation())
-            scores.append({**_where(snapshot), **score._asdict(), "at_chance": score.at_chance})
+            found = score._asdict() | {"at_chance": score.at_chance, "real_seconds": real_seconds}
+            scores.append(_where(snapshot) | found)
         ended = bool(snapshots) and snapshots[-1].updates == self._budget.updates
         test = evaluation.score(snapshots[-1], self._feed.test())._asdict() if ended else None
         if ended and self._config["save_weights"]:

@@ -1,0 +1,51 @@
+"""Batches in the order of virtual time: drawn by worker and number, never read ahead."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from paceline.data.stream import SampleStream
+from paceline.errors import SettingError
+
+Draw = Callable[[int, int], Any]
+
+
+def draw_from(loader: Any, workers: int, seed: int) -> tuple[Draw, int]:
+    """Worker k's n-th batch of a DataLoader over map-style data, and the batches in a pass over it.
+
+    The order is the project's: batch n * workers + k of a seeded stream; the loader's own sampler
+    is not asked. Raises SettingError("data") for other loaders: they read ahead, and would hand out
+    batches before it is known whose turn it is.
+    """
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        name = type(loader).__name__
+        message = f"the virtual clock draws from a DataLoader over map-style data, not from {name}"
+        raise SettingError("data", message)
+    dataset, size = loader.dataset, loader.batch_size
+    if size is None:
+        raise SettingError("batch_size", "the virtual clock needs a DataLoader with a batch_size")
+    stream = SampleStream(len(dataset), seed)  # type: ignore[arg-type]
+
+    def draw(worker: int, n: int) -> Any:
+        indices = stream.indices((n * workers + worker) * size, size)
+        return loader.collate_fn([dataset[index] for index in indices.tolist()])
+
+    return draw, max(1, stream.num_samples // size)
+
+
+class VirtualBatches:
+    """`next_batch`: of the worker whose turn it is; raises StopIteration when none may go on."""
+
+    def __init__(self, next_batch: Callable[[], Any], length: int) -> None:
+        self._next_batch, self._length = next_batch, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(self._length):
+            try:
+                yield self._next_batch()
+            except StopIteration:
+                return

@@ -1,0 +1,56 @@
+"""Messages between workers and servers on the virtual clock.
+
+A message holds the sender's and the receiver's direction of a link while it passes, and messages
+pass one after the other, in the order in which they are sent. That is what the parameter server on
+real processes does (it receives and answers one worker at a time), and it moves as many bytes per
+second as fair sharing would; only who is served first differs.
+"""
+
+from typing import NamedTuple
+
+from paceline.cluster.profile import ClusterProfile, Link
+
+
+class Passage(NamedTuple):
+    """Seconds: of the first byte's leaving, and of the last one's being there."""
+
+    start: float
+    end: float
+
+
+class _Port:
+    """One direction of one link; `free`: when its last message has passed."""
+
+    def __init__(self) -> None:
+        self.free = 0.0
+
+
+class _Ends:
+    """Both directions of one worker's, server's or node's link."""
+
+    def __init__(self) -> None:
+        self.out, self.into = _Port(), _Port()
+
+
+class VirtualNetwork:
+    """On one machine each worker and server has a link of its own; else the workers of a node share
+    their node's, and each server is a node by itself.
+    """
+
+    def __init__(self, profile: ClusterProfile, workers: int, servers: int) -> None:
+        alone = profile.workers_per_node is None
+        self._link: Link = profile.node_link if alone else profile.link
+        ends = [_Ends() for _ in range(workers if alone else profile.num_nodes(workers))]
+        self._workers = [ends[k if alone else profile.node_of(k)] for k in range(workers)]
+        self._servers = [_Ends() for _ in range(servers)]
+
+    def push(self, now: float, worker: int, server: int, num_bytes: int) -> Passage:
+        return self._pass(now, self._workers[worker].out, self._servers[server].into, num_bytes)
+
+    def answer(self, now: float, server: int, worker: int, num_bytes: int) -> Passage:
+        return self._pass(now, self._servers[server].out, self._workers[worker].into, num_bytes)
+
+    def _pass(self, now: float, out: _Port, into: _Port, num_bytes: int) -> Passage:
+        start = max(now, out.free, into.free)
+        out.free = into.free = start + num_bytes / self._link.bandwidth
+        return Passage(start, out.free + self._link.latency)

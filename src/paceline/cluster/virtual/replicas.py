@@ -1,0 +1,58 @@
+"""Weights and optimizer state of workers that apply updates themselves."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.cluster.flat_sgd import FlatSGD
+from paceline.cluster.virtual.buffers import Buffer, BufferPool
+
+
+class Replica:
+    """Held by the workers for which weights and optimizer state are the same."""
+
+    def __init__(self, weights: Buffer, sgd: FlatSGD, holders: set[int]) -> None:
+        self.weights, self.sgd, self.holders = weights, sgd, holders
+
+
+class Replicas:
+    """`of[worker]`: its replica. All start with one; `shared` False: with a copy each."""
+
+    def __init__(
+        self, pool: BufferPool, weights: Tensor, segments: list[Any], workers: int, *, shared: bool
+    ) -> None:
+        self._pool = pool
+        first = pool.copy(weights)
+        replica = Replica(first, FlatSGD(first.vector, segments), set(range(workers)))
+        self.of = [replica] * workers
+        for worker in range(0 if shared else workers - 1):
+            self._split(replica, {worker})
+
+    def apply(self, workers: set[int], gradient: Tensor, factor: float) -> None:
+        """SGD by the same gradient for these workers; once for those that share a replica."""
+        for replica in self._distinct(sorted(workers)):
+            among = replica.holders & workers
+            own = replica if among == replica.holders else self._split(replica, among)
+            own.sgd.step(gradient, factor)
+
+    def mean(self) -> Tensor:
+        """Of the weights of all workers, as a vector of its own."""
+        replicas = self._distinct(range(len(self.of)))
+        if len(replicas) == 1:
+            return replicas[0].weights.vector.clone()
+        vectors = torch.stack([replica.weights.vector for replica in replicas])
+        shares = torch.tensor([len(replica.holders) / len(self.of) for replica in replicas])
+        return shares.to(vectors.dtype) @ vectors
+
+    def _distinct(self, workers) -> list[Replica]:
+        return list(dict.fromkeys(self.of[worker] for worker in workers))
+
+    def _split(self, replica: Replica, workers: set[int]) -> Replica:
+        """A replica for these workers, equal to the one that they shared until now."""
+        weights = self._pool.copy(replica.weights.vector)
+        own = Replica(weights, replica.sgd.fork(weights.vector), set(workers))
+        replica.holders -= workers
+        for worker in workers:
+            self.of[worker] = own
+        return own

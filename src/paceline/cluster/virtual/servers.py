@@ -1,0 +1,167 @@
+"""Parameter servers on the virtual clock: pushes wait in line, are served, and are answered."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from paceline.cluster.profile import ClusterProfile
+from paceline.cluster.served_weights import ServedWeights
+from paceline.cluster.virtual.buffers import Buffer, BufferPool
+from paceline.cluster.virtual.events import EventQueue
+from paceline.cluster.virtual.network import VirtualNetwork
+from paceline.cluster.virtual.plan import RunPlan
+from paceline.cluster.virtual.worker import VirtualWorker
+from paceline.scheme.scheme import AbstractScheme
+
+
+class VirtualServers:
+    """`adopt(worker, weights, granted)` is called when all answers to a push have reached its
+    worker: the weights as each server had them, and whether it may take another step.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        plan: RunPlan,
+        weights: Tensor,
+        *,
+        workers: Sequence[VirtualWorker],
+        profile: ClusterProfile,
+        events: EventQueue,
+        pool: BufferPool,
+        adopt: Callable[[VirtualWorker, Buffer, bool], None],
+    ) -> None:
+        self.weights = weights
+        self._workers, self._profile = workers, profile
+        self._events, self._pool, self._adopt = events, pool, adopt
+        self._bounds = plan.bounds(scheme.servers)
+        self._network = VirtualNetwork(profile, len(workers), scheme.servers)
+        self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
+        self._free = [0.0] * scheme.servers  # when each has done its work
+        self._latest: Buffer | None = None  # copy of a single server's version, handed out to many
+        self._answers: dict[int, tuple[Buffer, int]] = {}  # content, and how many are under way
+        self._granted: dict[int, bool] = {}
+        self.served = [
+            ServedWeights(
+                scheme,
+                server_plan,
+                weights[first:last],
+                gradient=partial(self._gradient, first, last),
+                statistics=self._pushed.__getitem__ if server == 0 else _no_statistics,
+                seconds=lambda: events.now,
+            )
+            for server, (server_plan, (first, last)) in enumerate(
+                zip(plan.server_plans(scheme.servers), self._bounds, strict=True)
+            )
+        ]
+
+    @property
+    def statistics(self) -> list[Tensor]:
+        """Of the workers that have pushed, as they were then; of one worker before any push."""
+        return list(self._pushed.values()) or [self._workers[0].statistics.vector]
+
+    def begin(self, worker: VirtualWorker) -> bool:
+        """The worker holds version 0; may it take a step?"""
+        worker.versions = [0] * len(self.served)
+        grants = [served.grant() for served in self.served]
+        return grants[0]
+
+    def push(self, worker: VirtualWorker, message: Tensor) -> None:
+        worker.message = message
+        for server, (first, last) in enumerate(self._bounds):
+            body = (last - first) * message.element_size()
+            body += worker.statistics.vector.nbytes if server == 0 else 0
+            passage = self._network.push(self._events.now, worker.index, server, body)
+            worker.bytes_sent += body
+            self.served[server].report.bytes_received += body
+            if server == 0:
+                worker.spend("wait", self._events.now, passage.start)
+                worker.spend("communicate", *passage)
+            self._events.plan(passage.end, partial(self._serve, server, worker))
+
+    def _serve(self, server: int, worker: VirtualWorker) -> None:
+        """A push has arrived; its turn comes when those before it are done."""
+        first, last = self._bounds[server]
+        size = (last - first) * self.weights.element_size()
+        start = max(self._events.now, self._free[server])
+        work = self._profile.server_seconds + size / self._profile.server_bandwidth
+        self._free[server] = start + work
+        if server == 0:
+            worker.spend("wait", self._events.now, start)
+            worker.spend("communicate", start, start + work)
+        self._events.plan(start + work, partial(self._take, server, worker))
+
+    def _take(self, server: int, worker: VirtualWorker) -> None:
+        if server == 0:
+            self._keep_statistics(worker)
+        self._forget_latest()
+        served = self.served[server]
+        for each in served.arrive(worker.index, worker.versions[server]):
+            self._answer(server, self._workers[each])
+
+    def _answer(self, server: int, worker: VirtualWorker) -> None:
+        served = self.served[server]
+        granted = served.grant()
+        worker.versions[server] = served.report.updates
+        if server == 0:
+            self._granted[worker.index] = granted
+        self._answers[worker.index] = self._content(server, worker)
+        served.report.bytes_sent += served.weights.nbytes
+        worker.bytes_received += served.weights.nbytes
+        passage = self._network.answer(
+            self._events.now, server, worker.index, served.weights.nbytes
+        )
+        if server == 0:
+            worker.spend("wait", self._events.now, passage.start)
+            worker.spend("communicate", *passage)
+        self._events.plan(passage.end, partial(self._deliver, worker))
+
+    def _content(self, server: int, worker: VirtualWorker) -> tuple[Buffer, int]:
+        """The answer as it is now: of a single server one copy for all who get this version."""
+        if len(self.served) == 1:
+            self._let_go(worker)
+            if self._latest is None:
+                self._latest = self._pool.copy(self.served[0].weights)
+            return self._pool.share(self._latest), 1
+        buffer, missing = self._answers.get(worker.index) or (self._pool.take(), len(self.served))
+        first, last = self._bounds[server]
+        buffer.vector[first:last].copy_(self.served[server].weights)
+        return buffer, missing
+
+    def _deliver(self, worker: VirtualWorker) -> None:
+        buffer, missing = self._answers[worker.index]
+        if missing > 1:
+            self._answers[worker.index] = (buffer, missing - 1)
+            return
+        del self._answers[worker.index]
+        self._let_go(worker)
+        self._adopt(worker, buffer, self._granted[worker.index])
+
+    def _forget_latest(self) -> None:
+        """The version is about to change."""
+        if self._latest is not None:
+            self._pool.release(self._latest)
+            self._latest = None
+
+    def _let_go(self, worker: VirtualWorker) -> None:
+        """The push has been answered: its gradient is not needed any more."""
+        worker.message = None
+        if worker.gradient is not None:
+            self._pool.release(worker.gradient)
+            worker.gradient = None
+
+    def _keep_statistics(self, worker: VirtualWorker) -> None:
+        kept = self._pushed.setdefault(worker.index, torch.empty_like(worker.statistics.vector))
+        kept.copy_(worker.statistics.vector)
+
+    def _gradient(self, first: int, last: int, worker: int) -> Tensor:
+        message = self._workers[worker].message
+        assert message is not None
+        return message[first:last]
+
+
+def _no_statistics(worker: int) -> Tensor:
+    """They go to server 0 alone."""
+    return torch.empty(0)

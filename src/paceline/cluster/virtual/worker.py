@@ -1,0 +1,47 @@
+"""One of many workers on the virtual clock: what it holds, and what it has done."""
+
+from typing import Any
+
+from torch import Tensor
+
+from paceline.cluster.virtual.buffers import Buffer
+from paceline.scheme.scheme import Step
+
+TIMELINE_STEPS = 12  # of each worker, as much as a figure can show
+
+Span = tuple[int, str, float, float]  # worker, phase, start and end [virtual seconds]
+
+
+class VirtualWorker:
+    """`weights`: None while a push waits for its answer, which replaces them."""
+
+    def __init__(self, index: int, statistics: Buffer) -> None:
+        self.index = index
+        self.weights: Buffer | None = None
+        self.statistics = statistics
+        self.versions: list[int] = []  # of each server's part of the weights
+        self.step: Step | None = None
+        self.gradient: Buffer | None = None
+        self.message: Tensor | None = None
+        self.finished = 0  # steps
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.compute_seconds = 0.0  # of the step under way
+        self.computed_at = 0.0
+        self.seconds_computing = 0.0
+        self.seconds_communicating = 0.0  # waiting included
+        self.step_ends: list[float] = []
+        self.timeline: list[Span] | None = None  # a list: record here
+
+    def spend(self, phase: str, start: float, end: float) -> None:
+        """`phase`: compute, communicate or wait."""
+        if self.timeline is not None and self.finished < TIMELINE_STEPS and end > start:
+            self.timeline.append((self.index, phase, start, end))
+
+    def send(self, reply: Any) -> Any:
+        """Go on with the rule: its next message, or its outcome."""
+        assert self.step is not None
+        try:
+            return self.step.send(reply)
+        except StopIteration as end:
+            return end.value
