@@ -9,16 +9,17 @@ from dataclasses import asdict
 
 import torch
 import torch.distributed as dist
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
 from paceline.cluster.flat_sgd import group_options
 from paceline.cluster.flat_weights import FlatWeights
+from paceline.cluster.honoured import check_honoured
 from paceline.cluster.pace import Pace
 from paceline.cluster.remote_sgd import RemoteSGD
-from paceline.cluster.served_weights import SERVED_PRECISIONS, ServerPlan
+from paceline.cluster.served_weights import ServerPlan
 from paceline.cluster.snapshot import (
     Snapshot,
     flatten,
@@ -26,7 +27,6 @@ from paceline.cluster.snapshot import (
     receive_snapshots,
     statistics_of,
 )
-from paceline.errors import SettingError
 from paceline.exchange.message import send_json
 from paceline.exchange.process_group import count_workers, join
 from paceline.exchange.push_pull import WorkerWire
@@ -79,7 +79,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
     def setup(self, trainer: Trainer) -> None:
         """Move the weights into the wire's buffers, agree with the servers, and pull."""
         super().setup(trainer)
-        _check_honoured(trainer, self.optimizers)
+        check_honoured(trainer, self.optimizers, "a parameter server")
         module = self.lightning_module
         assert module is not None
         sgd = self.optimizers[0]
@@ -173,30 +173,3 @@ def _resume(step: Step, reply: Tensor) -> object:
         return step.send(reply)
     except StopIteration as end:
         return end.value
-
-
-def _check_honoured(trainer: Trainer, optimizers: list) -> None:
-    """Raises SettingError where the servers could not do what the module or Trainer asks for."""
-    if trainer.precision not in SERVED_PRECISIONS:
-        raise SettingError(
-            "training.precision",
-            f"{trainer.precision} cannot be honoured by a parameter server; there are: "
-            + ", ".join(SERVED_PRECISIONS),
-        )
-    if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
-        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
-        raise SettingError("model", f"a parameter server applies one torch.optim.SGD, not {names}")
-    if trainer.lr_scheduler_configs:
-        raise SettingError(
-            "model",
-            "a parameter server sets the rate by samples (training.schedule): no scheduler",
-        )
-    module = trainer.lightning_module
-    assert isinstance(module, LightningModule)
-    if not module.automatic_optimization:
-        raise SettingError("model", "manual optimization cannot be driven by a parameter server")
-    if any(group["maximize"] for group in optimizers[0].param_groups):
-        raise SettingError("model.optimizer.maximize", "a parameter server minimises")
-    dtypes = {weight.dtype for group in optimizers[0].param_groups for weight in group["params"]}
-    if len(dtypes) != 1:
-        raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")

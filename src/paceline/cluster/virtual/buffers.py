@@ -29,13 +29,14 @@ class BufferPool:
     """Vectors of one size, dtype and device.
 
     `recycled` False: every holder has a copy of its own and none is used again; the same run must
-    come out bit for bit.
+    come out bit for bit. `made`: vectors that there are, or were.
     """
 
     def __init__(self, like: Tensor, *, recycled: bool = True) -> None:
         self._like = like
         self._recycled = recycled
         self._free: list[Buffer] = []
+        self.made = 0
 
     def take(self) -> Buffer:
         """A buffer of one holder; what is in it is undefined."""
@@ -43,6 +44,7 @@ class BufferPool:
             buffer = self._free.pop()
             buffer.holders = 1
             return buffer
+        self.made += 1
         return Buffer(torch.empty_like(self._like))
 
     def copy(self, vector: Tensor) -> Buffer:

@@ -39,11 +39,11 @@ class Replicas:
     def mean(self) -> Tensor:
         """Of the weights of all workers, as a vector of its own."""
         replicas = self._distinct(range(len(self.of)))
-        if len(replicas) == 1:
-            return replicas[0].weights.vector.clone()
         vectors = torch.stack([replica.weights.vector for replica in replicas])
-        shares = torch.tensor([len(replica.holders) / len(self.of) for replica in replicas])
-        return shares.to(vectors.dtype) @ vectors
+        if bool((vectors == vectors[0]).all()):
+            return vectors[0].clone()  # a mean of equal numbers may round
+        shares = [len(replica.holders) / len(self.of) for replica in replicas]
+        return vectors.new_tensor(shares) @ vectors
 
     def _distinct(self, workers) -> list[Replica]:
         return list(dict.fromkeys(self.of[worker] for worker in workers))

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.cluster.flat_sgd import group_options
+from paceline.cluster.honoured import check_honoured
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.cluster.remote_sgd import RemoteSGD
 from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.batches import Draw, VirtualBatches, draw_from
-from paceline.cluster.virtual.checks import check_honoured, check_scheme
+from paceline.cluster.virtual.checks import check_scheme
 from paceline.cluster.virtual.clock import VirtualClock
 from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.worker import VirtualWorker
@@ -83,7 +84,7 @@ class VirtualCluster(SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
-        check_honoured(trainer, self.optimizers)
+        check_honoured(trainer, self.optimizers, "the virtual clock")
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
         self.held: list[nn.Parameter] = [w for group in sgd.param_groups for w in group["params"]]

@@ -1,0 +1,114 @@
+"""Virtual seconds, by hand: lines at a server and on a link, and the end of an all-reduce."""
+
+import math
+from functools import partial
+
+import pytest
+
+from paceline.cluster.collective_cost import allreduce_seconds
+from paceline.cluster.profile import ClusterProfile, Link
+from paceline.cluster.step_times import StepTimes
+from paceline.cluster.virtual.events import EventQueue
+from paceline.cluster.virtual.meeting import BUCKET_BYTES, Brought, allreduce_end
+from paceline.cluster.virtual.network import VirtualNetwork
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from tests.cluster.virtual.trained import train
+
+FREE = Link(0, math.inf)
+NUM_BYTES = 8 * 103  # of the tiny network's gradient
+
+
+def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
+    return ClusterProfile(FREE, link, None, server_seconds, server_bandwidth)
+
+
+def test_events_happen_in_order_of_time_and_then_of_planning():
+    seen, events = [], EventQueue()
+    for time, name in ((2, "late"), (1, "first"), (1, "second")):
+        events.plan(time, partial(seen.append, name))
+    while len(events):
+        events.go_on()
+    assert seen == ["first", "second", "late"]
+    with pytest.raises(ValueError, match="planned for 1, and it is 2"):
+        events.plan(1, seen.clear)
+
+
+def test_messages_to_one_server_pass_one_after_the_other():
+    network = VirtualNetwork(machine(link=Link(0.5, 100)), workers=3, servers=2)
+    assert network.push(0, 0, 0, 200) == (0, 2.5)
+    assert network.push(1, 1, 0, 200) == (2, 4.5)
+    assert network.push(1, 2, 1, 200) == (1, 3.5)  # another server's link is free
+    assert network.answer(1, 0, 1, 100) == (1, 2.5)  # and so is the other direction
+
+
+def test_workers_of_a_node_share_its_link():
+    profile = ClusterProfile(Link(0, 100), FREE, 2, 0, math.inf)
+    network = VirtualNetwork(profile, workers=4, servers=2)
+    assert network.push(0, 0, 0, 100) == (0, 1)
+    assert network.push(0, 1, 1, 100) == (1, 2)
+    assert network.push(0, 2, 1, 100) == (2, 3)  # the second node is free, the server is not
+
+
+def test_a_server_takes_its_time_for_each_push():
+    """Two workers push at 1 s: served until 1.25 s and 1.5 s, and so on every step."""
+    strategy, _ = train(
+        AsyncParameterServer(1), 2, 6, step_times=StepTimes(), profile=machine(server_seconds=0.25)
+    )
+    ends = [worker.step_ends for worker in strategy.clock.workers]
+    assert ends == [[1.25, 2.5, 3.75], [1.5, 2.75, 4.0]]
+    assert strategy.clock.workers[1].timeline[:3] == [
+        (1, "compute", 0.0, 1.0),
+        (1, "wait", 1.0, 1.25),
+        (1, "communicate", 1.25, 1.5),
+    ]
+    assert [w.seconds_communicating for w in strategy.clock.workers] == [0.75, 1.0]
+
+
+def test_a_saturated_server_sets_the_pace_and_the_staleness():
+    """Eight workers at 1 s a step, and a server that needs 0.25 s for each push."""
+    strategy, _ = train(
+        AsyncParameterServer(1), 8, 80, step_times=StepTimes(), profile=machine(server_seconds=0.25)
+    )
+    assert strategy.clock.events.now == 1 + 80 * 0.25
+    assert [staleness for _, staleness in strategy.clock.servers.served[0].report.pushes[8:]] == (
+        [7] * 72
+    )
+
+
+def test_bandwidth_counts_there_and_back_and_at_the_server():
+    profile = machine(link=Link(0.125, NUM_BYTES * 4), server_bandwidth=NUM_BYTES * 8)
+    strategy, _ = train(AsyncParameterServer(1), 1, 2, step_times=StepTimes(), profile=profile)
+    step = 1 + (0.25 + 0.125) + 0.125 + (0.25 + 0.125)
+    assert strategy.clock.workers[0].step_ends == [step, 2 * step]
+    assert strategy.clock.workers[0].bytes_sent == 2 * NUM_BYTES
+    assert strategy.clock.servers.served[0].report.bytes_sent == 2 * NUM_BYTES
+
+
+@pytest.mark.parametrize("collective", ["native", "tree", "multicolor", "parameter_server"])
+def test_synchronous_steps_last_as_long_as_compute_and_the_collective(collective):
+    profile = machine(link=Link(0.25, NUM_BYTES))
+    times = StepTimes(slow_workers=1, slow_factor=2)
+    strategy, _ = train(SyncAllReduce(collective), 4, 8, step_times=times, profile=profile)
+    step = 2 + allreduce_seconds(collective, NUM_BYTES, 4, profile)
+    assert strategy.clock.workers[3].step_ends == pytest.approx([step, 2 * step], rel=1e-12)
+    assert strategy.clock.workers[3].timeline[1] == (3, "wait", 1.0, 2.0)
+
+
+def per_byte(num_bytes):
+    return num_bytes / BUCKET_BYTES  # a second per bucket
+
+
+def test_the_last_bucket_of_a_gradient_cannot_hide_behind_backward():
+    one = [Brought(10, 6, overlapped=True)]
+    assert allreduce_end(one, BUCKET_BYTES, per_byte) == 11
+    # three buckets: ready at 10 - 4 x 2/3, 10 - 4 x 1/3 and 10; each takes a second
+    assert allreduce_end(one, 3 * BUCKET_BYTES, per_byte) == 11
+    assert allreduce_end([one[0]._replace(overlapped=False)], 3 * BUCKET_BYTES, per_byte) == 13
+
+
+def test_a_slow_network_delays_every_bucket():
+    one = [Brought(10, 6, overlapped=True), Brought(9, 1, overlapped=True)]
+    slow = partial(lambda size: 4 * size / BUCKET_BYTES)
+    first = max(10 - 4 * 2 / 3, 9 - (2 / 3) * (2 / 3))
+    assert allreduce_end(one, 3 * BUCKET_BYTES, slow) == pytest.approx(first + 12)
