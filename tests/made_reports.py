@@ -120,6 +120,22 @@ def make_phases(run):
     return [about | {"worker": worker} | spent for worker in range(run["workers"])]
 
 
+def make_timeline(run, steps=2):
+    """Rows of timeline.csv: compute, wait a little, communicate; later workers later."""
+    if run["kind"] != "virtual" or run["workers"] > 16 or run["seconds"] is None:
+        return []
+    rows = []
+    for worker in range(run["workers"]):
+        for step in range(steps):
+            ends = [step + part + worker / 100 for part in (0, 0.8, 0.85, 1)]
+            spans = zip(("compute", "wait", "communicate"), ends, ends[1:], strict=False)
+            rows += [
+                {"key": run["key"], "worker": worker, "phase": phase, "start": start, "end": end}
+                for phase, start, end in spans
+            ]
+    return rows
+
+
 TABLES = {
     "curves": (make_curve, "key samples updates seconds train_loss validation_loss top1 top5"),
     "staleness": (make_staleness, "key server staleness pushes"),
@@ -127,11 +143,12 @@ TABLES = {
         make_phases,
         f"key worker steps samples {' '.join(PHASES)} bytes_sent bytes_received",
     ),
+    "timeline": (make_timeline, "key worker phase start end"),
 }
 
 
 def write_reports(folder, runs=None, **about):
-    """Write the five files that `paceline collect` writes; returns the folder."""
+    """Write the six files that `paceline collect` writes; returns the folder."""
     runs = made_runs() if runs is None else runs
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "runs.csv", list(dict.fromkeys(n for run in runs for n in run)), runs)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from paceline.analysis.analyse import TABLES, analyse
+from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from tests.made_reports import fail, make_run, write_reports
 
@@ -63,3 +64,17 @@ def test_tables_without_a_point_are_refused(tmp_path):
     (folder / "runs.csv").write_text(header + "\n")
     with pytest.raises(SettingError, match="no point; first: paceline collect made"):
         analyse(folder)
+
+
+def test_a_report_without_a_timeline_has_an_empty_one(tmp_path):
+    folder = write_reports(tmp_path / "made", [make_run(kind="virtual", workers=2)])
+    assert list(read_tables(folder).timeline["phase"][:3]) == ["compute", "wait", "communicate"]
+    (folder / "timeline.csv").unlink()
+    assert list(read_tables(folder).timeline) == ["key", "worker", "phase", "start", "end"]
+
+
+def test_tables_without_a_row_have_a_header(tmp_path):
+    folder = write_reports(tmp_path / "made", [fail(make_run())])
+    analyse(folder)
+    assert (folder / "clocks.csv").read_text() == "kind,scheme,batch_size,workers,against\n"
+    assert (folder / "equal_time.csv").read_text().startswith("kind,scheme,batch_size,workers,n,")

@@ -45,3 +45,10 @@ def test_every_axis_but_the_seed_tells_configurations_apart(made):
 def test_an_axis_may_be_empty_in_some_points(made):
     runs = [make_run() | {"training.clip": value} for value in (None, 1.0)]
     assert list(summary(made(runs, axes=["training.clip"]))["n"]) == [1, 1]
+
+
+def test_real_seconds_are_those_of_runs_that_have_them(made):
+    runs = [make_run(seed=0), make_run(seed=1, real_seconds=4.0)]
+    (row,) = summary(made(runs)).to_dict("records")
+    assert (row["real_seconds_mean"], row["real_seconds_n"]) == (4.0, 1)
+    assert "real_images_per_second_mean" not in row

@@ -5,7 +5,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from paceline.analysis.clocks import clocks
 from paceline.analysis.comparison import comparison
+from paceline.analysis.equal_time import equal_time
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Tables, read_tables, write_table
@@ -16,12 +18,14 @@ TABLES = {
     "scaling": scaling,
     "comparison": comparison,
     "time_to_target": time_to_target,
+    "equal_time": equal_time,
+    "clocks": clocks,
 }
 _SHOWN = ("images_per_second", "top1", "test_top1")
 
 
 def analyse(folder: Path) -> None:
-    """Write summary.csv, scaling.csv, comparison.csv, time_to_target.csv and metrics.json.
+    """Write a CSV for each of TABLES, if only its header, and metrics.json.
 
     `folder`: reports/<study>, as `paceline collect` left it. Same tables in, same bytes out.
     Raises SettingError("study") where they are not there.

@@ -10,9 +10,10 @@ import pandas as pd
 from paceline.errors import SettingError
 
 _TEXT = ("key", "status", "reason", "kind", "study", "evaluated", "certificate", "started")
-_TEXT += ("scheme", "data", "model", "cluster", "commit", "source_digest", "hardware.cpu")
+_TEXT += ("scheme", "data", "model", "cluster", "commit", "source_digest", "hardware.cpu", "phase")
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
-_NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds")
+_NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
+_TIMELINE = ("key", "worker", "phase", "start", "end")
 
 # A DataFrame; by its own annotations each selection of one may be a Series.
 Frame: TypeAlias = Any
@@ -30,6 +31,7 @@ class Tables:
     curves: Frame
     staleness: Frame
     phases: Frame
+    timeline: Frame
 
     @property
     def axes(self) -> list[str]:
@@ -60,6 +62,7 @@ def read_tables(folder: Path) -> Tables:
             read_table(require(folder / f"{name}.csv", f"paceline collect {study}"))
             for name in ("runs", "curves", "staleness", "phases")
         ),
+        timeline=_timeline(folder / "timeline.csv"),
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -67,6 +70,11 @@ def read_tables(folder: Path) -> Tables:
         message = f"{folder / 'runs.csv'} {what}; first: paceline collect {study}"
         raise SettingError("study", message)
     return tables
+
+
+def _timeline(path: Path) -> Frame:
+    """Seconds of the training clock; reports from before there was a virtual clock have none."""
+    return read_table(path) if path.is_file() else pd.DataFrame(columns=list(_TIMELINE))
 
 
 def require(path: Path, command: str) -> Path:
