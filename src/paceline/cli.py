@@ -12,6 +12,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
 
   train      one run: `paceline train scheme=async_parameter_server workers=2 seed=1`;
              Hydra's whole command line: --help, --cfg job, --multirun
+  calibrate  measure this machine -> conf/cluster/this_machine.yaml, for `cluster=this_machine`;
+             settings as in train choose what it computes: model=resnet18 batch_size=64
   prepare    find or download, and verify, the data of a study
   sweep      run the points of a study that have no record yet; --dry-run shows them
   collect    records of a study -> reports/<study>/runs.csv, curves.csv, ...
@@ -20,7 +22,7 @@ What happens to accuracy and throughput as SGD is spread over workers.
 """
 
 
-_TAKES_SETTINGS = ("prepare", "sweep", "collect")
+_TAKES_SETTINGS = ("calibrate", "prepare", "sweep", "collect")
 
 
 def main() -> None:
@@ -50,6 +52,7 @@ def _run(arguments: list[str]) -> int:
     options = _parse(arguments)
     root = _enter_root()
     return {
+        "calibrate": _calibrate,
         "prepare": _prepare,
         "sweep": _sweep,
         "collect": _collect,
@@ -66,9 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("train", add_help=False)
-    for name in ("prepare", "sweep", "collect", "analyse", "report"):
+    for name in ("calibrate", "prepare", "sweep", "collect", "analyse", "report"):
         command = commands.add_parser(name)
-        command.add_argument("study", metavar="STUDY", help="a file in experiments/")
+        if name != "calibrate":
+            command.add_argument("study", metavar="STUDY", help="a file in experiments/")
         if name == "sweep":
             command.add_argument(
                 "--dry-run", action="store_true", help="show points, hours, memory"
@@ -105,6 +109,26 @@ def _train(arguments: list[str]) -> int:
 
     with hydra_errors("train"):
         run_hydra(arguments, root)
+    return 0
+
+
+def _calibrate(options: argparse.Namespace, root: Path) -> int:
+    """Half a minute; the numbers are those of a machine that does nothing else."""
+    from paceline.cluster.launch import ProcessFailure, preload
+    from paceline.training.compose import composed
+
+    config = composed(options.overrides, root)
+    preload()  # of torch and Lightning in the background, while they are imported here
+    from paceline.training.calibrate import measure
+    from paceline.training.this_machine import table, write
+
+    try:
+        measured = measure(config)
+    except ProcessFailure as failure:
+        print(f"paceline: {failure}", file=sys.stderr)
+        return 1
+    print(table(measured))
+    print(write(measured, config, root / "conf/cluster").relative_to(root))
     return 0
 
 

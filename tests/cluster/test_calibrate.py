@@ -1,0 +1,37 @@
+"""Costs of messages: the arithmetic by hand, and real ones between two processes."""
+
+import pytest
+
+from paceline.cluster.calibrate import copy_bandwidth, line_through, link_of, measure_pair
+from paceline.cluster.launch import launch
+
+SIZES = [1, 500]
+
+
+def test_the_fewest_and_the_most_weights_make_a_line():
+    """0.5 s and a second for each 100 bytes; what is between has no say."""
+    times = {25: 1.5, 50: 9.0, 100: 4.5}
+    assert line_through(times) == pytest.approx((0.5, 0.01))
+
+
+def test_noise_makes_no_negative_costs():
+    assert line_through({1: 2.0, 100: 1.0}) == (2.0, 0.0)
+    assert line_through({1: 0.001, 2: 1.0})[0] == 0
+
+
+def test_a_push_and_its_answer_share_the_time():
+    assert link_of({25: 3.0, 100: 9.0}) == pytest.approx((0.5, 0.01))
+
+
+def test_memory_is_copied_at_some_gigabytes_per_second():
+    assert 1e8 < copy_bandwidth(2**20) < 1e13
+
+
+def test_two_processes_measure_each_other(tmp_path):
+    target = f"{measure_pair.__module__}:{measure_pair.__name__}"
+    worker, server = launch(target, (SIZES,), workers=1, servers=1, log_folder=tmp_path)
+    assert list(worker) == ["push_pull", "allreduce"]
+    assert list(server) == ["serve"]
+    for times in (*worker.values(), *server.values()):
+        assert list(times) == SIZES
+        assert all(0 < seconds < 1 for seconds in times.values())
