@@ -6,7 +6,15 @@ from typing import Any
 
 from paceline.measurement.provenance import commit, hardware, versions
 
-MODULES = ("loader", "synchronous", "parameter_server", "asynchronous", "launch", "logging_cost")
+MODULES = (
+    "loader",
+    "synchronous",
+    "parameter_server",
+    "asynchronous",
+    "launch",
+    "logging_cost",
+    "virtual_clock",
+)
 
 
 def main() -> int:
@@ -26,7 +34,7 @@ def _machine() -> str:
     machine, packages = hardware(), versions()
     gpus = ", ".join(machine["gpus"]) or "no GPU"
     return (
-        f"# Benchmarks\n\nMeasured by `make bench`: medians of 5, by turns in one run. "
+        f"# Benchmarks\n\nMeasured by `make bench`: medians of 3 to 5, by turns in one run. "
         f"{machine['cpu']}, {machine['cores']} cores, {gpus}; Python {packages['python']}, "
         f"torch {packages['torch']}, pytorch-lightning {packages['pytorch-lightning']}; "
         f"commit {commit()[:12]}."

@@ -99,6 +99,23 @@ def test_a_finished_point_is_not_done_again(good):
     assert record.stat().st_mtime_ns == before
 
 
+def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
+    asked = ("study=virtual", "cluster=virtual", "workers=20", "scheme=async_parameter_server")
+    code, lines, errors = run(root, "train", *UNLOGGED, *asked, "cluster.step_jitter=0.2")
+    assert (code, errors) == (0, [])
+    assert "images/s virtual" in lines[0]
+    (result,) = results(root, "virtual")
+    assert (result["kind"], result["workers"], result["servers"]) == ("virtual", 20, 1)
+    assert result["samples"] == result["distinct_samples"] == NUM_TRAIN
+    assert result["certificate"] == "asynchronous: stale pushes seen"
+    assert 1.5 < result["seconds"] < 4  # two steps of about a second each
+    assert 0 < result["real_seconds"] < 60
+    tables = {path.stem: path.read_text() for path in (root / lines[-1]).glob("*.csv")}
+    assert tables.keys() == {"curve", "staleness", "phases", "timeline"}
+    assert len(tables["phases"].splitlines()) == 21
+    assert tables["timeline"] == "worker,phase,start,end\n"  # of more than 16 nobody sees one
+
+
 # bad input
 
 
@@ -111,6 +128,7 @@ def test_a_finished_point_is_not_done_again(good):
         ("study", ["study=../bad"]),
         ("workers", ["workers=4096", "cluster.accelerator=gpu"]),
         ("batch_size", ["workers=2", "batch_size=201"]),
+        ("cluster.link.bandwidth", ["cluster=virtual", "cluster.link.bandwidth=-1"]),
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
     ],
 )

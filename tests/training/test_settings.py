@@ -8,6 +8,7 @@ import torch
 import yaml
 
 from paceline.errors import SettingError
+from paceline.training.point import kind
 from paceline.training.settings import check
 
 CONF = Path(__file__).parent.parent.parent / "conf"
@@ -77,6 +78,11 @@ OTHERS = [
     ("training.milestones", ["half"]),
     ("training.milestones", 0.5),
     ("training.gamma", 1.5),
+    ("cluster.clock", "sun"),
+    ("cluster.step_seconds", 0),
+    ("cluster.step_jitter", -1),
+    ("cluster.server_seconds", -1),
+    ("scheme.collective", "ring"),
 ]
 BAD = [
     *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),
@@ -135,3 +141,40 @@ def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, confi
     config["names"]["scheme"] = "async_parameter_server"
     with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
         check(config)
+
+
+MODELLED = [
+    ("cluster.step_seconds", None),
+    ("cluster.link.bandwidth", -1),
+    ("cluster.node_link.latency", -1),
+    ("cluster.server_bandwidth", 0),
+    ("cluster.workers_per_node", 0),
+    ("scheme.collective", "rumour"),
+    ("training.precision", "bf16-true"),
+    ("workers", 0),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), MODELLED)
+def test_what_a_virtual_cluster_cannot_be_is_named(setting, value, config):
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    config["scheme"]["collective"] = "ring"
+    config["workers"] = 4096  # of one process
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changes", "expected"),
+    [
+        ("local", {}, "measured"),
+        ("local", {"step_seconds": 0.1}, "paced"),
+        ("local", {"server_seconds": 0.1}, "paced"),
+        ("virtual", {}, "virtual"),
+    ],
+)
+def test_kinds_of_numbers(cluster, changes, expected):
+    assert kind({"cluster": read(f"cluster/{cluster}") | changes}) == expected
