@@ -8,10 +8,14 @@ from paceline.cluster.launch import launch
 SIZES = [1, 500]
 
 
-def test_the_fewest_and_the_most_weights_make_a_line():
+def test_the_least_time_and_the_most_weights_make_a_line():
     """0.5 s and a second for each 100 bytes; what is between has no say."""
     times = {25: 1.5, 50: 9.0, 100: 4.5}
     assert line_through(times) == pytest.approx((0.5, 0.01))
+
+
+def test_a_message_slower_than_a_larger_one_has_no_say():
+    assert line_through({1: 9.0, 25: 1.5, 100: 4.5}) == pytest.approx((0.5, 0.01))
 
 
 def test_noise_makes_no_negative_costs():

@@ -29,11 +29,13 @@ Times = dict[int, float]  # number of weights: seconds
 
 
 def line_through(times: Times) -> tuple[float, float]:
-    """(fixed seconds, seconds per byte), by the fewest and the most weights; neither is negative.
+    """(fixed seconds, seconds per byte), by the size of the least time and the most weights.
 
-    The fewest set the fixed part: what a few bytes cost is latency and work for each message.
+    Few bytes cost latency and work for each message. More never take less: what was slower than a
+    larger one was held up. Neither result is negative.
     """
-    few, many = min(times), max(times)
+    many = max(times)
+    few = min((size for size in times if size < many), key=times.__getitem__)
     per_byte = max(0.0, (times[many] - times[few]) / ((many - few) * WEIGHT_BYTES))
     return max(0.0, times[few] - per_byte * few * WEIGHT_BYTES), per_byte
 

@@ -75,7 +75,7 @@ def table(measured: Measured) -> str:
 
 
 def profile_of_measured(measured: Measured) -> ClusterProfile:
-    """Messages as between the fewest and the most weights that were sent."""
+    """The fixed costs are of the fewest weights, the rates of the most."""
     latency, each_byte = link_of(measured.push_pull)
     server_seconds, each_weight_byte = line_through(measured.serve)
     node_link = Link(latency, _rate(each_byte))
