@@ -49,6 +49,7 @@ def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings()
         ("seed", 1),
         ("data.split_seed", 1),
         ("training.lr", 0.1),
+        ("training.rate", "tuned"),
         ("training.milestones", [0.75]),
         ("training.momentum", 0.9),
         ("measurement.evaluations", 5),
@@ -69,6 +70,7 @@ def test_a_setting_changes_the_key(setting, value):
         ("data.root", "/elsewhere"),
         ("measurement.mlflow", {"tracking_uri": "http://server", "experiment": "e"}),
         ("sweep", {"jobs": 2, "rerun": "all"}),
+        ("tuning", {"values": [0.1], "seed": 100}),
     ],
 )
 def test_names_paths_and_logging_do_not(setting, value):

@@ -21,6 +21,7 @@ from paceline.training.log import log, prepare_log
 from paceline.training.point import plain_config, record_folder
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
+from paceline.training.tuned_rate import set_rate
 
 _PARENT = "PACELINE_PARENT"  # process id of the multirun, for the processes that run its points
 
@@ -49,6 +50,9 @@ def job(cfg: DictConfig) -> None:
     """
     _end_with_sweep()
     try:
+        if not set_rate(cfg, Path()):
+            message = f"tuned, but not all of tuning.values have run: paceline sweep {cfg.study}"
+            raise SettingError("training.rate", message)
         config = plain_config(cfg)
         multi = HydraConfig.get().mode == RunMode.MULTIRUN
         problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
@@ -94,7 +98,7 @@ def _leave(message: str, code: int) -> NoReturn:
 def _line(number: int | None, config: dict[str, Any], result: dict[str, Any], note: str) -> str:
     about = (
         f"{config['names']['scheme']} workers={config['workers']} "
-        f"batch_size={config['batch_size']} seed={config['seed']}"
+        f"batch_size={config['batch_size']} lr={config['training']['lr']} seed={config['seed']}"
     )
     found = result["status"]
     if result["status"] != "finished":
