@@ -17,7 +17,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def write_study(root, name="made", **params):
+def write_study(root, name="made", settings=None, **params):
     study = {
         "defaults": [{"override /data": "made"}],
         "study": name,
@@ -25,6 +25,7 @@ def write_study(root, name="made", **params):
         "training": {"epochs": 2},
         "measurement": {"mlflow": {"tracking_uri": f"sqlite:///{root}/mlflow.db"}},
         "hydra": {"sweeper": {"params": params}},
+        **(settings or {}),
     }
     path = root / "experiments" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
@@ -33,5 +34,5 @@ def write_study(root, name="made", **params):
 
 @pytest.fixture
 def studied(root):
-    """Writes another study, or other axes: `studied(name, **params)`."""
-    return lambda name="made", **params: write_study(root, name, **params)
+    """Writes another study, or other axes: `studied(name, settings, **params)`."""
+    return lambda *about, **params: write_study(root, *about, **params)

@@ -39,11 +39,9 @@ def test_curves_are_keyed_and_otherwise_as_recorded(root, points):
     folder = collect("made", root)
     curves = rows(folder / "curves.csv")
     assert [row["key"] for row in curves] == [p.key for p in points[:3] for _ in range(2)]
-    first = (points[0].folder / "curve.csv").read_text().splitlines()
-    assert (folder / "curves.csv").read_text().splitlines()[:3] == [
-        f"key,{first[0]}",
-        f"{points[0].key},{first[1]}",
-        f"{points[0].key},{first[2]}",
+    first = rows(points[0].folder / "curve.csv")
+    assert [{"key": points[0].key, **row} for row in first] == [
+        {name: row[name] for name in ("key", *first[0])} for row in curves[:2]
     ]
     assert rows(folder / "staleness.csv")[0] == {
         "key": points[0].key,
@@ -52,6 +50,16 @@ def test_curves_are_keyed_and_otherwise_as_recorded(root, points):
         "pushes": "12",
     }
     assert len(rows(folder / "phases.csv")) == 3
+
+
+def test_what_records_of_older_code_lack_is_empty(root, points):
+    """The records made here have no timeline.csv, and no `real_seconds` in their curves."""
+    (points[1].folder / "timeline.csv").write_text("worker,phase,start,end\n0,wait,0.5,1\n")
+    folder = collect("made", root)
+    assert [row["real_seconds"] for row in rows(folder / "curves.csv")] == [""] * 6
+    assert rows(folder / "timeline.csv") == [
+        {"key": points[1].key, "worker": "0", "phase": "wait", "start": "0.5", "end": "1"}
+    ]
 
 
 def test_further_axes_are_columns_by_dotted_name(root, studied):

@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize("study", studies(REPOSITORY))
 def test_every_experiment_composes(study):
     points = study_points(study, REPOSITORY)
-    assert len({point.key for point in points}) == len(points) > 0
+    assert len({point_key(point.config) for point in points}) == len(points) > 0
     assert {point.config["study"] for point in points} == {study}
     assert all(point.config["question"] for point in points)
 
@@ -69,7 +69,7 @@ def test_what_hydra_knows_of_the_running_process_is_left_alone(root):
     ("params", "setting", "message"),
     [
         ({"scheme": "nonsense"}, "scheme", "there is no nonsense; there are: async_par"),
-        ({"training.rate": "1,2"}, "training.rate", "there is no such setting"),
+        ({"training.speed": "1,2"}, "training.speed", "there is no such setting"),
         ({"seed": "[0,1"}, "study", "no viable alternative"),
         ({"seed": "0,1,0"}, "seed", "two points are the same: seed=0 and seed=0"),
         ({"seed": "0,1", "sweep.jobs": "1,2"}, "sweep.jobs", "two points are the same"),

@@ -9,18 +9,18 @@ from typing import Any
 from paceline.errors import SettingError
 from paceline.measurement.provenance import source_digest
 from paceline.sweep.points import Point, study_points
-from paceline.training.record import CURVE, PHASES, STALENESS
+from paceline.sweep.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
+from paceline.training.record import TABLES
 
-_TABLES = {"curve": ("curves", CURVE), "staleness": ("staleness", STALENESS)} | {
-    "phases": ("phases", PHASES)
-}
+_NAMES = {"curve": "curves"}  # of tables whose name here is not that in a record
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
-    """Write runs.csv, curves.csv, staleness.csv, phases.csv and study.json; returns their folder.
+    """Write runs.csv, tuning.csv, study.json, and a file for each table; returns their folder.
 
-    Takes the points that the study names today, in its order. Records of earlier settings in the
-    same folder are named, never averaged. Raises SettingError where no point has a record.
+    Takes the points that the study names today, in its order; those that its rates were tuned on
+    are in tuning.csv alone. Records of earlier settings in the same folder are named, never
+    averaged. Raises SettingError where no point has a record.
     """
     points = study_points(study, root, overrides)
     finished = [point for point in points if point.result]
@@ -30,9 +30,12 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(point) for point in finished]
     _write(folder / "runs.csv", dict.fromkeys(name for row in rows for name in row), rows)
-    for name, (table, columns) in _TABLES.items():
-        _write(folder / f"{table}.csv", ("key", *columns), _keyed_rows(finished, name))
-    about = _about(study, points, root)
+    for name, columns in TABLES.items():
+        path = folder / f"{_NAMES.get(name, name)}.csv"
+        _write(path, ("key", *columns), _keyed_rows(finished, name))
+    trials = tuning_points(study, root, overrides, study_tuning(points))
+    _write(folder / "tuning.csv", ("key", *tuning_axes(trials), *TUNING), tuning_rows(trials))
+    about = _about(study, points, trials, root)
     (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
     _report(about, folder)
     return folder
@@ -51,9 +54,12 @@ def _cell(value: Any) -> Any:
 
 
 def _keyed_rows(points: Sequence[Point], name: str) -> Iterator[dict[str, Any]]:
+    """A record of older code may lack a table, or columns: they are empty."""
     for point in points:
-        with (point.folder / f"{name}.csv").open(newline="") as file:
-            yield from ({"key": point.key, **row} for row in csv.DictReader(file))
+        path = point.folder / f"{name}.csv"
+        if path.exists():
+            with path.open(newline="") as file:
+                yield from ({"key": point.key, **row} for row in csv.DictReader(file))
 
 
 def _write(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -63,8 +69,10 @@ def _write(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]
         writer.writerows(rows)
 
 
-def _about(study: str, points: Sequence[Point], root: Path) -> dict[str, Any]:
-    keys = {point.key for point in points}
+def _about(
+    study: str, points: Sequence[Point], trials: Sequence[Point], root: Path
+) -> dict[str, Any]:
+    keys = {point.key for point in (*points, *trials)}
     records = sorted(path.parent.name for path in (root / "runs" / study).glob("*/result.json"))
     digest = source_digest()
     return {

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from paceline.sweep.points import Point
+from paceline.training.point import num_servers, num_workers
 
 Result = dict[str, Any]
 
@@ -61,7 +62,7 @@ def finished_results(runs: Path) -> list[Result]:
 
 
 def num_processes(point: Point) -> int:
-    return point.config["workers"] + point.config["scheme"].get("servers", 0)
+    return num_workers(point.config) + num_servers(point.config)
 
 
 def _alike(point: Point, results: Sequence[Result]) -> list[Result]:

@@ -18,11 +18,17 @@ from paceline.errors import SettingError
 from paceline.training.hydra_error import hydra_errors
 from paceline.training.point import plain_config, point_key, record_folder
 from paceline.training.record import read_result
+from paceline.training.tuned_rate import set_rate
+
+UNTUNED = "untuned"  # in place of the key
 
 
 @dataclass(frozen=True)
 class Point:
-    """`axes`: what the study sweeps, by dotted name, in its order. `result`: None until it ran."""
+    """`axes`: what the study sweeps, by dotted name, in its order. `result`: None until it ran.
+
+    A tuned point has a rate of null, and UNTUNED as its key, until tuning has ended.
+    """
 
     key: str
     folder: Path
@@ -30,6 +36,14 @@ class Point:
     overrides: tuple[str, ...]
     axes: dict[str, Any]
     result: dict[str, Any] | None
+
+    @property
+    def is_tuned(self) -> bool:
+        return self.config["training"]["rate"] == "tuned"
+
+    @property
+    def has_rate(self) -> bool:
+        return self.key != UNTUNED
 
     @property
     def status(self) -> str | None:
@@ -95,19 +109,21 @@ def _point(root: Path, search: str, axes: list[Override], job: list[str]) -> Poi
     choices = cfg.hydra.runtime.choices
     with open_dict(cfg):
         del cfg["hydra"]  # as in a run
-    config = plain_config(cfg)
-    folder = root / record_folder(config)
     values = {
         name: choices[name] if name in choices else OmegaConf.select(cfg, name)
         for name in _swept(axes)
     }
-    return Point(point_key(config), folder, config, tuple(job), values, read_result(folder))
+    has_rate = set_rate(cfg, root)
+    config = plain_config(cfg)
+    key = point_key(config) if has_rate else UNTUNED
+    folder = (root / record_folder(config)).with_name(key)
+    return Point(key, folder, config, tuple(job), values, read_result(folder))
 
 
 def _require_distinct(points: list[Point], axes: list[Override]) -> None:
     seen: dict[str, Point] = {}
     for point in points:
-        other = seen.setdefault(point.key, point)
+        other = seen.setdefault(point_key(point.config), point)  # untuned: but for the rate
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
             same = " and ".join(_named(p) for p in (other, point))

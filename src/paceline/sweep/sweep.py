@@ -1,4 +1,7 @@
-"""A study, run from where it stopped: points that have a record are left alone."""
+"""A study, run from where it stopped: points that have a record are left alone.
+
+Where points are tuned, the study's tuning is run first, in the same way and the same folder.
+"""
 
 import re
 import shutil
@@ -15,6 +18,7 @@ from paceline.measurement.mlflow_record import end_lost_run
 from paceline.measurement.provenance import num_cores, source_digest
 from paceline.sweep.plan import counts, estimate, finished_results, num_processes, table
 from paceline.sweep.points import Point, study_points
+from paceline.sweep.tuning import study_tuning, tuning_points
 from paceline.training.log import log, prepare_log
 from paceline.training.record import read_result
 from paceline.training.rerun import needs_run
@@ -38,20 +42,34 @@ def sweep(
     from paceline.training.settings import check  # 1.5 s for torch
 
     points = study_points(study, root, overrides)
-    for point in points:
-        check(point.config)
-    to_run = points_to_run(points)
-    _warn_of_crowding(to_run)
+    tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
+    trials = tuning_points(study, root, overrides, tuning)
+    for point in (*trials, *points):
+        if point.has_rate:
+            check(point.config)
+    _warn_of_crowding(points_to_run([*trials, *points]))
     if dry_run:
-        _print_plan(points, to_run, root)
+        _print_plan(trials, points, root)
         return True
     prepare_log(points[0].config)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
-    if to_run:
-        multirun([f"experiments={study}", *overrides])
+    arguments = [f"experiments={study}", *overrides]
+    if tuning:
+        if not _complete(f"{study}, tuning", trials, multirun, [*arguments, *tuning.overrides()]):
+            return False
+        points = study_points(study, root, overrides)  # with their rates
+    return _complete(study, points, multirun, arguments)
+
+
+def _complete(
+    name: str, points: Sequence[Point], multirun: Callable[[list[str]], None], arguments: list[str]
+) -> bool:
+    """Whether all `points` have a record after `multirun` of those that need it."""
+    if points_to_run(points):
+        multirun(arguments)
     points = [replace(point, result=read_result(point.folder)) for point in points]
     log_missing(points)
-    print(f"{study}: {counts(points)}")
+    print(f"{name}: {counts(points)}")
     return all(point.result for point in points)
 
 
@@ -85,11 +103,21 @@ def _tracking_uri(points: Sequence[Point]) -> str | None:
     return points[0].config["measurement"]["mlflow"]["tracking_uri"]
 
 
-def _print_plan(points: Sequence[Point], to_run: Sequence[Point], root: Path) -> None:
-    print(table(points))
-    print(f"{counts(points)}; {len(to_run)} to run")
+def _print_plan(trials: Sequence[Point], points: Sequence[Point], root: Path) -> None:
+    if trials:
+        _print_points("tuning, run first: ", trials)
+    _print_points("", points)
+    untuned = sum(not point.has_rate for point in points)
+    if untuned:
+        print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
     jobs = points[0].config["sweep"]["jobs"]
+    to_run = points_to_run([*trials, *points])
     print(estimate(to_run, finished_results(root / "runs"), jobs))
+
+
+def _print_points(name: str, points: Sequence[Point]) -> None:
+    print(table(points))
+    print(f"{name}{counts(points)}; {len(points_to_run(points))} to run", flush=True)
 
 
 def _warn_of_crowding(points: Sequence[Point]) -> None:
