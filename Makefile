@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 study: setup
-	@$(WITH_VENV) dvc repro
+	@$(WITH_VENV) dvc repro report@quick
 	@echo "The report: reports/quick/index.html"
 
 test: setup

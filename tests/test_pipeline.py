@@ -1,5 +1,9 @@
 """dvc.yaml, the table of contents: every study is in it, and stages meet at files."""
 
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,8 +11,19 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+LISTS = {name: studies for lists in PIPELINE["vars"] for name, studies in lists.items()}
 STUDIES = [path.stem for path in sorted((ROOT / "experiments").glob("*.yaml"))]
-TABLES = ("runs.csv", "curves.csv", "staleness.csv", "phases.csv", "study.json")
+STAGES = {
+    "studies": ("prepare", "sweep", "analyse", "report"),
+    "long_studies": ("long", "analyse_long", "report_long"),
+}
+TABLES = ("runs", "curves", "staleness", "phases", "timeline", "tuning")
+COLLECTED = (*(f"{table}.csv" for table in TABLES), "study.json")
+
+
+def stages(study):
+    (kind,) = (name for name, studies in LISTS.items() if study in studies)
+    return STAGES[kind]
 
 
 def stage(name, study):
@@ -19,45 +34,83 @@ def stage(name, study):
     return entries["cmd"], entries["deps"], {k: v for out in outs for k, v in out.items()}
 
 
-def test_every_study_is_in_the_pipeline():
-    assert sorted(PIPELINE["vars"][0]["studies"]) == STUDIES
-    for name in ("prepare", "sweep", "analyse", "report"):
-        assert PIPELINE["stages"][name]["foreach"] == "${studies}"
+def test_every_study_is_in_one_list_of_the_pipeline():
+    assert sorted(LISTS["studies"] + LISTS["long_studies"]) == STUDIES
+    assert {name: stage["foreach"] for name, stage in PIPELINE["stages"].items()} == {
+        name: f"${{{kind}}}" for kind, names in STAGES.items() for name in names
+    }
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_stages_run_the_commands_of_the_study(study):
-    commands = [stage(name, study)[0] for name in ("prepare", "sweep", "analyse", "report")]
+    commands = [stage(name, study)[0] for name in stages(study)]
+    prepare = [f"paceline prepare {study}"] if study in LISTS["studies"] else []
     assert commands == [
-        f"paceline prepare {study}",
+        *prepare,
         [f"paceline sweep {study}", f"paceline collect {study}"],
         f"paceline analyse {study}",
         f"paceline report {study}",
     ]
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", LISTS["studies"])
 def test_records_outlive_a_rerun_and_tables_are_committed(study):
     _, deps, outs = stage("sweep", study)
     assert {"conf", f"experiments/{study}.yaml"} <= set(deps)
     assert outs.pop(f"runs/{study}") == {"persist": True}
-    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in TABLES}
+    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
     for name in ("prepare", "analyse", "report"):
         assert all(options == {"cache": False} for options in stage(name, study)[2].values())
+
+
+@pytest.mark.parametrize("study", LISTS["long_studies"])
+def test_of_a_long_study_the_tables_alone_are_outputs(study):
+    _, deps, outs = stage("long", study)
+    assert deps == ["conf", f"experiments/{study}.yaml"]
+    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_what_a_stage_needs_is_in_the_repository_or_made_before(study):
     made = set()
-    for name in ("prepare", "sweep", "analyse", "report"):
+    for name in stages(study):
         _, deps, outs = stage(name, study)
         assert all(dep in made or (ROOT / dep).exists() for dep in deps)
         made |= outs.keys()
 
 
+def test_a_fresh_clone_runs_the_quick_studies_and_none_of_the_long(tmp_path):
+    """Made-up outputs are committed to a pipeline, of which a clone lacks runs/ and data/."""
+    for name in ("dvc.yaml", ".gitignore", "conf", "experiments"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    for study in STUDIES:
+        for name in stages(study):
+            _, deps, outs = stage(name, study)
+            for path in (tmp_path / each for each in (*deps, *outs)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.exists():
+                    path.write_text(path.name)
+    dvc(tmp_path, "init", "--no-scm", "--quiet")
+    dvc(tmp_path, "commit", "--force", "--quiet")
+    assert json.loads(dvc(tmp_path, "status", "--json")) == {}
+    for name in ("runs", "data"):
+        shutil.rmtree(tmp_path / name)
+    changed = {name.partition("@")[2] for name in json.loads(dvc(tmp_path, "status", "--json"))}
+    assert changed == set(LISTS["studies"])
+
+
+def dvc(root, *arguments):
+    command = [Path(sys.executable).with_name("dvc"), *arguments]
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_make_of_the_study_leaves_the_long_ones_alone():
+    lines = [line.split() for line in (ROOT / "Makefile").read_text().splitlines()]
+    assert [line[2:] for line in lines if line[1:2] == ["dvc"]] == [["repro", "report@quick"]]
+
+
 def test_plots_are_drawn_from_what_a_stage_writes():
     tables = {file for plot in PIPELINE["plots"] for each in plot.values() for file in each["y"]}
-    outs = {
-        out for study in STUDIES for name in PIPELINE["stages"] for out in stage(name, study)[2]
-    }
+    outs = {out for study in STUDIES for name in stages(study) for out in stage(name, study)[2]}
     assert tables <= outs
