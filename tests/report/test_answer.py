@@ -1,7 +1,7 @@
 import pytest
 
 from paceline.report.answer import answer
-from tests.made_reports import make_run
+from tests.made_reports import fail, make_run
 
 RATES = {("sync_allreduce", 1): 1000, ("sync_allreduce", 2): 1500}
 RATES |= {("async_parameter_server", 1): 1000, ("async_parameter_server", 2): 1800}
@@ -36,13 +36,15 @@ def test_what_the_numbers_tell_apart(findings):
     assert against.endswith("less accurate.")
     assert len(scaled) == 2
     assert all("measured, n = 3, 95 % interval" in text for text in scaled)
-    assert all(text.endswith("more workers are faster.") for text in scaled)
+    assert all(": more workers are faster. Test top-1 (measured): " in text for text in scaled)
+    one = "80.1 % (79.9 to 80.3), n = 3"
+    assert scaled[1].endswith(f"{one} with one worker; {one} with these.")
 
 
 def test_what_they_do_not(findings):
     _, against, *scaled = answer(findings(made(spread=-700, accuracy=0.9)))
     assert against.count("3 seeds cannot tell them apart") == 2
-    assert all(text.endswith("no gain can be told from noise.") for text in scaled)
+    assert all("no gain can be told from noise." in text for text in scaled)
 
 
 def test_a_paired_difference_is_not_enough_where_own_intervals_overlap(findings):
@@ -58,6 +60,17 @@ def test_one_seed_tells_nothing(findings):
     assert "n = 1, no interval" in against
     assert "one seed in common cannot tell them apart" in against
     assert all("one seed cannot tell this from chance" in text for text in scaled)
+
+
+def test_where_every_seed_diverged(findings):
+    """At 4 workers one of two has finished."""
+    points = [(8, 0), (8, 1), (16, 0), (16, 1), (4, 0)]
+    lost = [make_run(workers=w, seed=s, kind="virtual", key=f"{w}-{s}") for w, s in points]
+    runs = [make_run(workers=4, seed=1, kind="virtual", key="4-1")]
+    runs += [fail(run, "diverged", "NaN") for run in lost]
+    assert answer(findings(runs))[0] == (
+        "sync_allreduce: every seed diverged at 8 and 16 workers (virtual, n = 2)."
+    )
 
 
 @pytest.mark.parametrize("scheme", ["sync", "async"])

@@ -12,16 +12,16 @@ def test_nothing_to_say(findings):
 
 def test_points_that_ended_badly_are_named_with_their_reasons(findings):
     diverged, failed = cautions(findings(made_runs()))
-    assert "1 point diverged (workers 2, batch_size 128, seed 2)" in diverged
+    assert "1 measured point diverged (workers 2, batch_size 128, seed 2)" in diverged
     assert diverged.endswith("left out of every mean: accuracy at chance: top-1 is 0.100")
-    assert "1 point failed (workers 2, batch_size 32, seed 2)" in failed
+    assert "1 measured point failed (workers 2, batch_size 32, seed 2)" in failed
     assert failed.endswith("worker 1 ended with exit code 1")
 
 
 def test_fewer_cores_than_workers_and_servers(findings):
     runs = [make_run("async_parameter_server", 2, 32, s, **{"hardware.cores": 2}) for s in (0, 1)]
     (text,) = cautions(findings(runs))
-    assert text.startswith("2 of 2 points had more processes")
+    assert text.startswith("2 of 2 measured points had more processes")
     assert "3 on 2" in text
 
 
@@ -33,11 +33,44 @@ def test_points_at_the_same_time_share_cores(findings):
 def test_points_that_ran_under_unlike_conditions(findings):
     runs = [make_run(seed=0, accelerator="cpu"), make_run(seed=1, accelerator="cuda")]
     (text,) = cautions(findings(runs))
+    assert text.startswith("Measured points")
     assert text.endswith("accelerator cpu, cuda.")
 
 
-def test_a_virtual_run_has_one_process(findings):
-    assert cautions(findings(seeds(workers=2, jobs=4, kind="virtual"))) == []
+def test_conditions_differ_within_a_kind_only(findings):
+    runs = [make_run(seed=s) for s in (0, 1)]
+    runs += [make_run(workers=2, seed=s, kind="paced", jobs=2) for s in (0, 1)]
+    assert cautions(findings(runs)) == []
+
+
+def test_paced_workers_are_expected_to_share_cores(findings):
+    (text,) = cautions(findings(seeds(workers=2, jobs=4, kind="paced")))
+    assert text.startswith("2 of 2 paced points had more processes")
+    assert text.endswith("than cores: 8 on 4. As expected of paced: they sleep most of the time.")
+
+
+def test_steps_that_were_too_late_for_the_pace(findings):
+    """20 steps each, of 2 workers."""
+    late = [make_run(workers=2, seed=s, kind="paced", late_steps=n) for s, n in enumerate((0, 5))]
+    (text,) = cautions(findings(late))
+    assert text.startswith("1 of 2 paced points did not keep the pace")
+    assert "in up to 25.0 % of the steps" in text
+
+
+def test_a_virtual_run_has_one_process_and_modelled_time(findings):
+    assert cautions(findings(seeds(workers=2, jobs=4, kind="virtual"))) == [
+        "2 of 2 points are virtual: time is modelled from the cluster profile, gradients are real."
+    ]
+
+
+def test_seeds_that_diverged_together_are_named_together(findings):
+    reasons = ("NaN", "top-1 is 0.1", "top-1 is 0.2", "top-1 is 0.3")
+    runs = [fail(make_run(seed=s), "diverged", text) for s, text in enumerate(reasons)]
+    (text,) = cautions(findings(runs))
+    assert text == (
+        "Of sync_allreduce, 4 measured points diverged (workers 1, seeds 0, 1, 2, 3), left out of "
+        "every mean: NaN; top-1 is 0.1; top-1 is 0.2; 1 more"
+    )
 
 
 def test_what_is_missing_left_out_or_of_other_code(findings):
@@ -65,4 +98,4 @@ def test_one_seed_is_said(findings):
 
 def test_a_failed_point_alone(findings):
     (text,) = cautions(findings([fail(make_run())]))
-    assert "1 point failed (workers 1, seed 0)" in text
+    assert "1 measured point failed (workers 1, seed 0)" in text

@@ -7,6 +7,7 @@ import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.report.page import report
+from paceline.report.page_tables import losses
 from tests.made_reports import made_runs, make_run, write_reports
 
 FIGURES = {
@@ -15,6 +16,8 @@ FIGURES = {
     "efficiency",
     "accuracy",
     "validation_accuracy",
+    "equal_time",
+    "equal_updates",
     "time_to_target",
     "curve_samples",
     "curve_seconds",
@@ -115,3 +118,23 @@ def test_text_of_a_record_cannot_become_markup(reports):
     page = reports(runs)
     assert "&lt;b&gt;|tensor|&lt;/b&gt;" in page
     assert "<b>|tensor|" not in page
+
+
+def test_real_seconds_stand_beside_virtual_ones(findings):
+    real = {"real_seconds": 70.0, "real_images_per_second": 1371.0}
+    table = losses(findings([make_run(kind="virtual", seconds=9.0, **real)]))
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["seconds of the training clock"] == "9.00 (no interval), n = 1"
+    assert row["real seconds"] == "70.0 (no interval), n = 1"
+    assert row["real images/s"] == "1,371 (no interval), n = 1"
+
+
+@pytest.mark.parametrize("run", [{"kind": "virtual"}, {"kind": "paced", "real_seconds": 7.0}])
+def test_real_seconds_are_not_invented_nor_repeated(findings, run):
+    assert "real seconds" not in losses(findings([make_run(**run)])).columns
+
+
+def test_the_tables_that_there_are_are_linked(reported):
+    page = (reported / "index.html").read_text()
+    assert 'href="timeline.csv"' in page
+    assert 'href="tuning.csv"' not in page

@@ -6,8 +6,16 @@ import pandas as pd
 
 from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Frame
+from paceline.report.clock_agreement import agreement
 from paceline.report.findings import Findings, groups
-from paceline.report.number_format import decimals, percent_points, plural, setting
+from paceline.report.number_format import (
+    decimals,
+    percent,
+    percent_points,
+    plural,
+    setting,
+    with_interval,
+)
 
 HEDGE = (
     "Two schemes are told apart here only if the 95 % interval of their difference, paired by "
@@ -21,7 +29,8 @@ def answer(findings: Findings) -> list[str]:
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
     scaled, compared = _scaled(findings), _compared(findings)
-    found = [*_fastest(findings), *compared[:_MOST], *scaled[:_MOST]]
+    found = [*agreement(findings), *_fastest(findings), *_lost(findings)]
+    found += [*compared[:_MOST], *scaled[:_MOST]]
     if max(len(scaled), len(compared)) > _MOST:
         found.append("Further settings are in the tables below.")
     if not scaled:
@@ -37,9 +46,10 @@ def _fastest(findings: Findings) -> list[str]:
     found = []
     for where, same in groups(rows, ["kind"]):
         most = same[same["workers"] == same["workers"].max()]
-        if most["scheme"].nunique() < 2:
-            continue
         settings = [best for _, best in groups(most, findings.tables.facets)]
+        settings = [best for best in settings if best["scheme"].nunique() > 1]
+        if not settings:
+            continue
         first = [best.loc[best["images_per_second_mean"].idxmax(), "scheme"] for best in settings]
         times = "; ".join(
             f"{scheme} in {first.count(scheme)} of {plural(len(first), 'setting')}"
@@ -48,6 +58,21 @@ def _fastest(findings: Findings) -> list[str]:
         found.append(
             f"Highest mean images/s at {plural(int(most['workers'].max()), 'worker')} "
             f"({where['kind']}, n = {_range(most['images_per_second_n'])}): {times}."
+        )
+    return found
+
+
+def _lost(findings: Findings) -> list[str]:
+    """Where every seed diverged: such a point is missing from all that compares means."""
+    rows = findings.summary
+    rows = rows[(rows["n_diverged"] == rows["n"])]
+    found = []
+    for where, same in groups(rows, ["kind", "scheme", *findings.varying]):
+        parts = [f"{axis} {setting(where[axis])}" for axis in findings.varying]
+        counts = " and ".join(str(count) for count in sorted(same["workers"]))
+        found.append(
+            f"{', '.join([where['scheme'], *parts])}: every seed diverged at {counts} workers "
+            f"({where['kind']}, n = {_range(same['n'])})."
         )
     return found
 
@@ -66,12 +91,29 @@ def _scaled(findings: Findings) -> list[str]:
 def _speedup(findings: Findings, row: Any) -> str:
     ratio = f"{decimals(row['speedup_mean'])} times the images/s of one worker"
     text = f"{row['scheme']}, {_where(findings, row)}: {ratio} {_spread(row, 'speedup', decimals)}"
+    return f"{text}{_gain(row)} {_accuracies(findings, row)}".strip()
+
+
+def _gain(row: Any) -> str:
     if pd.isna(row["speedup_low"]):
-        return f"{text}; one seed cannot tell this from chance."
+        return "; one seed cannot tell this from chance."
     if row["speedup_low"] > 1:
-        return f"{text}: more workers are faster."
+        return ": more workers are faster."
     slower = row["speedup_high"] < 1
-    return text + (": more workers are slower." if slower else ": no gain can be told from noise.")
+    return ": more workers are slower." if slower else ": no gain can be told from noise."
+
+
+def _accuracies(findings: Findings, row: Any) -> str:
+    """With one worker and with these; empty where one of them is unknown."""
+    where = {name: row[name] for name in ["kind", *findings.tables.axes]}
+    one, these = (
+        matching(findings.summary, where | {"workers": workers}).iloc[0]
+        for workers in (1, row["workers"])
+    )
+    if pd.isna(one["test_top1_mean"]) or pd.isna(these["test_top1_mean"]):
+        return ""
+    before, after = (with_interval(side, "test_top1", percent) for side in (one, these))
+    return f"Test top-1 ({row['kind']}): {before} with one worker; {after} with these."
 
 
 def _compared(findings: Findings) -> list[str]:

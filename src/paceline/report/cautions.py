@@ -1,19 +1,27 @@
 """What a reader must know before believing the numbers."""
 
-from typing import Any
-
 from paceline.analysis.tables import Frame
 from paceline.report.findings import Findings, groups
-from paceline.report.number_format import plural, setting
+from paceline.report.number_format import percent, plural, setting
 
+_CROWDED = {
+    "measured": "They shared cores, so their images/s and speed-ups are those of a crowded "
+    "machine, not of the scheme.",
+    "paced": "As expected of paced: they sleep most of the time.",
+}
+_LATE = 0.01  # of the steps
+_MOST_REASONS = 3
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
 
 
 def cautions(findings: Findings) -> list[str]:
     """Sentences; none where nothing is wrong."""
+    runs = findings.tables.runs
     return [
-        *_contended(findings.tables.runs),
-        *_unlike(findings.tables.runs),
+        *_virtual(runs),
+        *_contended(runs),
+        *_late(findings),
+        *_unlike(runs),
         *_ended_badly(findings),
         *_about(findings.tables.about),
         *_certificates(findings.tables.finished),
@@ -21,34 +29,67 @@ def cautions(findings: Findings) -> list[str]:
     ]
 
 
+def _virtual(runs: Frame) -> list[str]:
+    num = int((runs["kind"] == "virtual").sum())
+    if not num:
+        return []
+    return [
+        f"{num} of {plural(len(runs), 'point')} {'is' if num == 1 else 'are'} virtual: "
+        "time is modelled from the cluster profile, gradients are real."
+    ]
+
+
 def _contended(runs: Frame) -> list[str]:
     """Processes against the cores of the machine; a virtual run has one process."""
     if "hardware.cores" not in runs:
         return []
-    runs = runs[runs["kind"] != "virtual"]
-    jobs = runs.get("jobs", 1)
     servers = runs["servers"].fillna(0) if "servers" in runs else 0
-    processes = jobs * (runs["workers"] + servers)
-    short = processes > runs["hardware.cores"]
-    if not short.any():
+    runs = runs.assign(processes=runs.get("jobs", 1) * (runs["workers"] + servers))
+    found = []
+    for kind, conclusion in _CROWDED.items():
+        same = runs[runs["kind"] == kind]
+        short = same[same["processes"] > same["hardware.cores"]]
+        if len(short):
+            cells = ", ".join(f"{n:.0f} on {cores:.0f}" for n, cores in _pairs(short))
+            found.append(
+                f"{len(short)} of {plural(len(same), f'{kind} point')} had more processes "
+                "(workers and servers of all points that ran at once) than cores: "
+                f"{cells}. {conclusion}"
+            )
+    return found
+
+
+def _late(findings: Findings) -> list[str]:
+    """Paced workers that could not keep the pace."""
+    runs = findings.tables.runs
+    if "late_steps" not in runs:
         return []
-    worst = runs[short].assign(processes=processes[short])
-    cells = (f"{n:.0f} on {cores:.0f}" for n, cores in _pairs(worst))
+    steps = findings.tables.phases.groupby("key")["steps"].sum()
+    paced = runs[runs["kind"] == "paced"]
+    shares = paced["late_steps"].astype(float) / paced["key"].map(steps).astype(float)
+    late = shares[shares > _LATE]
+    if late.empty:
+        return []
     return [
-        f"{int(short.sum())} of {len(runs)} points had more processes (workers and servers of all "
-        f"points that ran at once) than cores: {', '.join(cells)}. They shared cores, so their "
-        "images/s and speed-ups are those of a crowded machine, not of the scheme."
+        f"{len(late)} of {plural(len(paced), 'paced point')} did not keep the pace: real compute "
+        f"took longer than the emulated in up to {percent(late.max())} of the steps, so they are "
+        "slower than what they stand for."
     ]
 
 
 def _unlike(runs: Frame) -> list[str]:
-    """Conditions that are no axis of the study, yet differ between its points."""
-    names = [name for name in _CONDITIONS if name in runs and runs[name].nunique() > 1]
-    return [
-        f"Points ran under unlike conditions, and their images/s are averaged all the same: {name} "
-        f"{', '.join(str(value) for value in sorted(runs[name].unique()))}."
-        for name in names
-    ]
+    """Conditions that are no axis of the study, yet differ between its points of one kind."""
+    found = []
+    for where, same in groups(runs, ["kind"]):
+        number = "real images/s" if where["kind"] == "virtual" else "images/s"
+        names = [name for name in _CONDITIONS if name in same and same[name].nunique() > 1]
+        found += [
+            f"{where['kind'].capitalize()} points ran under unlike conditions, and their {number} "
+            f"are averaged all the same: {name} "
+            f"{', '.join(str(value) for value in sorted(same[name].unique()))}."
+            for name in names
+        ]
+    return found
 
 
 def _pairs(runs: Frame) -> list[tuple]:
@@ -59,18 +100,27 @@ def _ended_badly(findings: Findings) -> list[str]:
     runs = findings.tables.runs
     found = []
     for status in ("diverged", "failed"):
-        for where, points in groups(runs[runs["status"] == status], ["scheme", "reason"]):
-            names = "; ".join(_point(findings, row) for _, row in points.iterrows())
+        for where, points in groups(runs[runs["status"] == status], ["scheme", "kind"]):
+            what = plural(len(points), f"{where['kind']} point")
+            reasons = list(dict.fromkeys(points["reason"]))
+            more = len(reasons) - _MOST_REASONS
             found.append(
-                f"Of {where['scheme']}, {plural(len(points), 'point')} {status} ({names}), left "
-                f"out of every mean: {where['reason']}"
+                f"Of {where['scheme']}, {what} {status} "
+                f"({'; '.join(_places(findings, points))}), left out of every mean: "
+                f"{'; '.join(reasons[:_MOST_REASONS])}"
+                f"{f'; {more} more' if more > 0 else ''}"
             )
     return found
 
 
-def _point(findings: Findings, row: Any) -> str:
-    parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
-    return ", ".join([f"workers {row['workers']}", *parts, f"seed {row['seed']}"])
+def _places(findings: Findings, points: Frame) -> list[str]:
+    """For each setting: at how many workers, with which seeds."""
+    found = []
+    for where, same in groups(points, ["workers", *findings.varying]):
+        parts = [f"{axis} {setting(value)}" for axis, value in where.items()]
+        seeds = ", ".join(str(seed) for seed in sorted(same["seed"]))
+        found.append(", ".join([*parts, f"seed{'s' if len(same) > 1 else ''} {seeds}"]))
+    return found
 
 
 def _about(about: dict) -> list[str]:

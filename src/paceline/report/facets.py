@@ -79,6 +79,7 @@ def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
     # means first, then guides
     found = dict(sorted(found.items(), key=lambda item: not isinstance(item[1], ErrorbarContainer)))
     if found:
+        columns = 2 if len(found) == 4 else columns
         more = -(-len(found) // columns) - 2  # lines that the panels must not pay for
         figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
         figure.legend(found.values(), found, loc="outside lower center", ncols=columns)

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from paceline.analysis.tables import Frame
 from paceline.report import run_figures
+from paceline.report.clock_agreement import has_twins
 from paceline.report.facets import MOST_PANELS, Panel, panels
 from paceline.report.figure_style import as_svg, figure_settings
 from paceline.report.findings import Findings
+from paceline.report.timeline_figure import chosen, timeline
 from paceline.report.worker_figures import Number, draw
 
 MEANS = (
     "Markers are means over finished seeds, bars their 95 % intervals (none with one seed), "
     "small dots the seeds."
 )
+_LOST = " Hollow markers below the lines: how many of all seeds diverged, which enter no mean."
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,16 @@ def drawings(findings: Findings) -> list[Drawing]:
         )
         return [Drawing("none", "No figures", text, "")]
     with figure_settings():
-        return [_drawn(*parts) for parts in _all(findings, shown)]
+        return [_drawn(findings, *parts) for parts in _all(findings, shown)]
 
 
-def _drawn(name: str, title: str, caption: str, draw: Callable[[], Figure | None]) -> Drawing:
+def _drawn(
+    findings: Findings, name: str, title: str, caption: str, draw: Callable[[], Figure | None]
+) -> Drawing:
+    runs = findings.tables.runs
+    if name == "timeline":  # not of all kinds
+        runs = chosen(findings)
+    caption = f"{caption} Numbers: {', '.join(dict.fromkeys(runs['kind']))}."
     figure = draw()
     if figure is None:
         return Drawing(name, title, f"Nothing to draw here. {caption}", "")
@@ -53,7 +63,12 @@ def _drawn(name: str, title: str, caption: str, draw: Callable[[], Figure | None
 def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
     for name, title, caption, number in _numbers(findings):
         yield name, title, f"{caption} {MEANS}", lambda n=number: _line(n, shown, findings.schemes)
-    ends = "Solid: the most workers; dashed: the fewest. One line is one run; dotted: the target."
+    ends = (
+        "Solid: the most workers of a scheme; dashed: the fewest. One line is one run; dotted: the "
+        "target."
+    )
+    if has_twins(findings):
+        ends += " Wide and pale: virtual."
     for place in ("samples", "seconds"):
         title = f"Validation top-1 against {place}"
         yield (
@@ -68,17 +83,31 @@ def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
         "staleness",
         "Staleness of pushes",
         "Versions applied between a worker's read and the arrival of its gradient, over all "
-        "finished seeds and servers at the most workers; the last bar takes what lies beyond. "
-        "Schemes without a server have none.",
+        "finished seeds and servers at the most workers that finished; the last bar takes what "
+        "lies beyond. Schemes without a server have none.",
         lambda: run_figures.staleness(findings, shown, findings.schemes),
     )
     yield (
         "phases",
         "Where the time goes",
-        "Seconds that each worker waited for data, computed and exchanged, mean over finished "
-        "seeds, at the fewest and the most workers. Exchange is what computing did not hide.",
+        "What of its seconds each worker waited for data, computed and exchanged, mean over "
+        "finished seeds, at the fewest and the most workers that finished. Exchange is what "
+        "computing did not hide.",
         lambda: run_figures.phases(findings, shown),
     )
+    if len(findings.tables.timeline):
+        yield (
+            "timeline",
+            "Who did what when",
+            "A row per worker, from the start of training: the first seed at the most workers of "
+            "which a timeline was recorded. All panels share one axis, as long as the shortest.",
+            lambda: timeline(findings),
+        )
+
+
+def _accuracy(name: str, split: str, table: Frame, points: Frame) -> Number:
+    label = f"top-1, {split}"
+    return Number(name, label, table, points, name, percent=True, from_zero=False, lost=True)
 
 
 def _line(number: Number, shown: list[Panel], schemes: list[str]) -> Figure | None:
@@ -121,15 +150,23 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
             guide=lambda x: 0 * x + 1,
         ),
     )
+    lost = summary["n_diverged"].any()
+    zoomed = f"the axis does not start at zero.{_LOST if lost else ''}"
     for metric, split in (("test_top1", "test"), ("top1", "validation")):
         name = "accuracy" if metric == "test_top1" else "validation_accuracy"
         yield (
             name,
             f"{split.capitalize()} top-1 against workers",
-            f"Top-1 on {split} at the end of the budget; the axis does not start at zero.",
-            Number(
-                metric, f"top-1, {split}", summary, finished, metric, percent=True, from_zero=False
-            ),
+            f"Top-1 on {split} at the end of the budget, at equal samples; {zoomed}",
+            _accuracy(metric, split, summary, finished),
+        )
+    for budget, what in (("time", "ended"), ("updates", "had applied its last update")):
+        yield (
+            f"equal_{budget}",
+            f"Validation top-1 against workers, at equal {budget}",
+            f"By the last evaluation before the first finished run with as many workers {what}, "
+            f"whatever its scheme and rate (none before: no marker); {zoomed}",
+            _accuracy(f"top1_equal_{budget}", "validation", findings.equal_time, finished),
         )
     trained = findings.points[findings.points["target"].notna()]
     trained = trained[trained["status"] != "failed"]

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from paceline.analysis.clocks import clock_axes
+from paceline.analysis.equal_time import at_equal_budgets
 from paceline.analysis.tables import Frame, Tables, read_table, read_tables, require
 from paceline.analysis.time_to_target import first_crossing, targets
 
@@ -16,7 +18,8 @@ class Findings:
     """`tables`: what was collected; the others: what `paceline analyse` made of it.
 
     `points`: a row per point, with its `speedup` and `efficiency` against one worker of its seed,
-    and the `target` and `target_seconds` of its task; NaN where there is none.
+    the `target` and `target_seconds` of its task, and its `top1_equal_time` and
+    `top1_equal_updates`; NaN where there is none.
     """
 
     tables: Tables
@@ -24,13 +27,26 @@ class Findings:
     scaling: Frame
     comparison: Frame
     time_to_target: Frame
+    equal_time: Frame
+    clocks: Frame
     points: Frame
 
     @property
     def varying(self) -> list[str]:
-        """Axes besides scheme, workers and seed that take more than one value."""
-        runs = self.tables.runs
-        return [axis for axis in self.tables.facets if runs[axis].nunique(dropna=False) > 1]
+        """Axes besides scheme, workers and seed that take more than one value, and that the kind
+        of a number does not tell already."""
+        runs, told = self.tables.runs, self.told_by_kind
+        axes = [axis for axis in self.tables.facets if axis not in told]
+        return [axis for axis in axes if runs[axis].nunique(dropna=False) > 1]
+
+    @property
+    def told_by_kind(self) -> list[str]:
+        """Axes of the cluster that have one value for each kind of several."""
+        kinds = self.tables.runs.groupby("kind")
+        if len(kinds) < 2:
+            return []
+        axes = clock_axes(self.tables)
+        return [axis for axis in axes if kinds[axis].nunique(dropna=False).max() == 1]
 
     @property
     def schemes(self) -> list[str]:
@@ -41,7 +57,7 @@ def read_findings(folder: Path) -> Findings:
     """Raises SettingError("study") that names what to run first."""
     tables = read_tables(folder)
     first = f"paceline analyse {folder.name}"
-    names = ("summary", "scaling", "comparison", "time_to_target")
+    names = ("summary", "scaling", "comparison", "time_to_target", "equal_time", "clocks")
     made = {name: read_table(require(folder / f"{name}.csv", first)) for name in names}
     return Findings(tables=tables, points=_points(tables), **made)
 
@@ -63,6 +79,7 @@ def _points(tables: Tables) -> Frame:
     goals = targets(tables)[["kind", "data", "target"]]
     points = points.merge(goals, how="left", on=["kind", "data"])
     points["target_seconds"] = [_seconds(tables, row) for _, row in points.iterrows()]
+    points = points.merge(at_equal_budgets(tables).drop(columns="top1"), how="left", on="key")
     return points
 
 

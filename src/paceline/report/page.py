@@ -20,7 +20,7 @@ KINDS = {
     "predicted": "by a model, not observed",
 }
 CSVS = ("runs", "curves", "staleness", "phases", "summary", "scaling", "comparison")
-CSVS += ("time_to_target",)
+CSVS += ("time_to_target", "equal_time", "clocks", "timeline", "tuning")
 
 
 def report(folder: Path) -> Path:
@@ -33,6 +33,7 @@ def report(folder: Path) -> Path:
     drawn = drawings(findings)
     _write_figures(folder / "figures", drawn)
     content = _content(findings, drawn)
+    content["csvs"] = [name for name in CSVS if (folder / f"{name}.csv").is_file()]
     (folder / "README.md").write_text(_render("readme.md.j2", content))
     page = folder / "index.html"
     page.write_text(_render("page.html.j2", content))
@@ -80,7 +81,6 @@ def _content(findings: Findings, drawn: list[Drawing]) -> dict[str, Any]:
         "tables": page_tables(findings),
         "points": all_points(findings),
         "origin": [evaluated(findings), sources(findings)],
-        "csvs": CSVS,
     }
 
 

@@ -1,12 +1,12 @@
-"""Tables of a page: text cells made once, for HTML and Markdown alike."""
+"""Which tables a page has, and what is in their cells."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from paceline.analysis.tables import Frame
+from paceline.analysis.clocks import LITTLE
+from paceline.analysis.summary import REAL
+from paceline.report.clock_agreement import agreement, has_twins
 from paceline.report.findings import Findings, groups
 from paceline.report.number_format import (
     count,
@@ -16,50 +16,90 @@ from paceline.report.number_format import (
     seconds,
     setting,
     shown,
-    with_interval,
 )
+from paceline.report.table import Table, cell, spread, table_of
 
 _SOURCES = ("hardware.", "versions.")
-
-
-@dataclass(frozen=True)
-class Table:
-    """`source`: the CSV that it shows. `rows`: text, a cell per column."""
-
-    name: str
-    caption: str
-    source: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+_REAL = {
+    "real seconds": spread("real_seconds", seconds),
+    "real images/s": spread("real_images_per_second", count),
+}
 
 
 def page_tables(findings: Findings) -> list[Table]:
     """Those of results; a table without rows keeps its caption."""
-    made = (summary, scaling, comparison, time_to_target, losses)
+    twins = [clocks] if has_twins(findings) else []
+    made = (*twins, summary, scaling, comparison, equal_budgets, time_to_target, losses)
     return [make(findings) for make in made]
+
+
+def clocks(findings: Findings) -> Table:
+    """Of the virtual clock against the wall clock."""
+    cells = {
+        "against": lambda row: _against(row, findings.varying),
+        "images/s, ratio": spread("images_per_second_ratio", decimals),
+        "staleness, ratio or ± updates": _staleness,
+        "top-1 on test, points": spread("test_top1_difference", percent_points),
+    }
+    kinds = " and ".join(dict.fromkeys(findings.clocks["against"])) or "measured"
+    caption = (
+        "Virtual over the other, or virtual minus the other, paired by seed, at equal settings; "
+        "means with 95 % t-intervals. Staleness has a difference, with its sign, where the other "
+        f"has less than {LITTLE} updates of it."
+    )
+    name = f"Virtual against {kinds}"
+    return table_of(
+        findings, name, caption, "clocks.csv", findings.clocks, cells, agreement(findings)
+    )
+
+
+def equal_budgets(findings: Findings) -> Table:
+    cells = {
+        "at equal samples": spread("top1", percent),
+        "at equal time": spread("top1_equal_time", percent),
+        "that time, seconds": cell("common_seconds", seconds),
+        "at equal updates": spread("top1_equal_updates", percent),
+        "those updates": cell("common_updates", count),
+    }
+    caption = (
+        "Top-1 on validation. Equal samples: at the end of the budget. Equal time: when the first "
+        "finished run with as many workers ended, whatever its scheme and rate; equal updates "
+        "likewise. Each run by its last evaluation until then, so that seeds may differ by one."
+    )
+    return table_of(
+        findings, "Equal budgets", caption, "equal_time.csv", findings.equal_time, cells
+    )
 
 
 def summary(findings: Findings) -> Table:
     cells = {
-        "images/s": _spread("images_per_second", count),
-        "top-1, test": _spread("test_top1", percent),
-        "top-1, validation": _spread("top1", percent),
+        "images/s": spread("images_per_second", count),
+        "top-1, test": spread("test_top1", percent),
+        "top-1, validation": spread("top1", percent),
         "finished / diverged / failed": lambda row: " / ".join(
             f"{row[f'n_{status}']:.0f}" for status in ("finished", "diverged", "failed")
         ),
     }
     caption = "Means over finished seeds with 95 % t-intervals; diverged and failed are counted."
-    return _table(findings, "Summary", caption, "summary.csv", findings.summary, cells)
+    return table_of(findings, "Summary", caption, "summary.csv", findings.summary, cells)
 
 
 def losses(findings: Findings) -> Table:
-    cells = {
-        "validation loss": _spread("validation_loss", lambda value: f"{value:.3f}"),
-        "seconds": _spread("seconds", seconds),
-        "staleness": _spread("staleness_mean", decimals),
-    }
+    runs = findings.tables.runs
+    real = "virtual" in set(runs["kind"]) and runs.reindex(columns=REAL).notna().any(axis=None)
     caption = "Means over finished seeds with 95 % t-intervals, at the end of the budget."
-    return _table(
+    if real:
+        caption += (
+            " Seconds of the training clock are of the kind in the last column; real seconds and "
+            "images/s are measured: what the run itself took, on the machine that made it."
+        )
+    cells = {
+        "validation loss": spread("validation_loss", lambda value: f"{value:.3f}"),
+        "seconds of the training clock" if real else "seconds": spread("seconds", seconds),
+        **(_REAL if real else {}),
+        "staleness": spread("staleness_mean", decimals),
+    }
+    return table_of(
         findings, "Loss, time, staleness", caption, "summary.csv", findings.summary, cells
     )
 
@@ -67,11 +107,11 @@ def losses(findings: Findings) -> Table:
 def scaling(findings: Findings) -> Table:
     cells = {
         "baseline": lambda row: str(row["baseline"]),
-        "speed-up": _spread("speedup", decimals),
-        "efficiency": _spread("efficiency", percent),
+        "speed-up": spread("speedup", decimals),
+        "efficiency": spread("efficiency", percent),
     }
     caption = f"Against one worker, paired by seed. {scaling_kind(findings)}"
-    return _table(findings, "Scaling", caption, "scaling.csv", findings.scaling, cells)
+    return table_of(findings, "Scaling", caption, "scaling.csv", findings.scaling, cells)
 
 
 def scaling_kind(findings: Findings) -> str:
@@ -85,35 +125,35 @@ def scaling_kind(findings: Findings) -> str:
 def comparison(findings: Findings) -> Table:
     cells = {
         "against": lambda row: str(row["reference"]),
-        "images/s, ratio": _spread("speed_ratio", decimals),
-        "top-1 on test, points": _spread("test_top1_difference", percent_points),
-        "top-1 on validation, points": _spread("top1_difference", percent_points),
+        "images/s, ratio": spread("speed_ratio", decimals),
+        "top-1 on test, points": spread("test_top1_difference", percent_points),
+        "top-1 on validation, points": spread("top1_difference", percent_points),
     }
     caption = "Scheme against scheme at the same workers and settings, paired by seed."
-    return _table(findings, "Comparison", caption, "comparison.csv", findings.comparison, cells)
+    return table_of(findings, "Comparison", caption, "comparison.csv", findings.comparison, cells)
 
 
 def time_to_target(findings: Findings) -> Table:
-    table = findings.time_to_target
+    frame = findings.time_to_target
     cells = {
         "target": lambda row: percent(row["target"]),
         "reached": _reached,
-        "seconds, mean": _spread("seconds", seconds),
+        "seconds, mean": spread("seconds", seconds),
         "seconds, median": lambda row: shown(row["seconds_median"], seconds),
-        "samples, mean": _spread("samples", count),
+        "samples, mean": spread("samples", count),
         "samples, median": lambda row: shown(row["samples_median"], count),
     }
     how = (
         "First evaluation at or above the target, two points of validation top-1 below the best "
         "mean of one worker"
     )
-    best = "; ".join(dict.fromkeys(table["set_by"])) if len(table) else ""
+    best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
     rule = (
         f"{how} ({best}). A run that ended before is counted as not reached (right-censored): "
         "then there is no mean, and the median takes it as later than all that got there."
     )
     caption = rule if best else "No target: no finished point with one worker."
-    return _table(findings, "Time to target", caption, "time_to_target.csv", table, cells)
+    return table_of(findings, "Time to target", caption, "time_to_target.csv", frame, cells)
 
 
 def all_points(findings: Findings) -> Table:
@@ -123,22 +163,22 @@ def all_points(findings: Findings) -> Table:
         "status": lambda row: (
             f"{row['status']}: {row['reason']}" if row["reason"] else row["status"]
         ),
-        "images/s": _cell("images_per_second", count),
-        "top-1, test": _cell("test_top1", lambda value: f"{100 * value:.2f} %"),
-        "top-1, validation": _cell("top1", lambda value: f"{100 * value:.2f} %"),
-        "seconds": _cell("seconds", seconds),
-        "staleness": _cell("staleness_mean", decimals),
+        "images/s": cell("images_per_second", count),
+        "top-1, test": cell("test_top1", lambda value: f"{100 * value:.2f} %"),
+        "top-1, validation": cell("top1", lambda value: f"{100 * value:.2f} %"),
+        "seconds": cell("seconds", seconds),
+        "staleness": cell("staleness_mean", decimals),
         "key": lambda row: str(row["key"]),
     }
-    return _table(findings, "All points", "One row per point, as run.", "runs.csv", runs, cells)
+    return table_of(findings, "All points", "One row per point, as run.", "runs.csv", runs, cells)
 
 
 def sources(findings: Findings) -> Table:
     """Hardware, versions, commit: what all points share, or how many points have which."""
     runs = findings.tables.runs
     names = [name for name in runs if name.startswith(_SOURCES)]
-    names += [name for name in ("data", "model", "cluster", "commit", "source_digest", "jobs")]
-    rows = [(name, _values(runs[name])) for name in names if name in runs]
+    names += ["data", "model", "cluster", *findings.told_by_kind, "commit", "source_digest", "jobs"]
+    rows = [(name, _values(runs[name])) for name in dict.fromkeys(names) if name in runs]
     return Table("Made with", "Hardware, versions, code.", "runs.csv", ("what", "value"), rows)
 
 
@@ -152,34 +192,25 @@ def evaluated(findings: Findings) -> Table:
     return Table("What was evaluated", caption, "runs.csv", (*names, "points"), rows)
 
 
-def _table(
-    findings: Findings,
-    name: str,
-    caption: str,
-    source: str,
-    table: Frame,
-    cells: dict[str, Callable[[Any], str]],
-) -> Table:
-    axes = ["scheme", "workers", *findings.varying]
-    columns = [*axes, *cells, "kind"]
-    rows = [
-        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values()), row["kind"]]
-        for _, row in table.iterrows()
-    ]
-    return Table(name, caption, source, columns, rows)
-
-
-def _spread(name: str, form: Callable[[float], str]) -> Callable[[Any], str]:
-    return lambda row: with_interval(row, name, form)
-
-
 def _reached(row: Any) -> str:
     late = f", {row['n_censored']:.0f} censored" if row["n_censored"] else ""
     return f"{row['n_reached']:.0f} of {row['n_reached'] + row['n_censored']:.0f}{late}"
 
 
-def _cell(name: str, form: Callable[[float], str]) -> Callable[[Any], str]:
-    return lambda row: shown(row.get(name), form)
+def _against(row: Any, varying: list[str]) -> str:
+    """The kind of the other side, and what the columns of axes do not say of it."""
+    own = [axis for axis in varying if f"against_{axis}" in row]
+    parts = [f"{axis} {setting(row[f'against_{axis}'])}" for axis in own]
+    return f"{row['against']} ({', '.join(parts)})" if parts else str(row["against"])
+
+
+def _staleness(row: Any) -> str:
+    ratio, difference = ("staleness_ratio", decimals), ("staleness_difference", _signed)
+    return spread(*(ratio if pd.notna(row["staleness_ratio_mean"]) else difference))(row)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}"
 
 
 def _gibibytes(value: float) -> str:

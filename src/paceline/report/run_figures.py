@@ -10,18 +10,23 @@ from paceline.analysis.tables import Frame
 from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import COLOURS, percent_ticks, scheme_style
 from paceline.report.findings import Findings, groups
+from paceline.report.worker_figures import MANY
 
 PHASES = {"seconds_data": "data", "seconds_compute": "compute", "seconds_communicate": "exchange"}
 _PHASE_COLOURS = dict(zip(PHASES, (COLOURS[4], COLOURS[5], "#444444"), strict=True))
+_HATCHES = {"paced": "//", "virtual": ".."}
 _MOST_BARS = 4  # workers of one configuration that get bars of their own
+_PLACES = {"samples": "samples over all workers", "seconds": "seconds"}
 _MOST_BINS = 24
 _BODY = 0.995  # of the pushes; a rare late one would squeeze all others
 
 
 def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
     """Validation top-1 against `place` (samples or seconds): one line per run."""
-    runs = ends_of_scale(findings.points).sort_values("workers", kind="stable")
+    runs = ends_of_scale(findings, findings.points).sort_values("workers", kind="stable")
+    several = runs["kind"].nunique() > 1
     figure, axes = grid(shown, 2.9)
+    log = place == "seconds" and _far_apart(runs["seconds"].dropna())
     for axis, panel in zip(axes, shown, strict=True):
         for _, run in panel.of(runs).iterrows():
             curve = findings.tables.curves[findings.tables.curves["key"] == run["key"]]
@@ -29,15 +34,26 @@ def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: st
             line = "-" if run["most"] else "--"
             count = f"{run['workers']} worker{'s' if run['workers'] > 1 else ''}"
             label = f"{run['scheme']}, {count} ({run['kind']})"
+            wide = several and run["kind"] == "virtual"
+            width, alpha = (3.5, 0.3) if wide else (1.2, 0.75)
             axis.plot(
-                curve[place], curve["top1"], line, color=colour, lw=1.2, alpha=0.75, label=label
+                curve[place],
+                curve["top1"],
+                line,
+                color=colour,
+                lw=width,
+                alpha=alpha,
+                label=label,
             )
         for target in panel_targets(panel.of(runs)):
             axis.axhline(target, color="#888888", lw=1, ls=":", label="target")
-        axis.set_xlabel("samples over all workers" if place == "samples" else "seconds")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.set_xlabel(_PLACES[place] + (" (log)" if log else ""))
+        if log:
+            axis.set_xscale("log")
+        else:
+            axis.xaxis.set_major_locator(MaxNLocator(5))
+            axis.set_xlim(left=0)
         axis.xaxis.set_major_formatter(FuncFormatter(_short))
-        axis.set_xlim(left=0)
         axis.yaxis.set_major_formatter(percent_ticks())
     label_left(axes, "top-1, validation")
     legend_below(figure, axes)
@@ -50,15 +66,15 @@ def panel_targets(points: Frame) -> list[float]:
 
 def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Figure | None:
     """Share of pushes by staleness at the most workers, seeds pooled; None without a server."""
-    runs = findings.tables.finished
-    pushes = findings.tables.staleness.merge(runs, on="key")
+    runs = ends_of_scale(findings, findings.tables.finished)
+    pushes = findings.tables.staleness.merge(runs[runs["most"]], on="key")
     if pushes.empty:
         return None
-    pushes = pushes[pushes["workers"] == pushes.groupby("kind")["workers"].transform("max")]
-    edges = _bins(pushes)
     figure, axes = grid(shown, 2.6)
     for axis, panel in zip(axes, shown, strict=True):
-        drawn = groups(panel.of(pushes), ["scheme", "kind"])
+        own = panel.of(pushes)
+        edges = _bins(own if len(own) else pushes)
+        drawn = groups(own, ["scheme", "kind"])
         for place, (name, rows) in enumerate(drawn):
             heights, _ = np.histogram(
                 rows["staleness"].clip(upper=edges[-1]), edges, weights=rows["pushes"]
@@ -67,7 +83,7 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
             left = (edges[:-1] + edges[1:]) / 2 + (place - (len(drawn) - 1) / 2) * width
             colour, _ = scheme_style(name["scheme"], schemes)
             label = f"{name['scheme']}, {rows['workers'].iloc[0]} workers ({name['kind']})"
-            hatch = None if name["kind"] == "measured" else "//"
+            hatch = _HATCHES.get(name["kind"])
             shares = heights / heights.sum()
             axis.bar(left, shares, width, color=colour, hatch=hatch, ec="white", label=label)
         axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -79,16 +95,23 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
 
 
 def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
-    """Seconds per worker, mean over seeds, stacked; None where nothing was recorded."""
-    runs = ends_of_scale(findings.tables.finished)
+    """Seconds per worker, mean over seeds, stacked; shares of them where they lie too far apart.
+
+    None where nothing was recorded.
+    """
+    runs = ends_of_scale(findings, findings.tables.finished)
     table = findings.tables.phases.drop(columns="samples").merge(runs, on="key")
     bars = [(panel, _bars(panel.of(table))) for panel in shown]
     longest = max(len(rows) for _, rows in bars)
     if not longest:
         return None
+    share = _far_apart(pd.concat([rows for _, rows in bars if len(rows)]).sum(axis=1))
     figure, axes = grid(shown, 0.7 + 0.3 * longest, sharey=False)
     for axis, (_, rows) in zip(axes, bars, strict=True):
-        _stack(axis, rows)
+        _stack(axis, rows.div(rows.sum(axis=1), axis=0) if share else rows)
+        axis.set_xlabel("share of the worker's seconds" if share else "seconds")
+        if share:
+            axis.xaxis.set_major_formatter(percent_ticks())
     if len({tuple(rows.index) for _, rows in bars}) == 1:
         for axis in axes:
             spec = axis.get_subplotspec()
@@ -98,9 +121,9 @@ def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
     return figure
 
 
-def ends_of_scale(runs: Frame) -> Frame:
-    """Runs with the fewest and with the `most` workers of their kind."""
-    workers = runs.groupby("kind")["workers"]
+def ends_of_scale(findings: Findings, runs: Frame) -> Frame:
+    """Runs with the fewest and with the `most` workers of their scheme, kind and setting."""
+    workers = runs.groupby(["scheme", "kind", *findings.varying], dropna=False)["workers"]
     runs = runs.assign(most=runs["workers"] == workers.transform("max"))
     return runs[runs["most"] | (runs["workers"] == workers.transform("min"))]
 
@@ -125,7 +148,12 @@ def _stack(axis: Axes, rows: Frame) -> None:
         left = left + widths
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
-    axis.set_xlabel("seconds")
+
+
+def _far_apart(seconds: Frame) -> bool:
+    """Whether on a linear axis the shortest would be lost beside the longest."""
+    seconds = seconds[seconds > 0]
+    return bool(len(seconds) and seconds.max() >= MANY * seconds.min())
 
 
 def _bins(pushes: Frame) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A number against the number of workers: one line per scheme and kind, one panel per setting."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,10 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from paceline.analysis.tables import Frame
+from paceline.report.diverged_band import diverged_band
 from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import LINES, percent_ticks, scheme_style
 from paceline.report.findings import groups
 
+_WIDER = 1.3  # the axis at each end
 MANY = 16  # workers from which on a linear axis would hide the few
 
 
@@ -21,7 +24,7 @@ class Number:
     """`table` holds `<name>_mean`, `_low`, `_high`; `points` one row per seed with `point`.
 
     `guide`: what perfect scaling would be at x workers. `censored`: a column of `points` that is
-    drawn hollow where `point` is missing.
+    drawn hollow where `point` is missing. `lost`: say below the lines how many seeds diverged.
     """
 
     name: str
@@ -33,18 +36,19 @@ class Number:
     from_zero: bool = True
     guide: Callable[[np.ndarray], np.ndarray] | None = None
     censored: str | None = None
+    lost: bool = False
 
 
 def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
     figure, axes = grid(shown, 2.9)
     counts = sorted(set(number.table["workers"]) | ({1} if number.guide else set()))
     for axis, panel in zip(axes, shown, strict=True):
-        _lines(axis, number, panel, schemes)
+        _lines(axis, number, panel, schemes, math.log2(_WIDER**2 * counts[-1] / counts[0]))
         _workers_axis(axis, counts)
         if number.guide:
             ends = np.array([counts[0], counts[-1]], dtype=float)
             steps = np.geomspace(ends[0], ends[1], 30)
-            axis.plot(steps, number.guide(steps), ":", color="#888888", label="perfect scaling")
+            axis.plot(steps, number.guide(steps), color="#999999", lw=0.9, label="perfect scaling")
         axis.yaxis.set_major_formatter(
             percent_ticks() if number.percent else FuncFormatter(_thousands)
         )
@@ -52,18 +56,22 @@ def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
     if log:
         axes[0].set_yscale("log")
     elif number.from_zero:
-        axes[0].set_ylim(bottom=0)  # shared, and after all panels have their say
+        # shared, and after all panels have their say; a marker at the top stays whole
+        axes[0].set_ylim(0, 1.04 * axes[0].get_ylim()[1])
+    if number.lost:
+        diverged_band(axes, [panel.of(number.table) for panel in shown], schemes)
     label_left(axes, f"{number.label} (log)" if log else number.label)
     legend_below(figure, axes, columns=3)
     return figure
 
 
-def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str]) -> None:
+def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str], doublings: float) -> None:
+    """`doublings`: of workers, along the axis."""
     drawn = groups(panel.of(number.table), ["scheme", "kind"])
+    step = min(0.02 * doublings, 0.14, 0.6 / max(1, len(drawn)))
     for place, (name, rows) in enumerate(drawn):
         colour, marker = scheme_style(name["scheme"], schemes)
         rows = rows.sort_values("workers")
-        step = min(0.14, 0.6 / len(drawn))
         dodge = 2 ** (step * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
         mean = rows[f"{number.name}_mean"].to_numpy(float)
         half = rows[f"{number.name}_high"].to_numpy(float) - mean
@@ -79,14 +87,14 @@ def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str]) -> None
             markersize=5,
             label=label,
         )
-        _seeds(axis, number, panel, name, (colour, marker, dodge))
+        _seeds(axis, number, panel, name, (colour, marker, dodge, 2 ** (0.4 * step)))
 
 
 def _seeds(axis: Axes, number: Number, panel: Panel, name: dict, style: tuple) -> None:
-    colour, marker, dodge = style
+    colour, marker, dodge, beside = style
     points = panel.of(number.points)
     points = points[(points["scheme"] == name["scheme"]) & (points["kind"] == name["kind"])]
-    places = points["workers"] * dodge * 2**0.045
+    places = points["workers"] * dodge * beside
     axis.scatter(
         places, points[number.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
     )
@@ -108,7 +116,7 @@ def _workers_axis(axis: Axes, counts: list[int]) -> None:
     axis.set_xticks(counts, [str(count) for count in counts])
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_xticks([], minor=True)
-    axis.set_xlim(counts[0] / 1.3, counts[-1] * 1.3)
+    axis.set_xlim(counts[0] / _WIDER, counts[-1] * _WIDER)
     axis.set_xlabel("workers")
 
 

@@ -1,0 +1,62 @@
+"""Below the lines of a figure: how many seeds diverged at which number of workers."""
+
+from matplotlib.axes import Axes
+
+from paceline.analysis.tables import Frame
+from paceline.report.figure_style import scheme_style
+from paceline.report.findings import groups
+
+_ROW = 0.09  # of the height of the lines
+
+
+def diverged_band(axes: list[Axes], tables: list[Frame], schemes: list[str]) -> None:
+    """A row of hollow markers per scheme and kind, `diverged / all seeds` beside each.
+
+    `axes` share their y axis; `tables`: for each the rows with workers, n, n_diverged. Nothing is
+    drawn where no seed diverged.
+    """
+    lost = [table[table["n_diverged"] > 0] for table in tables]
+    names = [where for table in lost for where, _ in groups(table, ["scheme", "kind"])]
+    rows = list(dict.fromkeys((name["scheme"], name["kind"]) for name in names))
+    if not rows:
+        return
+    low, high = axes[0].get_ylim()
+    heights = [low - (place + 0.8) * _ROW * (high - low) for place in range(len(rows))]
+    for axis, table in zip(axes, lost, strict=True):
+        axis.axhline(low, color="#bbbbbb", lw=0.8)
+        for (scheme, kind), height in zip(rows, heights, strict=True):
+            own = table[(table["scheme"] == scheme) & (table["kind"] == kind)]
+            _markers(axis, own, height, scheme_style(scheme, schemes))
+    ticks = [tick for tick in axes[0].get_yticks() if low <= tick <= high]
+    form = axes[0].yaxis.get_major_formatter()
+    labels = [form(tick) for tick in ticks]
+    middle = sum(heights) / len(heights)
+    axes[0].set_yticks([*ticks, middle], [*labels, "diverged"])
+    axes[0].set_ylim(heights[-1] - 0.8 * _ROW * (high - low), high)
+
+
+def _markers(axis: Axes, rows: Frame, height: float, style: tuple[str, str]) -> None:
+    colour, marker = style
+    if rows.empty:
+        return
+    axis.scatter(
+        rows["workers"],
+        [height] * len(rows),
+        s=32,
+        marker=marker,
+        facecolors="white",
+        edgecolors=colour,
+        linewidths=1.3,
+        zorder=3,
+        label="diverged, of all seeds",
+    )
+    for _, row in rows.iterrows():
+        axis.annotate(
+            f"{row['n_diverged']:.0f}/{row['n']:.0f}",
+            (row["workers"], height),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+            color=colour,
+        )
