@@ -53,3 +53,9 @@ def test_a_missing_baseline_is_said_and_never_replaced(made, other, why):
 def test_one_worker_is_its_own_baseline(made):
     (row,) = scaling(made(rates(1, 100.0, 200.0))).to_dict("records")
     assert (row["baseline"], row["speedup_mean"], row["speedup_n"]) == ("itself", 1.0, 2)
+
+
+def test_workers_that_all_diverged_have_no_baseline(made):
+    lost = [fail(run, "diverged", "NaN") for run in rates(2, 100.0, 200.0)]
+    row = two_workers(scaling(made([*rates(1, 100.0, 200.0), *lost])))
+    assert row["baseline"] == "none: no finished point"

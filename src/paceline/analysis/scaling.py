@@ -31,7 +31,7 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> dict:
     return (
         configuration
         | {
-            "baseline": _named(configuration, base, len(pairs)),
+            "baseline": _named(configuration, points, base, len(pairs)),
             "n_unpaired": len(points) - len(pairs),
         }
         | interval(ratios).named("speedup")
@@ -39,7 +39,9 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> dict:
     )
 
 
-def _named(configuration: Configuration, base: Frame, num_pairs: int) -> str:
+def _named(configuration: Configuration, points: Frame, base: Frame, num_pairs: int) -> str:
+    if points.empty:
+        return "none: no finished point"
     if base.empty:
         return "none: no finished point with one worker"
     if configuration["workers"] == 1:
