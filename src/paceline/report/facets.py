@@ -40,9 +40,12 @@ def panels(findings: Findings) -> list[Panel]:
     return [Panel(where) for where, _ in groups(ordered, varying)]
 
 
-def grid(shown: list[Panel], height: float, *, sharey: bool = True) -> tuple[Figure, list[Axes]]:
-    """`height`: of one panel, in inches."""
+def grid(
+    shown: list[Panel], height: float, *, sharey: bool = True, stacked: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """`height`: of one panel, in inches. `stacked`: one below the other."""
     columns = len(shown) if len(shown) <= 3 else (2 if len(shown) == 4 else 3)
+    columns = 1 if stacked else columns
     rows = -(-len(shown) // columns)
     width = 10.0 if columns < 3 else 10.8  # a legend of three columns fits
     figure, axes = plt.subplots(

@@ -106,17 +106,17 @@ def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
     if not longest:
         return None
     share = _far_apart(pd.concat([rows for _, rows in bars if len(rows)]).sum(axis=1))
-    figure, axes = grid(shown, 0.7 + 0.3 * longest, sharey=False)
+    alike = len({tuple(rows.index) for _, rows in bars}) == 1
+    figure, axes = grid(shown, 0.7 + 0.3 * longest, sharey=False, stacked=not alike)
     for axis, (_, rows) in zip(axes, bars, strict=True):
         _stack(axis, rows.div(rows.sum(axis=1), axis=0) if share else rows)
         axis.set_xlabel("share of the worker's seconds" if share else "seconds")
         if share:
             axis.xaxis.set_major_formatter(percent_ticks())
-    if len({tuple(rows.index) for _, rows in bars}) == 1:
-        for axis in axes:
-            spec = axis.get_subplotspec()
-            if spec is not None and not spec.is_first_col():
-                axis.tick_params(labelleft=False)
+    for axis in axes:
+        spec = axis.get_subplotspec()
+        if spec is not None and not spec.is_first_col():
+            axis.tick_params(labelleft=False)
     legend_below(figure, axes, columns=3)
     return figure
 

@@ -68,7 +68,7 @@ def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
 def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str], doublings: float) -> None:
     """`doublings`: of workers, along the axis."""
     drawn = groups(panel.of(number.table), ["scheme", "kind"])
-    step = min(0.02 * doublings, 0.14, 0.6 / max(1, len(drawn)))
+    step = min(0.14, min(0.6, 0.08 * doublings) / max(1, len(drawn)))
     for place, (name, rows) in enumerate(drawn):
         colour, marker = scheme_style(name["scheme"], schemes)
         rows = rows.sort_values("workers")
