@@ -12,7 +12,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from paceline.errors import SettingError
 from paceline.training.hydra_error import hydra_errors
@@ -60,10 +60,21 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
     _require(study, root)
     with hydra_errors("study"), _hydra(root) as search:
         base = compose("config", [search, f"experiments={study}"], return_hydra_config=True)
-        axes = _axes(base, [f"experiments={study}", *overrides])
-        points = [_point(root, search, axes, job) for job in _jobs(axes)]
-    _require_distinct(points, axes)
+        grids = [
+            _parsed([*_texts(base.hydra.sweeper.params), f"experiments={study}", *grid, *overrides])
+            for grid in _grids(base)
+        ]
+        names = _swept(grids)
+        points = [_point(root, search, names, job) for axes in grids for job in _jobs(axes)]
+    _require_distinct(points, grids)
     return points
+
+
+def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
+    """What runs the points of `study` through Hydra: one multirun for each of its grids."""
+    with hydra_errors("study"), _hydra(root) as search:
+        base = compose("config", [search, f"experiments={study}"])
+        return [[f"experiments={study}", *grid, *overrides] for grid in _grids(base)]
 
 
 def studies(root: Path) -> list[str]:
@@ -88,30 +99,49 @@ def _hydra(root: Path) -> Iterator[str]:
         instance.cfg = before
 
 
-def _axes(base: DictConfig, arguments: list[str]) -> list[Override]:
-    params = base.hydra.sweeper.params or {}
-    texts = [f"{name}={values}" for name, values in params.items()]
-    return OverridesParser.create().parse_overrides([*texts, *arguments])
+def _grids(base: DictConfig) -> list[list[str]]:
+    """Overrides of each of `grids`; one without any where the study is one product of axes."""
+    if base.grids is None:
+        return [[]]
+    if not isinstance(base.grids, ListConfig) or not all(map(OmegaConf.is_dict, base.grids)):
+        raise SettingError("grids", "a list of {setting: values} is needed")
+    return [_texts(grid) for grid in base.grids]
+
+
+def _texts(settings: DictConfig | None) -> list[str]:
+    return [f"{name}={values}" for name, values in (settings or {}).items()]
+
+
+def _parsed(arguments: list[str]) -> list[Override]:
+    return OverridesParser.create().parse_overrides(arguments)
 
 
 def _jobs(axes: list[Override]) -> list[list[str]]:
     return BasicSweeper.split_arguments(axes, max_batch_size=None)[0]
 
 
-def _swept(axes: list[Override]) -> list[str]:
-    latest = {axis.get_key_element(): axis for axis in axes}
-    return [name.lstrip("+") for name, axis in latest.items() if axis.is_sweep_override()]
+def _swept(grids: list[list[Override]]) -> list[str]:
+    """Settings with more than one value: in a grid, or from one grid to another."""
+    values: dict[str, set[str]] = {}
+    for axes in grids:
+        latest = {axis.get_key_element().lstrip("+"): axis for axis in axes}
+        for name, axis in latest.items():
+            swept = axis.is_sweep_override()
+            found = axis.sweep_string_iterator() if swept else [axis.get_value_element_as_str()]
+            values.setdefault(name, set()).update(found)
+            if swept:
+                values[name].add("")  # an axis, even of one value
+    return [name for name, found in values.items() if len(found) > 1]
 
 
-def _point(root: Path, search: str, axes: list[Override], job: list[str]) -> Point:
+def _point(root: Path, search: str, axes: list[str], job: list[str]) -> Point:
     cfg = compose("config", [search, *job], return_hydra_config=True)
     HydraConfig.instance().set_config(cfg)  # names.* ask it
     choices = cfg.hydra.runtime.choices
     with open_dict(cfg):
         del cfg["hydra"]  # as in a run
     values = {
-        name: choices[name] if name in choices else OmegaConf.select(cfg, name)
-        for name in _swept(axes)
+        name: choices[name] if name in choices else OmegaConf.select(cfg, name) for name in axes
     }
     has_rate = set_rate(cfg, root)
     config = plain_config(cfg)
@@ -120,23 +150,26 @@ def _point(root: Path, search: str, axes: list[Override], job: list[str]) -> Poi
     return Point(key, folder, config, tuple(job), values, read_result(folder))
 
 
-def _require_distinct(points: list[Point], axes: list[Override]) -> None:
+def _require_distinct(points: list[Point], grids: list[list[Override]]) -> None:
     seen: dict[str, Point] = {}
     for point in points:
         other = seen.setdefault(point_key(point.config), point)  # untuned: but for the rate
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
             same = " and ".join(_named(p) for p in (other, point))
-            raise SettingError((names or _repeating(axes))[0], f"two points are the same: {same}")
+            raise SettingError(
+                (names or _repeating(grids) or ["grids"])[0], f"two points are the same: {same}"
+            )
 
 
 def _named(point: Point) -> str:
     return " ".join(f"{name}={value}" for name, value in point.axes.items())
 
 
-def _repeating(axes: list[Override]) -> list[str]:
+def _repeating(grids: list[list[Override]]) -> list[str]:
     return [
         axis.get_key_element()
+        for axes in grids
         for axis in axes
         if axis.is_sweep_override() and max(Counter(axis.sweep_string_iterator()).values()) > 1
     ]

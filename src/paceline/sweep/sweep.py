@@ -17,7 +17,7 @@ from paceline.measurement.mlflow_log import LogError
 from paceline.measurement.mlflow_record import end_lost_run
 from paceline.measurement.provenance import num_cores, source_digest
 from paceline.sweep.plan import counts, estimate, finished_results, num_processes, table
-from paceline.sweep.points import Point, study_points
+from paceline.sweep.points import Point, multirun_arguments, study_points
 from paceline.sweep.tuning import study_tuning, tuning_points
 from paceline.training.log import log, prepare_log
 from paceline.training.record import read_result
@@ -53,20 +53,24 @@ def sweep(
         return True
     prepare_log(points[0].config)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
-    arguments = [f"experiments={study}", *overrides]
+    arguments = multirun_arguments(study, root, overrides)
     if tuning:
-        if not _complete(f"{study}, tuning", trials, multirun, [*arguments, *tuning.overrides()]):
+        tried = [[*each, *tuning.overrides()] for each in arguments]
+        if not _complete(f"{study}, tuning", trials, multirun, tried):
             return False
         points = study_points(study, root, overrides)  # with their rates
     return _complete(study, points, multirun, arguments)
 
 
 def _complete(
-    name: str, points: Sequence[Point], multirun: Callable[[list[str]], None], arguments: list[str]
+    name: str,
+    points: Sequence[Point],
+    multirun: Callable[[list[str]], None],
+    arguments: Sequence[list[str]],
 ) -> bool:
-    """Whether all `points` have a record after `multirun` of those that need it."""
-    if points_to_run(points):
-        multirun(arguments)
+    """Whether all `points` have a record after each `multirun`, if any of them needs one."""
+    for each in arguments if points_to_run(points) else ():
+        multirun(each)
     points = [replace(point, result=read_result(point.folder)) for point in points]
     log_missing(points)
     print(f"{name}: {counts(points)}")

@@ -7,7 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-_UNKEYED = ("study", "question", "names", "experiments", "tuning", "sweep", "measurement.mlflow")
+_UNKEYED = ("study", "question", "names", "experiments", "grids", "tuning", "sweep")
+_UNKEYED += ("measurement.mlflow",)
 # Of these the content is verified, so that the folder does not matter; of others it is the data.
 _VERIFIED_DATA = tuple(f"paceline.data.{name}" for name in ("fashion_mnist", "cifar", "synthetic"))
 

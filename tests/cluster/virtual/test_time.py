@@ -35,7 +35,8 @@ def test_events_happen_in_order_of_time_and_then_of_planning():
 
 
 def test_messages_to_one_server_pass_one_after_the_other():
-    network = VirtualNetwork(machine(link=Link(0.5, 100)), workers=3, servers=2)
+    profile = ClusterProfile(Link(0.5, 100), FREE, 1, 0, math.inf)
+    network = VirtualNetwork(profile, workers=3, servers=2)
     assert network.push(0, 0, 0, 200) == (0, 2.5)
     assert network.push(1, 1, 0, 200) == (2, 4.5)
     assert network.push(1, 2, 1, 200) == (1, 3.5)  # another server's link is free
@@ -112,3 +113,20 @@ def test_a_slow_network_delays_every_bucket():
     slow = partial(lambda size: 4 * size / BUCKET_BYTES)
     first = max(10 - 4 * 2 / 3, 9 - (2 / 3) * (2 / 3))
     assert allreduce_end(one, 3 * BUCKET_BYTES, slow) == pytest.approx(first + 12)
+
+
+def test_on_one_machine_messages_are_work_of_the_server():
+    """A server that needs 0.25 s each for a message in, an update and a message out."""
+    profile = machine(link=Link(0.25, math.inf), server_seconds=0.25)
+    strategy, _ = train(AsyncParameterServer(1), 2, 4, step_times=StepTimes(), profile=profile)
+    first, second = (worker.step_ends for worker in strategy.clock.workers)
+    assert first == [1.75, 3.5]
+    assert second == [2.5, 4.25]
+
+
+def test_between_nodes_messages_pass_while_the_server_works():
+    profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0.25, math.inf)
+    strategy, _ = train(AsyncParameterServer(1), 2, 4, step_times=StepTimes(), profile=profile)
+    first, second = (worker.step_ends for worker in strategy.clock.workers)
+    assert first == [1.75, 3.5]
+    assert second == [2.0, 3.75]

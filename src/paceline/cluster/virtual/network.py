@@ -1,9 +1,9 @@
-"""Messages between workers and servers on the virtual clock.
+"""Messages between nodes on the virtual clock.
 
 A message holds the sender's and the receiver's direction of a link while it passes, and messages
-pass one after the other, in the order in which they are sent. That is what the parameter server on
-real processes does (it receives and answers one worker at a time), and it moves as many bytes per
-second as fair sharing would; only who is served first differs.
+pass one after the other, in the order in which they are sent. So do those of the parameter server
+on real processes, which receives and answers one worker at a time; and it moves as many bytes per
+second as fair sharing would: only who is served first differs.
 """
 
 from typing import NamedTuple
@@ -26,22 +26,19 @@ class _Port:
 
 
 class _Ends:
-    """Both directions of one worker's, server's or node's link."""
+    """Both directions of one node's link."""
 
     def __init__(self) -> None:
         self.out, self.into = _Port(), _Port()
 
 
 class VirtualNetwork:
-    """On one machine each worker and server has a link of its own; else the workers of a node share
-    their node's, and each server is a node by itself.
-    """
+    """Workers share their node's link; each server is a node by itself."""
 
     def __init__(self, profile: ClusterProfile, workers: int, servers: int) -> None:
-        alone = profile.workers_per_node is None
-        self._link: Link = profile.node_link if alone else profile.link
-        ends = [_Ends() for _ in range(workers if alone else profile.num_nodes(workers))]
-        self._workers = [ends[k if alone else profile.node_of(k)] for k in range(workers)]
+        self._link: Link = profile.link
+        nodes = [_Ends() for _ in range(profile.num_nodes(workers))]
+        self._workers = [nodes[profile.node_of(worker)] for worker in range(workers)]
         self._servers = [_Ends() for _ in range(servers)]
 
     def push(self, now: float, worker: int, server: int, num_bytes: int) -> Passage:

@@ -1,4 +1,9 @@
-"""Parameter servers on the virtual clock: pushes wait in line, are served, and are answered."""
+"""Parameter servers on the virtual clock: pushes wait in line, are served, and are answered.
+
+On one machine messages are work of the server's process, as they are over loopback: it receives a
+push, applies it and answers, then turns to the next. Between nodes the network carries messages
+while the server works.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,8 +15,9 @@ from paceline.cluster.profile import ClusterProfile
 from paceline.cluster.served_weights import ServedWeights
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
-from paceline.cluster.virtual.network import VirtualNetwork
+from paceline.cluster.virtual.network import Passage, VirtualNetwork
 from paceline.cluster.virtual.plan import RunPlan
+from paceline.cluster.virtual.station import Station
 from paceline.cluster.virtual.worker import VirtualWorker
 from paceline.scheme.scheme import AbstractScheme
 
@@ -37,9 +43,10 @@ class VirtualServers:
         self._workers, self._profile = workers, profile
         self._events, self._pool, self._adopt = events, pool, adopt
         self._bounds = plan.bounds(scheme.servers)
-        self._network = VirtualNetwork(profile, len(workers), scheme.servers)
+        alone = profile.workers_per_node is None
+        self._network = None if alone else VirtualNetwork(profile, len(workers), scheme.servers)
+        self._stations = [Station(events) for _ in range(scheme.servers)]
         self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
-        self._free = [0.0] * scheme.servers  # when each has done its work
         self._latest: Buffer | None = None  # copy of a single server's version, handed out to many
         self._answers: dict[int, tuple[Buffer, int]] = {}  # content, and how many are under way
         self._granted: dict[int, bool] = {}
@@ -71,29 +78,30 @@ class VirtualServers:
     def push(self, worker: VirtualWorker, message: Tensor) -> None:
         worker.message = message
         for server, (first, last) in enumerate(self._bounds):
-            body = (last - first) * message.element_size()
-            body += worker.statistics.vector.nbytes if server == 0 else 0
-            passage = self._network.push(self._events.now, worker.index, server, body)
+            size = (last - first) * message.element_size()
+            body = size + (worker.statistics.vector.nbytes if server == 0 else 0)
             worker.bytes_sent += body
             self.served[server].report.bytes_received += body
-            if server == 0:
-                worker.spend("wait", self._events.now, passage.start)
-                worker.spend("communicate", *passage)
-            self._events.plan(passage.end, partial(self._serve, server, worker))
+            work = self._profile.server_seconds + size / self._profile.server_bandwidth
+            if self._network is None:
+                self._line_up(server, worker, self._profile.node_link.seconds(body) + work)
+                continue
+            passage = self._network.push(self._events.now, worker.index, server, body)
+            self._spend(server, worker, self._events.now, passage)
+            self._events.plan(passage.end, partial(self._line_up, server, worker, work))
 
-    def _serve(self, server: int, worker: VirtualWorker) -> None:
-        """A push has arrived; its turn comes when those before it are done."""
-        first, last = self._bounds[server]
-        size = (last - first) * self.weights.element_size()
-        start = max(self._events.now, self._free[server])
-        work = self._profile.server_seconds + size / self._profile.server_bandwidth
-        self._free[server] = start + work
+    def _line_up(self, server: int, worker: VirtualWorker, work: float) -> None:
+        done = partial(self._take, server, worker, self._events.now)
+        self._stations[server].do(work, done)
+
+    def _spend(self, server: int, worker: VirtualWorker, since: float, passage: Passage) -> None:
+        """What it was until the passage began is waiting; by the first server alone."""
         if server == 0:
-            worker.spend("wait", self._events.now, start)
-            worker.spend("communicate", start, start + work)
-        self._events.plan(start + work, partial(self._take, server, worker))
+            worker.spend("wait", since, passage.start)
+            worker.spend("communicate", *passage)
 
-    def _take(self, server: int, worker: VirtualWorker) -> None:
+    def _take(self, server: int, worker: VirtualWorker, since: float, begun: float) -> None:
+        self._spend(server, worker, since, Passage(begun, self._events.now))
         if server == 0:
             self._keep_statistics(worker)
         self._forget_latest()
@@ -110,13 +118,19 @@ class VirtualServers:
         self._answers[worker.index] = self._content(server, worker)
         served.report.bytes_sent += served.weights.nbytes
         worker.bytes_received += served.weights.nbytes
-        passage = self._network.answer(
-            self._events.now, server, worker.index, served.weights.nbytes
-        )
-        if server == 0:
-            worker.spend("wait", self._events.now, passage.start)
-            worker.spend("communicate", *passage)
+        if self._network is None:
+            seconds = self._profile.node_link.seconds(served.weights.nbytes)
+            done = partial(self._arrive, server, worker, self._events.now)
+            self._stations[server].do(seconds, done, first=True)
+            return
+        now, size = self._events.now, served.weights.nbytes
+        passage = self._network.answer(now, server, worker.index, size)
+        self._spend(server, worker, now, passage)
         self._events.plan(passage.end, partial(self._deliver, worker))
+
+    def _arrive(self, server: int, worker: VirtualWorker, since: float, begun: float) -> None:
+        self._spend(server, worker, since, Passage(begun, self._events.now))
+        self._deliver(worker)
 
     def _content(self, server: int, worker: VirtualWorker) -> tuple[Buffer, int]:
         """The answer as it is now: of a single server one copy for all who get this version."""
