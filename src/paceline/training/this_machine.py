@@ -39,7 +39,7 @@ link: # not on the way
   latency: 0
   bandwidth: null
 # Measured: push and pull of 1 and {most:,} float32 between two processes, gloo over loopback;
-# half of it each way. Nobody computed meanwhile: that processes share cores is not modelled.
+# half of it each way. No worker computed meanwhile: that they share cores is not modelled.
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
