@@ -6,7 +6,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 from paceline.errors import SettingError
-from paceline.sweep.points import studies, study_points
+from paceline.sweep.points import multirun_arguments, studies, study_points
 from paceline.training.point import point_key
 from tests.made_records import make_record
 
@@ -51,6 +51,28 @@ def test_overrides_replace_axes_and_add_others(root):
         for lr in (0.1, 0.2)
     ]
     assert {point.config["seed"] for point in points} == {7}
+
+
+def test_grids_follow_each_other_and_share_the_axes(root, studied):
+    grids = [{"workers": "1,2"}, {"workers": 4, "batch_size": 8}]
+    studied("made", {"grids": grids, "batch_size": 16}, seed="0,1")
+    points = study_points("made", root)
+    names = ("seed", "workers", "batch_size")
+    assert [point.axes for point in points] == [
+        dict(zip(names, values, strict=True))
+        for values in [(0, 1, 16), (0, 2, 16), (1, 1, 16), (1, 2, 16), (0, 4, 8), (1, 4, 8)]
+    ]
+    assert multirun_arguments("made", root, ["seed=7"]) == [
+        ["experiments=made", "workers=1,2", "seed=7"],
+        ["experiments=made", "workers=4", "batch_size=8", "seed=7"],
+    ]
+
+
+@pytest.mark.parametrize("grids", [3, [3], {"workers": 1}])
+def test_grids_that_are_none_are_named(root, studied, grids):
+    studied("made", {"grids": grids})
+    with pytest.raises(SettingError, match="grids: a list of"):
+        study_points("made", root)
 
 
 def test_a_study_may_be_one_point(root, studied):

@@ -87,6 +87,22 @@ def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
     assert len(seen) == 2
 
 
+def test_every_grid_is_tuned_before_any_is_run(root, studied):
+    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
+    studied(
+        "made", more | {"grids": [{"workers": 1}, {"workers": 2}]}, **{"training.rate": "tuned"}
+    )
+    seen = []
+
+    def run(overrides):
+        seen.append(overrides[1:])
+        records(trials(root) if len(seen) <= 2 else study_points("made", root))
+
+    assert sweep("made", root, run)
+    grids = [["workers=1"], ["workers=2"]]
+    assert seen == [*([*grid, *TUNING] for grid in grids), *grids]
+
+
 def test_what_is_tuned_already_is_not_run_again(root):
     records(trials(root))
     seen = []

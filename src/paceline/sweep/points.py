@@ -121,17 +121,16 @@ def _jobs(axes: list[Override]) -> list[list[str]]:
 
 
 def _swept(grids: list[list[Override]]) -> list[str]:
-    """Settings with more than one value: in a grid, or from one grid to another."""
-    values: dict[str, set[str]] = {}
-    for axes in grids:
-        latest = {axis.get_key_element().lstrip("+"): axis for axis in axes}
-        for name, axis in latest.items():
-            swept = axis.is_sweep_override()
-            found = axis.sweep_string_iterator() if swept else [axis.get_value_element_as_str()]
-            values.setdefault(name, set()).update(found)
-            if swept:
-                values[name].add("")  # an axis, even of one value
-    return [name for name, found in values.items() if len(found) > 1]
+    latest = [{axis.get_key_element().lstrip("+"): axis for axis in axes} for axes in grids]
+    names = dict.fromkeys(name for axes in latest for name in axes)
+    return [name for name in names if _varies([axes.get(name) for axes in latest])]
+
+
+def _varies(axes: list[Override | None]) -> bool:
+    """Swept in a grid, or not the same in all of them; None: as the study sets it."""
+    if any(axis is not None and axis.is_sweep_override() for axis in axes):
+        return True
+    return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
 
 
 def _point(root: Path, search: str, axes: list[str], job: list[str]) -> Point:
