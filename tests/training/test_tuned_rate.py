@@ -77,7 +77,11 @@ def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rate", "message"), [("best", "'best'; there are: by_rule, tuned"), ("tuned", "tuned, but the study has no tuning")]
+    ("rate", "message"),
+    [
+        ("best", "'best'; there are: by_rule, tuned"),
+        ("tuned", "tuned, but the study has no tuning"),
+    ],
 )
 def test_a_rate_that_cannot_be_is_named(rate, message, tmp_path):
     with pytest.raises(SettingError, match=f"training.rate: {message}"):
