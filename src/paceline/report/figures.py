@@ -151,7 +151,10 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
         ),
     )
     lost = summary["n_diverged"].any()
-    zoomed = f"the axis does not start at zero.{_LOST if lost else ''}"
+    zoomed = (
+        "the axis does not start at zero, and intervals are cut off at 0 and 100 %."
+        f"{_LOST if lost else ''}"
+    )
     for metric, split in (("test_top1", "test"), ("top1", "validation")):
         name = "accuracy" if metric == "test_top1" else "validation_accuracy"
         yield (

@@ -74,13 +74,15 @@ def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str], doublin
         rows = rows.sort_values("workers")
         dodge = 2 ** (step * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
         mean = rows[f"{number.name}_mean"].to_numpy(float)
-        half = rows[f"{number.name}_high"].to_numpy(float) - mean
+        low, high = (rows[f"{number.name}_{end}"].to_numpy(float) for end in ("low", "high"))
+        if number.lost:  # a share: wider intervals would hide what the lines do
+            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
         label = f"{name['scheme']} ({name['kind']})"
         line = LINES.get(name["kind"], "-")
         axis.errorbar(
             rows["workers"] * dodge,
             mean,
-            np.nan_to_num(half),
+            np.nan_to_num([mean - low, high - mean]),
             fmt=marker + line,
             color=colour,
             capsize=4,
