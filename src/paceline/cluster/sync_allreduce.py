@@ -91,8 +91,8 @@ class AbstractSynchronousStrategy(Strategy):
             seconds = self._clock.seconds()
             with self._clock.stopped():
                 self._keep_snapshot(seconds)
-        if self._pace is not None:
-            self._pace.begin()
+            if self._pace is not None:
+                self._pace.begin()
         return output
 
     @property
@@ -167,6 +167,7 @@ def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
     def computed() -> Any:
         output = closure()
         pace.wait()
+        pace.begin()
         return output
 
     return computed
@@ -176,12 +177,22 @@ def _wait_then_allreduce(
     pace: Pace,
     bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
 ) -> Future[Tensor]:
-    """DDP's own all-reduce; the last bucket leaves when the emulated backward has ended."""
-    if bucket.is_last():
-        pace.wait()
+    """DDP's own all-reduce; the last bucket leaves when the emulated backward has ended.
+
+    The next step begins when it is reduced: where workers share cores, one that had to wait for
+    its turn on a core would else begin late, for others' real compute.
+    """
     group = dist.group.WORLD
     assert group is not None
-    return allreduce_hook(group, bucket)
+    if not bucket.is_last():
+        return allreduce_hook(group, bucket)
+    pace.wait()
+
+    def begin(reduced: Future[Tensor]) -> Tensor:
+        pace.begin()
+        return reduced.value()
+
+    return allreduce_hook(group, bucket).then(begin)
 
 
 def _without_sigterm_broadcast(trainer: Trainer) -> None:

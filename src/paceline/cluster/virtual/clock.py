@@ -13,7 +13,7 @@ from paceline.cluster.snapshot import Snapshot, join_shards
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
-from paceline.cluster.virtual.meeting import Brought, Meeting, allreduce_end
+from paceline.cluster.virtual.meeting import Brought, Meeting
 from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.replicas import Replicas
 from paceline.cluster.virtual.servers import VirtualServers
@@ -41,7 +41,7 @@ class VirtualClock:
     ) -> None:
         self.events = EventQueue()
         self.pool = BufferPool(weights, recycled=recycled)
-        self._scheme, self._plan, self._profile, self._times = scheme, plan, profile, step_times
+        self._scheme, self._plan, self._times = scheme, plan, step_times
         own = BufferPool(statistics)
         self.workers = [VirtualWorker(k, own.copy(statistics)) for k in range(plan.workers)]
         for worker in self.workers if plan.workers <= _TIMELINE_WORKERS else ():
@@ -50,7 +50,10 @@ class VirtualClock:
         self._finished = self._granted = 0  # steps of all workers
         self._ending = self._diverged = False
         self._snapshots: list[Snapshot] = []
-        self._meeting = Meeting(self.pool, plan.workers)
+        allreduce = partial(
+            allreduce_seconds, scheme.collective, workers=plan.workers, profile=profile
+        )
+        self._meeting = Meeting(self.pool, plan.workers, allreduce)
         self.servers: VirtualServers | None = None
         self._replicas: Replicas | None = None
         if scheme.servers:
@@ -184,19 +187,13 @@ class VirtualClock:
     def _bring(self, worker: VirtualWorker, value: Tensor) -> None:
         overlapped = worker.gradient is not None and value is worker.gradient.vector
         about = Brought(worker.computed_at, worker.compute_seconds, overlapped)
-        complete = self._meeting.bring(worker.index, value, about)
+        end = self._meeting.bring(value, about)
         worker.bytes_sent += value.nbytes
         worker.bytes_received += value.nbytes
         self._let_go_of_gradient(worker)
-        if complete:
-            seconds = partial(
-                allreduce_seconds,
-                self._scheme.collective,
-                workers=self._plan.workers,
-                profile=self._profile,
-            )
-            end = allreduce_end(list(self._meeting.brought.values()), value.nbytes, seconds)
-            self.events.plan(max(end, self.events.now), partial(self._meet, self.events.now))
+        if end is not None:
+            now = self.events.now
+            self.events.plan(max(end, now), partial(self._meet, now))
 
     def _meet(self, complete_at: float) -> None:
         mean = self._meeting.mean()

@@ -42,24 +42,29 @@ def allreduce_end(
 
 
 class Meeting:
-    """Adds up in place, in the order of arrival: one vector, however many workers."""
+    """Adds up in place, in the order of arrival: one vector, however many workers.
 
-    def __init__(self, pool: BufferPool, workers: int) -> None:
-        self._pool, self._workers = pool, workers
+    `seconds(num_bytes)`: what an all-reduce takes.
+    """
+
+    def __init__(self, pool: BufferPool, workers: int, seconds: Callable[[int], float]) -> None:
+        self._pool, self._workers, self._seconds = pool, workers, seconds
         self._sum: Buffer | None = None
-        self.brought: dict[int, Brought] = {}
+        self._brought: list[Brought] = []
 
-    def bring(self, worker: int, value: Tensor, about: Brought) -> bool:
-        """Whether all are here now."""
+    def bring(self, value: Tensor, about: Brought) -> float | None:
+        """When the mean is there, if all are here now."""
         if self._sum is None:
             self._sum = self._pool.copy(value)
         else:
             self._sum.vector.add_(value)
-        self.brought[worker] = about
-        return len(self.brought) == self._workers
+        self._brought.append(about)
+        if len(self._brought) < self._workers:
+            return None
+        return allreduce_end(self._brought, value.nbytes, self._seconds)
 
     def mean(self) -> Tensor:
-        """Of all, when they are here; valid until the next one brings something."""
+        """Of all, when they are here; valid until they leave."""
         assert self._sum is not None
         return self._sum.vector.div_(self._workers)
 
@@ -67,4 +72,4 @@ class Meeting:
         assert self._sum is not None
         self._pool.release(self._sum)
         self._sum = None
-        self.brought = {}
+        self._brought = []
