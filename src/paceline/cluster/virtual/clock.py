@@ -166,7 +166,6 @@ class VirtualClock:
 
     def _end_backward(self, worker: VirtualWorker) -> None:
         worker.computed_at = self.events.now
-        worker.seconds_computing += worker.compute_seconds
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
         self._ready = worker
 
@@ -190,7 +189,7 @@ class VirtualClock:
         end = self._meeting.bring(value, about)
         worker.bytes_sent += value.nbytes
         worker.bytes_received += value.nbytes
-        self._let_go_of_gradient(worker)
+        worker.let_go_of_gradient(self.pool)
         if end is not None:
             now = self.events.now
             self.events.plan(max(end, now), partial(self._meet, now))
@@ -230,7 +229,7 @@ class VirtualClock:
         for gradient, workers in gradients.values():
             self._replicas.apply(workers, gradient, rate.factor(self.samples) if rate else 1.0)
         for worker, _ in outcomes:
-            self._let_go_of_gradient(worker)
+            worker.let_go_of_gradient(self.pool)
             self._finish(worker)
         self._keep_snapshots(before)
         for worker, _ in outcomes:
@@ -247,9 +246,3 @@ class VirtualClock:
             snapshot = self.shared()
             self._snapshots.append(snapshot)
             self._diverged = not bool(snapshot.weights.isfinite().all())
-
-    def _let_go_of_gradient(self, worker: VirtualWorker) -> None:
-        """What a rule has given away it may not use again."""
-        if worker.gradient is not None:
-            self.pool.release(worker.gradient)
-            worker.gradient = None

@@ -162,9 +162,7 @@ class VirtualServers:
     def _let_go(self, worker: VirtualWorker) -> None:
         """The push has been answered: its gradient is not needed any more."""
         worker.message = None
-        if worker.gradient is not None:
-            self._pool.release(worker.gradient)
-            worker.gradient = None
+        worker.let_go_of_gradient(self._pool)
 
     def _keep_statistics(self, worker: VirtualWorker) -> None:
         kept = self._pushed.setdefault(worker.index, torch.empty_like(worker.statistics.vector))

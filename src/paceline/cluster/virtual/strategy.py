@@ -18,6 +18,7 @@ from paceline.cluster.remote_sgd import RemoteSGD
 from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.batches import Draw, VirtualBatches, draw_from
+from paceline.cluster.virtual.buffers import Buffer
 from paceline.cluster.virtual.checks import check_scheme
 from paceline.cluster.virtual.clock import VirtualClock
 from paceline.cluster.virtual.plan import RunPlan
@@ -168,13 +169,8 @@ class VirtualCluster(SingleDeviceStrategy):
             self.snapshots_at.append(self._real_seconds())
 
     def _hold(self, snapshot: Snapshot) -> None:
-        for tensors, values in (
-            (self.held, snapshot.weights),
-            (self._statistics, snapshot.statistics),
-        ):
-            parts = values.split([tensor.numel() for tensor in tensors])
-            views = [part.view_as(t) for part, t in zip(parts, tensors, strict=True)]
-            _point(tensors, views)
+        _point(self.held, Buffer(snapshot.weights).views(self.held))
+        _point(self._statistics, Buffer(snapshot.statistics).views(self._statistics))
 
 
 def _point(tensors: Sequence[Tensor], views: Sequence[Tensor]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from paceline.cluster.virtual.buffers import Buffer
+from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.scheme.scheme import Step
 
 TIMELINE_STEPS = 12  # of each worker, as much as a figure can show
@@ -28,7 +28,6 @@ class VirtualWorker:
         self.bytes_received = 0
         self.compute_seconds = 0.0  # of the step under way
         self.computed_at = 0.0
-        self.seconds_computing = 0.0
         self.seconds_communicating = 0.0  # waiting included
         self.step_ends: list[float] = []
         self.timeline: list[Span] | None = None  # a list: record here
@@ -37,6 +36,12 @@ class VirtualWorker:
         """`phase`: compute, communicate or wait."""
         if self.timeline is not None and self.finished < TIMELINE_STEPS and end > start:
             self.timeline.append((self.index, phase, start, end))
+
+    def let_go_of_gradient(self, pool: BufferPool) -> None:
+        """What a rule has given away it may not use again."""
+        if self.gradient is not None:
+            pool.release(self.gradient)
+            self.gradient = None
 
     def send(self, reply: Any) -> Any:
         """Go on with the rule: its next message, or its outcome."""
