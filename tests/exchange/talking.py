@@ -13,18 +13,21 @@ TEXT = {"größe": "µ, 学习率 🚀", "numbers": [1, None, 0.1, 2**53 + 1], "
 FIRST, SECOND = 2**24 + 1, 2**53 + 1  # versions that float32 and float64 cannot hold
 
 
-def one_worker(servers):
+WIRES = {"shared memory": None, "TCP": "another node"}  # where a worker says that it is
+
+
+def one_worker(servers, node):
     """Process 0 works, the others serve: server s answers with weights third * position + s."""
     join(20, "cpu")
     bounds = shard_bounds(NUM_WEIGHTS, servers)
     server = dist.get_rank() - 1
-    seen = _work(bounds) if server < 0 else _serve(server, *bounds[server])
+    seen = _work(bounds, node) if server < 0 else _serve(server, *bounds[server])
     leave()
     return seen
 
 
-def _work(bounds):
-    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1)
+def _work(bounds, node):
+    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1, node=node)
     told = [wire.pull()]
     pulled, versions = [wire.weights.tolist()], [list(wire.versions)]
     wire.gradient.copy_(torch.arange(NUM_WEIGHTS, dtype=torch.float64) / 7)
@@ -55,17 +58,17 @@ def _serve(server, first, last):
     }
 
 
-def two_workers():
+def two_workers(node):
     """Worker 1 pushes and leaves; only then worker 0, which waited for nothing, pushes."""
     join(20, "cpu")
     worker = dist.get_rank()
-    seen = _serve_two() if worker == 2 else _work_in_turn(worker)
+    seen = _serve_two() if worker == 2 else _work_in_turn(worker, node)
     leave()
     return seen
 
 
-def _work_in_turn(worker):
-    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2)
+def _work_in_turn(worker, node):
+    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2, node=node)
     wire.pull()
     wire.gradient.fill_(worker + 1)
     if worker == 0:
