@@ -23,6 +23,7 @@ from pytorch_lightning import LightningModule, Trainer, seed_everything
 from paceline.cluster.accelerator import choose, device
 from paceline.cluster.calibrate import Times, copy_bandwidth, measure_pair
 from paceline.cluster.launch import launch
+from paceline.measurement import provenance
 from paceline.training.feed import open_feed
 from paceline.training.no_profiler import NoProfiler
 from paceline.training.run import prepare_data
@@ -41,6 +42,7 @@ class Measured:
 
     started: datetime
     load: float  # of the machine before: processes that wanted a core, on average over a minute
+    cores: int  # that this process may use
     accelerator: str
     num_parameters: int
     steps: dict[int, np.ndarray]
@@ -64,7 +66,8 @@ def measure(
     worker = _launched(measure_steps, (config, seconds), servers=0)[0]
     sizes = sorted({1, worker["num_parameters"], most_weights})
     pair = _launched(measure_pair, (sizes,), servers=1)
-    return Measured(started, load, **worker, **pair[0], **pair[1])
+    cores = provenance.num_cores()
+    return Measured(started, load, cores, **worker, **pair[0], **pair[1])
 
 
 def measure_steps(config: dict[str, Any], seconds: float) -> dict[str, Any]:
