@@ -186,9 +186,10 @@ class VirtualClock:
     def _bring(self, worker: VirtualWorker, value: Tensor) -> None:
         overlapped = worker.gradient is not None and value is worker.gradient.vector
         about = Brought(worker.computed_at, worker.compute_seconds, overlapped)
-        end = self._meeting.bring(value, about)
         worker.bytes_sent += value.nbytes
         worker.bytes_received += value.nbytes
+        brought = worker.give_gradient() if overlapped else self.pool.copy(value)
+        end = self._meeting.bring(brought, about)
         worker.let_go_of_gradient(self.pool)
         if end is not None:
             now = self.events.now
