@@ -9,12 +9,12 @@ from torch import Tensor
 
 from paceline.cluster.collective_cost import allreduce_seconds
 from paceline.cluster.profile import ClusterProfile
+from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import Snapshot, join_shards
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.meeting import Brought, Meeting
-from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.replicas import Replicas
 from paceline.cluster.virtual.servers import VirtualServers
 from paceline.cluster.virtual.worker import VirtualWorker

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from paceline.cluster.profile import ClusterProfile
+from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.served_weights import ServedWeights
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.network import Passage, VirtualNetwork
-from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.station import Station
 from paceline.cluster.virtual.worker import VirtualWorker
 from paceline.scheme.scheme import AbstractScheme
