@@ -3,17 +3,15 @@
 Every worker takes a step before the timed ones, so that all vectors have been touched.
 """
 
-import logging
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.utils import instantiate
-from pytorch_lightning import Callback, Trainer
+from pytorch_lightning import Callback
 
 from benchmarks.config import config
 from benchmarks.row import ratio_row, row
@@ -22,7 +20,7 @@ from paceline.cluster.virtual.strategy import VirtualCluster
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.feed import Feed, open_feed
-from paceline.training.no_profiler import NoProfiler
+from paceline.training.quiet import quiet_trainer, silence
 
 TURNS = 3
 LEAST = 0.93
@@ -127,8 +125,7 @@ class _Plain:
 
 
 def _rate(point: dict[str, Any], kind: Kind) -> float:
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    silence()
     torch.set_num_threads(1)
     scheme, workers = kind or ("", 1)
     size, steps, warmup = point["batch_size"], max(STEPS, workers), max(8, workers)
@@ -143,17 +140,8 @@ def _rate(point: dict[str, Any], kind: Kind) -> float:
         loader = strategy.batches(
             lambda worker, n: feed.batch(0, n * workers + worker), size, length
         )
-    trainer = Trainer(
-        accelerator="cpu",
-        devices=1,
-        max_epochs=1,
-        callbacks=[stopwatch],
-        profiler=NoProfiler(),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
+    trainer = quiet_trainer(
+        accelerator="cpu", devices=1, max_epochs=1, callbacks=[stopwatch], **options
     )
     trainer.fit(instantiate(point["model"]), loader)
     return steps * size / (stopwatch.ends[-1] - stopwatch.ends[0])

@@ -5,39 +5,15 @@ import time
 
 import psutil
 import pytest
-import yaml
 
 from tests.command_line import results, run, start
-
-STUDY = {
-    "defaults": [{"override /data": "synthetic"}],
-    "data": {
-        "num_train": 600,
-        "num_validation": 200,
-        "num_test": 200,
-        "image_shape": [1, 12, 12],
-    },
-    "workers": 2,
-    "training": {"epochs": 30},
-    "measurement": {"mlflow": {"tracking_uri": None}},
-    "hydra": {"sweeper": {"params": {"seed": "0,1,2"}}},
-}
-
-
-@pytest.fixture
-def studied(root):
-    def write(study):
-        path = root / "experiments" / f"{study}.yaml"
-        text = yaml.safe_dump({**STUDY, "study": study, "question": "Does it?"}, sort_keys=False)
-        path.write_text("# @package _global_\n" + text)
-        return study
-
-    return write
+from tests.small_study import write_small_study
 
 
 @pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
-def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root, studied):
-    study = studied(f"{command}{jobs}")
+def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root):
+    study = f"{command}{jobs}"
+    write_small_study(root, study, {"seed": "0,1,2"}, training={"epochs": 30})
     asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
     arguments = (command, *asked, f"sweep.jobs={jobs}")
     finished = kill_in_the_second_point(root, study, arguments)

@@ -3,34 +3,23 @@
 import json
 
 import pytest
-import yaml
 
 from tests.command_line import results, run
+from tests.small_study import STUDY, write_small_study
 
-STUDY = {
-    "defaults": [{"override /data": "synthetic"}, {"override /cluster": "virtual"}],
-    "study": "tuned",
-    "question": "Does it?",
-    "data": {
-        "num_train": 600,
-        "num_validation": 200,
-        "num_test": 200,
-        "image_shape": [1, 12, 12],
-    },
-    "workers": 2,
+SETTINGS = {
     "batch_size": 10,
     "training": {"samples": 200},
-    "measurement": {"evaluations": 2, "mlflow": {"tracking_uri": None}},
+    "measurement": STUDY["measurement"] | {"evaluations": 2},
     "sweep": {"jobs": 2},
     "tuning": {"values": [1e-05, 0.03125], "seed": 100},
-    "hydra": {"sweeper": {"params": {"training.rate": "by_rule,tuned"}}},
 }
 
 
 @pytest.fixture(scope="module")
 def swept(root):
-    path = root / "experiments/tuned.yaml"
-    path.write_text("# @package _global_\n" + yaml.safe_dump(STUDY, sort_keys=False))
+    axes = {"training.rate": "by_rule,tuned"}
+    write_small_study(root, "tuned", axes, cluster="virtual", **SETTINGS)
     code, lines, errors = run(root, "sweep", "tuned")
     assert (code, errors) == (0, [])
     return root, lines

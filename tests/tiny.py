@@ -98,6 +98,7 @@ def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> d
             "server_seconds": 0,
             "server_bandwidth": None,
             "workers_per_node": None,
+            "node_cores": None,
             "link": {"latency": 0, "bandwidth": None},
             "node_link": {"latency": 0, "bandwidth": None},
         },

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,36 @@ def test_two_nodes_of_four(collective, seconds):
     """800 bytes; 100 bytes/s between nodes, 800 inside."""
     profile = nodes_of(4, Link(0.5, 100), Link(0.25, 800))
     assert allreduce_seconds(collective, 800, 8, profile) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("collective", "messages", "sent"),
+    [
+        ("ring", 8 * 14, 14),  # times n
+        ("native", 2 * 8 * 14, 14),
+        ("tree", 14, 14),
+        ("multicolor", 4 * 14, 14),
+        ("parameter_server", 16, 16),
+    ],
+)
+def test_two_cores_pass_all_messages_of_a_machine(collective, messages, sent):
+    """800 bytes over 8 workers; each message takes a core a second, and one for 100 bytes."""
+    profile = replace(one_machine(1, 100), node_cores=2)
+    found = allreduce_seconds(collective, 800, 8, profile)
+    assert found == pytest.approx((messages + 8 * sent) / 2, rel=1e-12)
+
+
+def test_more_cores_than_messages_change_nothing():
+    free, enough = one_machine(1, 100), replace(one_machine(1, 100), node_cores=1000)
+    for collective in COLLECTIVES:
+        costs = {allreduce_seconds(collective, 800, 8, each) for each in (free, enough)}
+        assert len(costs) == 1
+
+
+def test_cores_pass_the_messages_of_their_own_node():
+    """A ring over two nodes of two: each worker sends 6 messages of 200 bytes."""
+    profile = replace(nodes_of(2, FREE, Link(1, 100)), node_cores=1)
+    assert allreduce_seconds("ring", 800, 4, profile) == pytest.approx(2 * 6 * (1 + 2))
 
 
 def test_a_slow_link_inside_the_nodes_decides_too():

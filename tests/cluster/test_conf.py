@@ -27,9 +27,9 @@ WALL = [
     "straggler_factor",
     "server_seconds",
 ]
-VIRTUAL = [*WALL, "server_bandwidth", "workers_per_node", "link", "node_link"]
+VIRTUAL = [*WALL, "server_bandwidth", "workers_per_node", "node_cores", "link", "node_link"]
 MODELLED = re.compile(
-    r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|latency|bandwidth): [^n]"
+    r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth): [^n]"
 )
 EPOCH = 1_281_167  # training images of ImageNet-1k
 DAY = 24 * 60 * 60

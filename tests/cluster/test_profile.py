@@ -9,6 +9,7 @@ from paceline.errors import SettingError
 
 SETTINGS = {
     "workers_per_node": 4,
+    "node_cores": 16,
     "link": {"latency": 1e-5, "bandwidth": 1_000_000},
     "node_link": {"latency": 0, "bandwidth": None},
     "server_seconds": 0.5,
@@ -34,15 +35,12 @@ def test_workers_fill_node_after_node():
     assert [profile.node_of(worker) for worker in (0, 3, 4, 8)] == [0, 0, 1, 2]
 
 
-def test_servers_are_on_nodes_of_their_own():
-    assert profile_of(SETTINGS).server_link == Link(1e-5, 1e6)
-
-
 def test_without_nodes_all_is_on_one_machine():
     profile = profile_of({**SETTINGS, "workers_per_node": None})
     assert profile.num_nodes(100) == 1
     assert profile.node_of(99) == 0
-    assert profile.server_link == Link(0, math.inf)
+    assert profile.one_machine
+    assert not profile_of(SETTINGS).one_machine
 
 
 @pytest.mark.parametrize(
@@ -51,6 +49,8 @@ def test_without_nodes_all_is_on_one_machine():
         ("workers_per_node", 0),
         ("workers_per_node", 1.5),
         ("workers_per_node", True),
+        ("node_cores", 0),
+        ("node_cores", 2.5),
         ("link", None),
         ("node_link", 5),
         ("link.latency", -1e-9),

@@ -28,6 +28,7 @@ TINY = (
 MADE = Measured(
     started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
     load=0.25,
+    cores=2,
     accelerator="cpu",
     num_parameters=100,
     steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
@@ -81,7 +82,7 @@ def test_the_file_holds_what_was_measured(root, tmp_path):
     comments = path.read_text()
     assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
     assert "small_cnn (100 parameters) on synthetic, 32-true" in comments
-    assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 2e+03 ms" in comments
+    assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 3e+03 ms" in comments
 
 
 def test_the_table_shows_every_number_with_its_unit():

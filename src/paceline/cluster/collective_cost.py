@@ -3,7 +3,8 @@
 n bytes, p workers, BW [bytes/s] and latency [s] of a link. Where more than one node takes part,
 the nodes' network interfaces (`link`) are on the way, and `node_link` where a node has several
 workers; on one node `node_link` alone. Workers fill node after node, so each formula says how
-many workers of a node use its interface at a time. The slowest link on the way decides.
+many workers of a node use its interface at a time. The slowest link on the way decides; but nothing
+is over before the cores of a node have passed all its messages.
 """
 
 import math
@@ -52,12 +53,12 @@ def _parameter_server(num_bytes: int, workers: int, profile: ClusterProfile) -> 
     All p gradients pass the link of the one server, which is on a node of its own where there are
     nodes; a node's interface carries those of its own workers meanwhile, which takes no longer.
     """
-    link = profile.server_link
+    link = profile.node_link if profile.one_machine else profile.link
     return workers * num_bytes / link.bandwidth + 2 * link.latency
 
 
 _FORMULAS = {
-    "native": _ring,  # as gloo, and NCCL where n is not small
+    "native": _ring,  # as NCCL where n is not small, and gloo
     "ring": _ring,
     "tree": _tree,
     "multicolor": _multicolor,
@@ -76,7 +77,31 @@ def allreduce_seconds(
     if collective not in COLLECTIVES:
         known = ", ".join(COLLECTIVES)
         raise SettingError("scheme.collective", f"there is no {collective}; there are: {known}")
-    return _FORMULAS[collective](num_bytes, workers, profile) if workers > 1 else 0.0
+    if workers == 1:
+        return 0.0
+    links = _FORMULAS[collective](num_bytes, workers, profile)
+    return max(links, _core_seconds(collective, num_bytes, workers, profile))
+
+
+def _core_seconds(collective: str, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+    """Of the messages that the workers of one node send, each of which keeps a core busy.
+
+    By number and bytes; ours. gloo's ring sends each part as two messages, so that one is under
+    way while the other is added (gloo/allreduce.cc).
+    """
+    if profile.node_cores is None:
+        return 0.0
+    inside = min(workers, profile.workers_per_node or workers)
+    hops, each_way = 2 * (workers - 1), 2 * (inside - 1)
+    messages, sent = {
+        "native": (2 * hops * inside, hops * inside / workers),
+        "ring": (hops * inside, hops * inside / workers),
+        "tree": (each_way, each_way),
+        "multicolor": (min(_COLORS, inside) * each_way, each_way),
+        "parameter_server": (2 * inside, 2 * inside),
+    }[collective]
+    link = profile.node_link
+    return (messages * link.latency + sent * num_bytes / link.bandwidth) / profile.node_cores
 
 
 def _levels(workers: int, profile: ClusterProfile) -> list[tuple[Link, int]]:

@@ -21,9 +21,15 @@ class Segment(TypedDict):
 OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
 
 
-def group_options(sgd: torch.optim.SGD) -> list[dict[str, Any]]:
-    """Of each group, what a Segment holds besides its size."""
-    return [{name: group[name] for name in OPTIONS} for group in sgd.param_groups]
+def group_segments(sgd: torch.optim.SGD) -> list[dict[str, Any]]:
+    """A Segment for each group, in order."""
+    return [
+        {
+            "num_weights": sum(weight.numel() for weight in group["params"]),
+            **{name: group[name] for name in OPTIONS},
+        }
+        for group in sgd.param_groups
+    ]
 
 
 class FlatSGD:

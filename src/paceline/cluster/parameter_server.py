@@ -14,12 +14,12 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
-from paceline.cluster.flat_sgd import group_options
+from paceline.cluster.flat_sgd import group_segments
 from paceline.cluster.flat_weights import FlatWeights
 from paceline.cluster.honoured import check_honoured
 from paceline.cluster.pace import Pace
 from paceline.cluster.remote_sgd import RemoteSGD
-from paceline.cluster.served_weights import ServerPlan
+from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import (
     Snapshot,
     flatten,
@@ -30,7 +30,6 @@ from paceline.cluster.snapshot import (
 from paceline.exchange.message import send_json
 from paceline.exchange.process_group import count_workers, join
 from paceline.exchange.push_pull import WorkerWire
-from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Step
 
@@ -86,16 +85,15 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         assert isinstance(sgd, torch.optim.SGD)
         self.held = [weight for group in sgd.param_groups for weight in group["params"]]
         self._statistics = statistics_of(module)
-        num_weights = sum(weight.numel() for weight in self.held)
-        bounds = shard_bounds(num_weights, self.scheme.servers)
-        self.wire = WorkerWire(
-            bounds, sum(b.numel() for b in self._statistics), self.held[0].dtype, self.workers
-        )
+        plan = self._plan(sgd)
+        dtype = self.held[0].dtype
+        bounds = plan.bounds(self.scheme.servers)
+        self.wire = WorkerWire(bounds, plan.num_statistics, dtype, self.workers)
         self._flat = FlatWeights(self.held, self.wire.weights, self.wire.gradient)
         remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._exchange)
         self.optimizers = [remote]
         if dist.get_rank() == 0:
-            self._announce(sgd, bounds)
+            self._announce(plan)
         trainer.should_stop = not self.wire.pull()
         self._flat.adopt(self.wire.weights)
 
@@ -122,27 +120,25 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         shards = [receive_snapshots(server) for server in servers]
         return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
 
-    def _announce(self, sgd: torch.optim.SGD, bounds: list[tuple[int, int]]) -> None:
-        options = group_options(sgd)
-        sizes = [sum(weight.numel() for weight in group["params"]) for group in sgd.param_groups]
-        for server, (first, last) in enumerate(bounds):
-            plan = ServerPlan(
-                server=server,
-                workers=self.workers,
-                dtype=str(self.wire.weights.dtype).removeprefix("torch."),
-                segments=[
-                    {"num_weights": count, **options[group]}
-                    for group, count in segments(sizes, first, last)
-                ],
-                num_statistics=self.wire.statistics.numel() if server == 0 else 0,
-                batch_size=self.batch_size,
-                num_steps=self.num_steps,
-                snapshot_steps=self.snapshot_steps,
-                learning_rate=asdict(self.learning_rate) if self.learning_rate else None,
-                seconds=self._server_seconds,
-            )
-            send_json(asdict(plan), self.workers + server)
-            dist.send(self.wire.weights[first:last], self.workers + server)
+    def _plan(self, sgd: torch.optim.SGD) -> RunPlan:
+        return RunPlan(
+            workers=self.workers,
+            batch_size=self.batch_size,
+            num_steps=self.num_steps,
+            snapshot_steps=self.snapshot_steps,
+            learning_rate=self.learning_rate,
+            segments=group_segments(sgd),
+            num_statistics=sum(statistic.numel() for statistic in self._statistics),
+            dtype=str(self.held[0].dtype).removeprefix("torch."),
+            server_seconds=self._server_seconds,
+        )
+
+    def _announce(self, plan: RunPlan) -> None:
+        for server_plan in plan.server_plans(self.scheme.servers):
+            server = self.workers + server_plan.server
+            first, last = plan.bounds(self.scheme.servers)[server_plan.server]
+            send_json(asdict(server_plan), server)
+            dist.send(self.wire.weights[first:last], server)
 
     def _exchange(self) -> None:
         """One step of the rule, each communication done as it is asked for."""

@@ -25,7 +25,8 @@ class Link:
 class ClusterProfile:
     """`link`: the network interface that the workers of a node share; `node_link`: a worker's or
     server's own inside a node. `workers_per_node` None: all processes are on one machine; else
-    servers are on nodes of their own, one each.
+    servers are on nodes of their own, one each. `node_cores`: cores that pass the messages inside a
+    node, each of which keeps one busy; None: enough for all at once.
 
     A server takes `server_seconds` for a push, and updates `server_bandwidth` bytes of weights a
     second besides.
@@ -36,11 +37,12 @@ class ClusterProfile:
     workers_per_node: int | None
     server_seconds: float
     server_bandwidth: float
+    node_cores: int | None = None
 
     @property
-    def server_link(self) -> Link:
-        """Between a worker and a server."""
-        return self.node_link if self.workers_per_node is None else self.link
+    def one_machine(self) -> bool:
+        """Workers and servers are on the same."""
+        return self.workers_per_node is None
 
     def num_nodes(self, workers: int) -> int:
         """Nodes that so many workers fill, the last one maybe in part; servers' are not counted."""
@@ -53,15 +55,13 @@ class ClusterProfile:
 
 def profile_of(cluster: Mapping[str, Any]) -> ClusterProfile:
     """By the settings of `conf/cluster`; SettingError names the first that makes no sense."""
-    per_node = _setting(cluster, "workers_per_node")
-    if per_node is not None and (type(per_node) is not int or per_node < 1):
-        raise _refusal("workers_per_node", "null or a whole number of at least 1", per_node)
     return ClusterProfile(
         link=_link(cluster, "link"),
         node_link=_link(cluster, "node_link"),
-        workers_per_node=per_node,
+        workers_per_node=_count(cluster, "workers_per_node"),
         server_seconds=_at_least_0(cluster, "server_seconds"),
         server_bandwidth=_bandwidth(cluster, "server_bandwidth"),
+        node_cores=_count(cluster, "node_cores"),
     )
 
 
@@ -73,6 +73,13 @@ def _link(cluster: Mapping[str, Any], name: str) -> Link:
         latency=_at_least_0(link, "latency", f"{name}."),
         bandwidth=_bandwidth(link, "bandwidth", f"{name}."),
     )
+
+
+def _count(cluster: Mapping[str, Any], name: str) -> int | None:
+    value = _setting(cluster, name)
+    if value is not None and (type(value) is not int or value < 1):
+        raise _refusal(name, "null or a whole number of at least 1", value)
+    return value
 
 
 def _at_least_0(settings: Mapping[str, Any], name: str, prefix: str = "") -> float:

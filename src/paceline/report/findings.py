@@ -17,6 +17,7 @@ from paceline.analysis.time_to_target import first_crossing, targets
 class Findings:
     """`tables`: what was collected; the others: what `paceline analyse` made of it.
 
+    `tuning`: tuning.csv, without rows where no rate was tuned, or before there was tuning.
     `points`: a row per point, with its `speedup` and `efficiency` against one worker of its seed,
     the `target` and `target_seconds` of its task, and its `top1_equal_time` and
     `top1_equal_updates`; NaN where there is none.
@@ -29,6 +30,7 @@ class Findings:
     time_to_target: Frame
     equal_time: Frame
     clocks: Frame
+    tuning: Frame
     points: Frame
 
     @property
@@ -59,7 +61,9 @@ def read_findings(folder: Path) -> Findings:
     first = f"paceline analyse {folder.name}"
     names = ("summary", "scaling", "comparison", "time_to_target", "equal_time", "clocks")
     made = {name: read_table(require(folder / f"{name}.csv", first)) for name in names}
-    return Findings(tables=tables, points=_points(tables), **made)
+    tuning = folder / "tuning.csv"
+    tuned = read_table(tuning) if tuning.is_file() else pd.DataFrame()
+    return Findings(tables=tables, tuning=tuned, points=_points(tables), **made)
 
 
 def groups(table: Frame, columns: list[str]) -> list[tuple[dict[str, Any], Frame]]:

@@ -11,7 +11,7 @@ from paceline.report.answer import HEDGE, answer
 from paceline.report.cautions import cautions
 from paceline.report.figures import Drawing, drawings
 from paceline.report.findings import Findings, read_findings
-from paceline.report.page_tables import all_points, evaluated, page_tables, sources
+from paceline.report.page_tables import all_points, origin_tables, page_tables
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",
@@ -80,7 +80,7 @@ def _content(findings: Findings, drawn: list[Drawing]) -> dict[str, Any]:
         "drawings": drawn,
         "tables": page_tables(findings),
         "points": all_points(findings),
-        "origin": [evaluated(findings), sources(findings)],
+        "origin": origin_tables(findings),
     }
 
 

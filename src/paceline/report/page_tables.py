@@ -19,6 +19,7 @@ from paceline.report.number_format import (
 )
 from paceline.report.table import Table, cell, spread, table_of
 
+_TUNING = ("key", "lr", "top1", "status", "chosen")  # columns of tuning.csv that are no axes
 _SOURCES = ("hardware.", "versions.")
 _REAL = {
     "real seconds": spread("real_seconds", seconds),
@@ -31,6 +32,12 @@ def page_tables(findings: Findings) -> list[Table]:
     twins = [clocks] if has_twins(findings) else []
     made = (*twins, summary, scaling, comparison, equal_budgets, time_to_target, losses)
     return [make(findings) for make in made]
+
+
+def origin_tables(findings: Findings) -> list[Table]:
+    """Where the results come from; without tuning where no rate was tuned."""
+    tuned = [tuning] if len(findings.tuning) else []
+    return [make(findings) for make in (*tuned, evaluated, sources)]
 
 
 def clocks(findings: Findings) -> Table:
@@ -171,6 +178,28 @@ def all_points(findings: Findings) -> Table:
         "key": lambda row: str(row["key"]),
     }
     return table_of(findings, "All points", "One row per point, as run.", "runs.csv", runs, cells)
+
+
+def tuning(findings: Findings) -> Table:
+    """A row per rate and configuration, as tried."""
+    frame = findings.tuning
+    axes = [name for name in frame if name not in _TUNING]
+    cells = {
+        "training.lr": lambda row: setting(row["lr"]),
+        "top-1, validation": cell("top1", lambda value: f"{100 * value:.2f} %"),
+        "status": lambda row: row["status"],
+        "chosen": lambda row: "yes" if row["chosen"] == "true" else "",
+    }
+    rows = [
+        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values())]
+        for _, row in frame.iterrows()
+    ]
+    caption = (
+        "Each rate that was tried, by one run with a seed that no reported run has. When all rates "
+        "of a configuration have run, its tuned points take the one with the best top-1; one that "
+        "diverged or failed is worse than any other, and of equals the smaller is taken."
+    )
+    return Table("Tuning", caption, "tuning.csv", (*axes, *cells), rows)
 
 
 def sources(findings: Findings) -> Table:

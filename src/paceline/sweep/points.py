@@ -1,20 +1,18 @@
 """The points of a study: composed and expanded by Hydra itself, before anything runs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from paceline.errors import SettingError
+from paceline.training.compose import as_in_a_run, composer
 from paceline.training.hydra_error import hydra_errors
 from paceline.training.point import plain_config, point_key, record_folder
 from paceline.training.record import read_result
@@ -58,23 +56,23 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
     points are the same. About 60 ms for each point.
     """
     _require(study, root)
-    with hydra_errors("study"), _hydra(root) as search:
-        base = compose("config", [search, f"experiments={study}"], return_hydra_config=True)
+    with hydra_errors("study"), composer(root) as compose:
+        base = compose([f"experiments={study}"])
         grids = [
             _parsed([*_texts(base.hydra.sweeper.params), f"experiments={study}", *grid, *overrides])
             for grid in _grids(base)
         ]
         names = _swept(grids)
-        points = [_point(root, search, names, job) for axes in grids for job in _jobs(axes)]
+        points = [_point(root, compose(job), names, job) for axes in grids for job in _jobs(axes)]
     _require_distinct(points, grids)
     return points
 
 
 def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
     """What runs the points of `study` through Hydra: one multirun for each of its grids."""
-    with hydra_errors("study"), _hydra(root) as search:
-        base = compose("config", [search, f"experiments={study}"])
-        return [[f"experiments={study}", *grid, *overrides] for grid in _grids(base)]
+    with hydra_errors("study"), composer(root) as compose:
+        grids = _grids(compose([f"experiments={study}"]))
+    return [[f"experiments={study}", *grid, *overrides] for grid in grids]
 
 
 def studies(root: Path) -> list[str]:
@@ -85,18 +83,6 @@ def _require(study: str, root: Path) -> None:
     if study not in studies(root):
         known = ", ".join(studies(root)) or f"none in {root / 'experiments'}"
         raise SettingError("study", f"there is no {study}; there are: {known}")
-
-
-@contextmanager
-def _hydra(root: Path) -> Iterator[str]:
-    """Yields the override that finds experiments/ wherever the working directory is."""
-    instance = HydraConfig.instance()
-    before = instance.cfg
-    try:
-        with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
-            yield f"hydra.searchpath=['file://{root.absolute()}']"
-    finally:
-        instance.cfg = before
 
 
 def _grids(base: DictConfig) -> list[list[str]]:
@@ -133,12 +119,9 @@ def _varies(axes: list[Override | None]) -> bool:
     return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
 
 
-def _point(root: Path, search: str, axes: list[str], job: list[str]) -> Point:
-    cfg = compose("config", [search, *job], return_hydra_config=True)
-    HydraConfig.instance().set_config(cfg)  # names.* ask it
-    choices = cfg.hydra.runtime.choices
-    with open_dict(cfg):
-        del cfg["hydra"]  # as in a run
+def _point(root: Path, composed: DictConfig, axes: list[str], job: list[str]) -> Point:
+    choices = composed.hydra.runtime.choices
+    cfg = as_in_a_run(composed)
     values = {
         name: choices[name] if name in choices else OmegaConf.select(cfg, name) for name in axes
     }

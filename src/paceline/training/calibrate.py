@@ -4,10 +4,8 @@ A worker's steps are those of Lightning's loop on the chosen model and data; mes
 worker and a server.
 """
 
-import logging
 import tempfile
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +16,14 @@ import numpy as np
 import psutil
 import torch
 from hydra.utils import instantiate
-from pytorch_lightning import LightningModule, Trainer, seed_everything
+from pytorch_lightning import LightningModule, seed_everything
 
 from paceline.cluster.accelerator import choose, device
 from paceline.cluster.calibrate import Times, copy_bandwidth, measure_pair
 from paceline.cluster.launch import launch
+from paceline.measurement import provenance
 from paceline.training.feed import open_feed
-from paceline.training.no_profiler import NoProfiler
+from paceline.training.quiet import quiet_trainer, silence
 from paceline.training.run import prepare_data
 from paceline.training.settings import check
 
@@ -41,6 +40,7 @@ class Measured:
 
     started: datetime
     load: float  # of the machine before: processes that wanted a core, on average over a minute
+    cores: int  # that this process may use
     accelerator: str
     num_parameters: int
     steps: dict[int, np.ndarray]
@@ -64,13 +64,13 @@ def measure(
     worker = _launched(measure_steps, (config, seconds), servers=0)[0]
     sizes = sorted({1, worker["num_parameters"], most_weights})
     pair = _launched(measure_pair, (sizes,), servers=1)
-    return Measured(started, load, **worker, **pair[0], **pair[1])
+    cores = provenance.num_cores()
+    return Measured(started, load, cores, **worker, **pair[0], **pair[1])
 
 
 def measure_steps(config: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Entered by a process of its own: Measured's fields that one worker can tell."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    silence()
     torch.set_num_threads(config["cluster"]["threads_per_worker"])
     accelerator = choose(config["cluster"]["accelerator"], 1)
     seed_everything(config["seed"], verbose=False)
@@ -109,19 +109,12 @@ def _step_seconds(
     """Of each step by itself: draw, forward, backward, the optimizer."""
     training = config["training"]
     timed = _TimedDraws(batches, seconds, device(accelerator, 0))
-    trainer = Trainer(
+    trainer = quiet_trainer(
         accelerator="gpu" if accelerator == "cuda" else "cpu",
         devices=1,
         precision=training["precision"],
         gradient_clip_val=training["gradient_clip_val"],
         max_epochs=1,
-        profiler=NoProfiler(),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
     )
     trainer.fit(module, timed)
     found = np.diff(timed.drawn)

@@ -1,8 +1,6 @@
 """What one process of a point does, by its rank: workers first, then servers."""
 
-import logging
 import resource
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from paceline.cluster.accelerator import choose
 from paceline.cluster.server import serve
 from paceline.exchange.process_group import join, leave
 from paceline.training.point import is_virtual, num_workers
+from paceline.training.quiet import silence
 from paceline.training.virtual_side import spread
 from paceline.training.worker import Worker
 
@@ -25,8 +24,7 @@ def run(config: dict[str, Any], folder: str) -> Any:
     Returns what this process saw, in plain values and numpy arrays; on the virtual clock a list of
     what each worker and server saw.
     """
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    silence()
     torch.set_num_threads(config["cluster"]["threads_per_worker"])
     join(
         config["cluster"]["timeout_seconds"],

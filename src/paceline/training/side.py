@@ -21,7 +21,7 @@ from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
 from paceline.training.budget import Budget
 from paceline.training.feed import Feed
-from paceline.training.no_profiler import NoProfiler
+from paceline.training.quiet import quiet_trainer
 
 
 class AbstractSide(ABC):
@@ -33,8 +33,7 @@ class AbstractSide(ABC):
 
     def trainer(self, observer: Callback, **options: Any) -> Trainer:
         """`options`: of Lightning's Trainer."""
-        distribution = self._distribution()
-        return Trainer(callbacks=[observer], profiler=NoProfiler(), **distribution, **options)
+        return quiet_trainer(callbacks=[observer], **self._distribution(), **options)
 
     @abstractmethod
     def _distribution(self) -> dict[str, Any]:

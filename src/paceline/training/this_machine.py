@@ -35,11 +35,12 @@ straggler_factor: 1
 server_seconds: {server_seconds}
 server_bandwidth: {server_bandwidth}
 workers_per_node: null # all on one machine
+node_cores: {cores} # shared by all processes, also for passing messages
 link: # not on the way
   latency: 0
   bandwidth: null
 # Measured: push and pull of 1 and {most:,} float32 between two processes, gloo over loopback;
-# half of it each way. No worker computed meanwhile: that they share cores is not modelled.
+# half of it each way. No worker computed meanwhile.
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
@@ -80,7 +81,12 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
     server_seconds, each_weight_byte = line_through(measured.serve)
     node_link = Link(latency, _rate(each_byte))
     return ClusterProfile(
-        Link(0, math.inf), node_link, None, server_seconds, _rate(each_weight_byte)
+        link=Link(0, math.inf),
+        node_link=node_link,
+        workers_per_node=None,
+        server_seconds=server_seconds,
+        server_bandwidth=_rate(each_weight_byte),
+        node_cores=measured.cores,
     )
 
 
@@ -103,6 +109,7 @@ def _text(measured: Measured, config: dict[str, Any]) -> str:
         versions=", ".join(f"{name} {packages[name]}" for name in named),
         commit=_commit(),
         load=measured.load,
+        cores=measured.cores,
         threads=config["cluster"]["threads_per_worker"],
         device="GPU" if measured.accelerator == "cuda" else "CPU",
         model=config["names"]["model"],

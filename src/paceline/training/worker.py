@@ -97,13 +97,7 @@ class Worker:
             precision=training["precision"],
             gradient_clip_val=training["gradient_clip_val"],
             max_epochs=1,  # one pass of the loop; the budget is in samples
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
             use_distributed_sampler=False,
-            num_sanity_val_steps=0,
-            limit_val_batches=0,
         )
 
     def _images_seen(self, draws: Iterable[tuple[int, int]]) -> np.ndarray:

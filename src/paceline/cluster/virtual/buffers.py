@@ -17,6 +17,11 @@ class Buffer:
         self.holders = 1
         self._views: list[Tensor] = []
 
+    def move(self, vector: Tensor) -> None:
+        """Its content is in `vector` now."""
+        self.vector = vector
+        self._views = []
+
     def views(self, like: Sequence[Tensor]) -> list[Tensor]:
         """The vector cut into the shapes of `like`, once."""
         if not self._views:

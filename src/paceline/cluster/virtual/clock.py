@@ -9,12 +9,12 @@ from torch import Tensor
 
 from paceline.cluster.collective_cost import allreduce_seconds
 from paceline.cluster.profile import ClusterProfile
+from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import Snapshot, join_shards
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.meeting import Brought, Meeting
-from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.replicas import Replicas
 from paceline.cluster.virtual.servers import VirtualServers
 from paceline.cluster.virtual.worker import VirtualWorker
@@ -186,9 +186,10 @@ class VirtualClock:
     def _bring(self, worker: VirtualWorker, value: Tensor) -> None:
         overlapped = worker.gradient is not None and value is worker.gradient.vector
         about = Brought(worker.computed_at, worker.compute_seconds, overlapped)
-        end = self._meeting.bring(value, about)
         worker.bytes_sent += value.nbytes
         worker.bytes_received += value.nbytes
+        brought = worker.give_gradient() if overlapped else self.pool.copy(value)
+        end = self._meeting.bring(brought, about)
         worker.let_go_of_gradient(self.pool)
         if end is not None:
             now = self.events.now

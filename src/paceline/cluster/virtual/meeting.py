@@ -42,7 +42,7 @@ def allreduce_end(
 
 
 class Meeting:
-    """Adds up in place, in the order of arrival: one vector, however many workers.
+    """Adds up in what came first, in the order of arrival: one vector, however many workers.
 
     `seconds(num_bytes)`: what an all-reduce takes.
     """
@@ -52,21 +52,22 @@ class Meeting:
         self._sum: Buffer | None = None
         self._brought: list[Brought] = []
 
-    def bring(self, value: Tensor, about: Brought) -> float | None:
-        """When the mean is there, if all are here now."""
+    def bring(self, value: Buffer, about: Brought) -> float | None:
+        """When the mean is there, if all are here now. `value` is the meeting's from now on."""
         if self._sum is None:
-            self._sum = self._pool.copy(value)
+            self._sum = value
         else:
-            self._sum.vector.add_(value)
+            self._sum.vector.add_(value.vector)
+            self._pool.release(value)
         self._brought.append(about)
         if len(self._brought) < self._workers:
             return None
-        return allreduce_end(self._brought, value.nbytes, self._seconds)
+        return allreduce_end(self._brought, self._sum.vector.nbytes, self._seconds)
 
     def mean(self) -> Tensor:
         """Of all, when they are here; valid until they leave."""
         assert self._sum is not None
-        return self._sum.vector.div_(self._workers)
+        return self._sum.vector.div_(self._workers) if self._workers > 1 else self._sum.vector
 
     def leave(self) -> None:
         assert self._sum is not None

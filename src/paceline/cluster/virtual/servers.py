@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from paceline.cluster.profile import ClusterProfile
+from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.served_weights import ServedWeights
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.network import Passage, VirtualNetwork
-from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.station import Station
 from paceline.cluster.virtual.worker import VirtualWorker
 from paceline.scheme.scheme import AbstractScheme
@@ -43,11 +43,12 @@ class VirtualServers:
         self._workers, self._profile = workers, profile
         self._events, self._pool, self._adopt = events, pool, adopt
         self._bounds = plan.bounds(scheme.servers)
-        alone = profile.workers_per_node is None
-        self._network = None if alone else VirtualNetwork(profile, len(workers), scheme.servers)
+        self._network = (
+            None if profile.one_machine else VirtualNetwork(profile, len(workers), scheme.servers)
+        )
         self._stations = [Station(events) for _ in range(scheme.servers)]
         self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
-        self._latest: Buffer | None = None  # copy of a single server's version, handed out to many
+        self._held = Buffer(weights)  # of a single server, as long as they are of one version
         self._answers: dict[int, tuple[Buffer, int]] = {}  # content, and how many are under way
         self._granted: dict[int, bool] = {}
         self.served = [
@@ -104,7 +105,7 @@ class VirtualServers:
         self._spend(server, worker, since, Passage(begun, self._events.now))
         if server == 0:
             self._keep_statistics(worker)
-        self._forget_latest()
+        self._leave_version()
         served = self.served[server]
         for each in served.arrive(worker.index, worker.versions[server]):
             self._answer(server, self._workers[each])
@@ -133,12 +134,10 @@ class VirtualServers:
         self._deliver(worker)
 
     def _content(self, server: int, worker: VirtualWorker) -> tuple[Buffer, int]:
-        """The answer as it is now: of a single server one copy for all who get this version."""
+        """The answer as it is now: of a single server the weights themselves, until they change."""
         if len(self.served) == 1:
             self._let_go(worker)
-            if self._latest is None:
-                self._latest = self._pool.copy(self.served[0].weights)
-            return self._pool.share(self._latest), 1
+            return self._pool.share(self._held), 1
         buffer, missing = self._answers.get(worker.index) or (self._pool.take(), len(self.served))
         first, last = self._bounds[server]
         buffer.vector[first:last].copy_(self.served[server].weights)
@@ -153,11 +152,12 @@ class VirtualServers:
         self._let_go(worker)
         self._adopt(worker, buffer, self._granted[worker.index])
 
-    def _forget_latest(self) -> None:
-        """The version is about to change."""
-        if self._latest is not None:
-            self._pool.release(self._latest)
-            self._latest = None
+    def _leave_version(self) -> None:
+        """The server is about to change its weights in place: who has them gets a copy."""
+        if self._held.holders > 1:
+            self._held.move(self._pool.copy(self.weights).vector)
+            self._pool.release(self._held)
+            self._held = Buffer(self.weights)
 
     def _let_go(self, worker: VirtualWorker) -> None:
         """The push has been answered: its gradient is not needed any more."""

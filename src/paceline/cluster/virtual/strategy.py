@@ -11,17 +11,17 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.cluster.flat_sgd import group_options
+from paceline.cluster.flat_sgd import group_segments
 from paceline.cluster.honoured import check_honoured
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.cluster.remote_sgd import RemoteSGD
+from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.batches import Draw, VirtualBatches, draw_from
 from paceline.cluster.virtual.buffers import Buffer
 from paceline.cluster.virtual.checks import check_scheme
 from paceline.cluster.virtual.clock import VirtualClock
-from paceline.cluster.virtual.plan import RunPlan
 from paceline.cluster.virtual.worker import VirtualWorker
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
@@ -90,10 +90,7 @@ class VirtualCluster(SingleDeviceStrategy):
         assert isinstance(sgd, torch.optim.SGD)
         self.held: list[nn.Parameter] = [w for group in sgd.param_groups for w in group["params"]]
         self._statistics = statistics_of(self._module)
-        self._segments = [
-            {"num_weights": sum(w.numel() for w in group["params"]), **options}
-            for group, options in zip(sgd.param_groups, group_options(sgd), strict=True)
-        ]
+        self._segments = group_segments(sgd)
         remote: Optimizer = RemoteSGD(sgd, self._drop_gradients, self._finish_step)
         self.optimizers = [remote]
 

@@ -37,6 +37,12 @@ class VirtualWorker:
         if self.timeline is not None and self.finished < TIMELINE_STEPS and end > start:
             self.timeline.append((self.index, phase, start, end))
 
+    def give_gradient(self) -> Buffer:
+        """Whoever gets it lets go of it."""
+        assert self.gradient is not None
+        gradient, self.gradient = self.gradient, None
+        return gradient
+
     def let_go_of_gradient(self, pool: BufferPool) -> None:
         """What a rule has given away it may not use again."""
         if self.gradient is not None:

@@ -1,4 +1,4 @@
-"""What a run on the virtual clock is: how many workers, what they train, for how long."""
+"""What a run is: how many workers, what they train, for how long; and each server's part of it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,10 @@ from paceline.model.learning_rate import LearningRate
 
 @dataclass(frozen=True)
 class RunPlan:
-    """`segments`: all weights in order, a Segment for each group of the optimizer."""
+    """`segments`: all weights in order, a Segment for each group of the optimizer.
+
+    `server_seconds`: that a server takes for a push at least, on the wall clock.
+    """
 
     workers: int
     batch_size: int
@@ -21,6 +24,7 @@ class RunPlan:
     segments: list[Any]
     num_statistics: int
     dtype: str
+    server_seconds: float = 0
 
     def bounds(self, servers: int) -> list[tuple[int, int]]:
         """Each server's [first, last) of the weights."""
@@ -42,6 +46,7 @@ class RunPlan:
                 num_steps=self.num_steps,
                 snapshot_steps=list(self.snapshot_steps),
                 learning_rate=asdict(self.learning_rate) if self.learning_rate else None,
+                seconds=self.server_seconds,
             )
             for server, (first, last) in enumerate(self.bounds(servers))
         ]

@@ -1,0 +1,66 @@
+"""What the rates of tuned points were tuned on: a table of tuning.csv, and of no result."""
+
+import pytest
+
+from paceline.analysis.analyse import analyse
+from paceline.report.findings import read_findings
+from paceline.report.page import report
+from paceline.report.page_tables import tuning
+from tests.made_reports import make_run, write_reports, write_rows
+
+COLUMNS = "key scheme workers lr top1 status chosen"
+TRIED = [
+    ("t0", "sync_allreduce", 1, 0.05, 0.87654321, "finished", "false"),
+    ("t1", "sync_allreduce", 1, 0.00078125, 0.9, "finished", "true"),
+    ("t2", "sync_allreduce", 4, 0.05, "", "failed", "false"),
+    ("t3", "sync_allreduce", 4, 0.00078125, 0.1, "diverged", "true"),
+]
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A folder of tables with these rows of tuning.csv: `tuned(tried)`."""
+
+    def write(tried, columns=COLUMNS):
+        names = columns.split()
+        folder = write_reports(tmp_path / "made", [make_run(seed=seed) for seed in (0, 1)])
+        rows = [dict(zip(names, row, strict=True)) for row in tried]
+        write_rows(folder / "tuning.csv", names, rows)
+        analyse(folder)
+        return folder
+
+    return write
+
+
+def test_every_rate_tried_is_there_and_the_chosen_one_is_marked(tuned):
+    table = tuning(read_findings(tuned(TRIED)))
+    assert table.source == "tuning.csv"
+    names = ["scheme", "workers", "training.lr", "top-1, validation", "status", "chosen"]
+    assert list(table.columns) == names
+    assert table.rows == [
+        ["sync_allreduce", "1", "0.05", "87.65 %", "finished", ""],
+        ["sync_allreduce", "1", "0.00078125", "90.00 %", "finished", "yes"],
+        ["sync_allreduce", "4", "0.05", "–", "failed", ""],  # noqa: RUF001
+        ["sync_allreduce", "4", "0.00078125", "10.00 %", "diverged", "yes"],
+    ]
+
+
+def test_both_pages_show_it_behind_the_results(tuned):
+    folder = tuned(TRIED)
+    page, readme = report(folder).read_text(), (folder / "README.md").read_text()
+    order = (">Summary<", "All points", ">Tuning<", "87.65 %", ">Made with<")
+    places = [page.index(part) for part in order]
+    assert places == sorted(places)
+    assert page.count('href="tuning.csv"') == 2  # from the table, and in the list of tables
+    assert "| sync_allreduce | 1 | 0.00078125 | 90.00 % | finished | yes |" in readme
+
+
+def test_a_study_of_one_configuration_has_rates_alone(tuned):
+    folder = tuned([("t0", 0.05, 0.9, "finished", "true")], "key lr top1 status chosen")
+    assert tuning(read_findings(folder)).rows == [["0.05", "90.00 %", "finished", "yes"]]
+
+
+def test_without_tuning_there_is_no_table(tuned, reported):
+    """Whether tuning.csv has no row, or is not there."""
+    assert ">Tuning<" not in report(tuned([])).read_text()
+    assert ">Tuning<" not in (reported / "index.html").read_text()
