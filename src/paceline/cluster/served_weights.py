@@ -46,6 +46,7 @@ class ServerReport:
     bytes_sent: int = 0
     bytes_received: int = 0
     diverged: bool = False
+    lost: list[tuple[int, str]] = field(default_factory=list)  # workers, and what was seen of it
 
 
 class ServedWeights:
@@ -85,6 +86,12 @@ class ServedWeights:
         granted = not self.report.diverged and (budget is None or self._granted < budget)
         self._granted += granted
         return granted
+
+    def lose(self, worker: int, reason: str, *, stepping: bool) -> None:
+        """`worker` is gone; `stepping`: with a step that was granted to it and never came."""
+        self.report.lost.append((worker, reason))
+        self._granted -= stepping
+        self._pushed.discard(worker)  # its statistics would grow old
 
     def arrive(self, worker: int, version: int) -> tuple[int, ...]:
         """A push of `worker`, computed on `version`, is here; the workers to answer now."""

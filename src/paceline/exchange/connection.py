@@ -34,19 +34,35 @@ def connect(
     secret.
     """
     shared = address.node == node
-    if shared:
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(timeout_seconds)
+    connection = _reach(address, shared, timeout_seconds)
+    try:
+        _introduce(connection, secret, hello)
+    except BaseException:
+        connection.close()
+        raise
+    prepare(connection)
+    return connection, shared
+
+
+def _reach(address: Address, shared: bool, timeout_seconds: float) -> socket.socket:
+    if not shared:
+        return socket.create_connection((address.host, address.port), timeout_seconds)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_seconds)
+    try:
         connection.connect(f"\0{address.local}")
-    else:
-        connection = socket.create_connection((address.host, address.port), timeout_seconds)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _introduce(connection: socket.socket, secret: bytes, hello: Hello) -> None:
     challenged, challenging = _exactly(connection, CHALLENGE_BYTES), challenge()
     connection.sendall(say_hello(secret, hello, challenged, challenging))
     proof = _exactly(connection, PROOF_BYTES)
     if not hmac.compare_digest(proof, server_proof(secret, challenging, challenged)):
         raise ConnectionError("a server that does not know the secret of the run")
-    prepare(connection)
-    return connection, shared
 
 
 def prepare(connection: socket.socket) -> None:

@@ -19,7 +19,7 @@ from paceline.exchange.connection import Address, connect
 from paceline.exchange.handshake import Hello
 from paceline.exchange.header import Header
 from paceline.exchange.listener import Listener
-from paceline.exchange.lost import Lost
+from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.node import this_node
 from paceline.exchange.pieces import bytes_of
@@ -97,9 +97,12 @@ class WorkerWire:
             pushed.append(bytes_of(self.statistics))
         secret, timeout_seconds = joined()
         hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
-        connection, shared = connect(
-            secret, address, hello, node=self._node, timeout_seconds=timeout_seconds
-        )
+        try:
+            connection, shared = connect(
+                secret, address, hello, node=self._node, timeout_seconds=timeout_seconds
+            )
+        except ConnectionError as error:
+            raise LostPeerError(f"server {server} cannot be reached: {error}") from None
         if not shared:
             return WorkerEnd(server, connection, pushed, [pulled], timeout_seconds)
         share(connection, self._descriptor, self._places(first))

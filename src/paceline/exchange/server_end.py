@@ -86,6 +86,4 @@ class ServerEnd:
             raise ConnectionError(f"it broke the protocol: {error}") from None
         if self._version is None or header.version > self._version:
             raise ConnectionError(f"it broke the protocol: an untimely {header}")
-        if not header.proceed and self._incoming.done > HEADER_BYTES:
-            raise ConnectionError("it broke the protocol: a body behind its leave")
         return header

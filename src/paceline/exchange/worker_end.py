@@ -57,7 +57,8 @@ class WorkerEnd:
             raise self._too_late()
 
     def _lost(self, error: Exception) -> LostPeerError:
-        return LostPeerError(f"server {self._server} is gone: {error or 'end of its connection'}")
+        seen = str(error) or "its connection ended"
+        return LostPeerError(f"server {self._server} is gone: {seen}")
 
     def _too_late(self) -> TimeoutError:
         return TimeoutError(f"server {self._server} is silent for {self._timeout_seconds} s")
