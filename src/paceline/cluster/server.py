@@ -4,6 +4,7 @@ It imports no Lightning, so that it starts as fast as torch does.
 """
 
 import time
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
@@ -40,8 +41,7 @@ class Server:
 
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
-        for worker in range(self._plan.workers):
-            self._answer(worker)
+        self._answer_all(range(self._plan.workers))
         count_workers(self._plan.workers, is_worker=False)
         self._clock.start()
         training = self._plan.workers
@@ -51,6 +51,7 @@ class Server:
                 self._take(worker, header)
             else:
                 training -= 1
+                self._answer_all(self._served.leave(worker))
         report = self._served.report
         report.bytes_sent = self._wire.bytes_sent
         report.bytes_received = self._wire.bytes_received
@@ -61,11 +62,12 @@ class Server:
         started = time.perf_counter()
         answered = self._served.arrive(worker, push.version)
         time.sleep(max(0.0, started + self._plan.seconds - time.perf_counter()))
-        for each in answered:
-            self._answer(each)
+        self._answer_all(answered)
 
-    def _answer(self, worker: int) -> None:
-        self._wire.answer(worker, Header(self._served.report.updates, self._served.grant()))
+    def _answer_all(self, workers: Iterable[int]) -> None:
+        for worker in workers:
+            granted = self._served.grant(worker)
+            self._wire.answer(worker, Header(self._served.report.updates, granted))
 
 
 def serve(scheme: AbstractScheme) -> ServerReport:
