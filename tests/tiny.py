@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import yaml
 from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 
@@ -20,6 +21,7 @@ from paceline.training.process import run
 
 PROCESS = f"{run.__module__}:run"
 NUM_TRAIN = 48
+CONF = Path(__file__).parent.parent / "conf"
 CLOCKS = {
     "wall": {},
     "virtual": {"cluster__clock": "virtual", "cluster__step_seconds": 1, "cluster__step_jitter": 1},
@@ -50,20 +52,13 @@ def tiny_network(batch_norm: bool = False) -> nn.Sequential:
 
 def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> dict[str, Any]:
     """A point's configuration; `settings` are dotted names with `__` for the dot."""
-    classes = {
-        "sync_allreduce": {"_target_": "paceline.scheme.sync_allreduce.SyncAllReduce"},
-        "async_parameter_server": {
-            "_target_": "paceline.scheme.async_parameter_server.AsyncParameterServer",
-            "servers": 1,
-        },
-    }
     config: dict[str, Any] = {
         "workers": workers,
         "batch_size": batch_size,
         "seed": 3,
         "save_weights": True,
         "names": {"scheme": scheme},
-        "scheme": classes[scheme],
+        "scheme": yaml.safe_load((CONF / f"scheme/{scheme}.yaml").read_text()),
         "data": {
             "_target_": "tests.tiny.TinyImages",
             "root": "",

@@ -60,7 +60,11 @@ def loader():
 
 def strategy(scheme, workers):
     return ParameterServerStrategy(
-        scheme, workers=workers, batch_size=4, num_steps=STEPS, snapshot_steps=[STEPS // 2, STEPS]
+        scheme,
+        workers=workers,
+        batch_size=4,
+        num_steps=STEPS,
+        snapshot_samples=[2 * STEPS, 4 * STEPS],
     )
 
 

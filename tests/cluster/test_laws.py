@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from paceline.cluster.launch import ProcessFailure
-from paceline.scheme.scheme import Apply, Mean
+from paceline.scheme.scheme import Apply, Mean, Turn, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.settings import learning_rate
 from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
@@ -86,17 +86,16 @@ def test_the_rule_of_sync_allreduce_is_lightnings_ddp(workers, clock, tmp_path):
 
 def applied_by_rule(gradients):
     """Drives the rule for all workers: each Mean is answered when all have come."""
-    steps = [SyncAllReduce().step(gradient) for gradient in gradients]
-    messages = [next(step) for step in steps]
+    weights = torch.zeros_like(gradients[0])
+    turns = [Turn(g, weights, k, len(gradients), 0, 0.0) for k, g in enumerate(gradients)]
+    steps = [SyncAllReduce().step(turn) for turn in turns]
+    messages = [next_message(step, None) for step in steps]
     assert all(isinstance(message, Mean) for message in messages)
     mean = torch.stack([message.value for message in messages]).mean(0)
-    outcomes = []
-    for step in steps:
-        with pytest.raises(StopIteration) as end:
-            step.send(mean)
-        assert isinstance(end.value.value, Apply)
-        outcomes.append(end.value.value.gradient)
-    return outcomes
+    outcomes = [next_message(step, mean) for step in steps]
+    assert all(isinstance(outcome, Apply) for outcome in outcomes)
+    assert [next_message(step, weights) for step in steps] == [None] * len(steps)
+    return [outcome.gradient for outcome in outcomes]
 
 
 @on_both_clocks

@@ -1,6 +1,7 @@
 """The rules by hand, without processes; and what every scheme has to bring."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,69 +11,243 @@ from torch.testing import assert_close
 
 from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
-from paceline.scheme.scheme import Adopt, Apply, Arrival, Mean, Push, Release
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.independent import Independent
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.post_local_sgd import PostLocalSGD
+from paceline.scheme.scheme import Adopt, Apply, Mean, Push, Turn, next_message
+from paceline.scheme.serving import Arrival, Release
+from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.scheme.sync_then_async import SyncThenAsync
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMES = [
     path
     for path in sorted((ROOT / "src/paceline/scheme").glob("*.py"))
-    if path.stem not in ("__init__", "scheme")
+    if path.stem not in ("__init__", "scheme", "serving")
 ]
 GRADIENT = torch.tensor([1.0, -2.0], dtype=torch.float64)
+WEIGHTS = torch.tensor([16.0, 32.0], dtype=torch.float64)
 REPLY = torch.tensor([4.0, 8.0], dtype=torch.float64)
+SERVED = [
+    AsyncParameterServer(servers=1),
+    SyncParameterServer(servers=1),
+    StaleSynchronous(servers=1, bound=1),
+    Mixed(servers=1, group_size=2),
+    SyncThenAsync(servers=1, switch_at=0.5),
+]
 
 
-def driven(scheme):
-    """The one message of a step and its outcome, when the message is answered with REPLY."""
-    gradient, reply = GRADIENT.clone(), REPLY.clone()
-    step = scheme.step(gradient)
-    message = next(step)
-    with pytest.raises(StopIteration) as end:
-        step.send(reply)
-    assert_close((gradient, reply), (GRADIENT, REPLY), rtol=0, atol=0)
-    return message, end.value.value
+def turn(step=0, progress=0.0):
+    return Turn(
+        GRADIENT.clone(), WEIGHTS.clone(), worker=1, workers=4, step=step, progress=progress
+    )
+
+
+def messages_of(scheme, *answers, **when):
+    """All messages of a step; communications and Apply are answered in turn, Adopt by nothing."""
+    rule, left, found = scheme.step(turn(**when)), list(answers), []
+    message = next_message(rule, None)
+    while message is not None:
+        found.append(message)
+        message = next_message(rule, None if isinstance(message, Adopt) else left.pop(0).clone())
+    assert not left
+    return found
+
+
+def is_same(messages, *expected):
+    assert [type(message) for message in messages] == [type(message) for message in expected]
+    for message, other in zip(messages, expected, strict=True):
+        assert_close(vars(message), vars(other), rtol=1e-14, atol=0)
+    return True
 
 
 def test_synchronous_workers_apply_the_mean_of_their_gradients():
-    message, outcome = driven(SyncAllReduce())
-    assert isinstance(message, Mean)
-    assert isinstance(outcome, Apply)
-    assert_close((message.value, outcome.gradient), (GRADIENT, REPLY), rtol=0, atol=0)
+    assert is_same(messages_of(SyncAllReduce(), REPLY, WEIGHTS), Mean(GRADIENT), Apply(REPLY))
 
 
-def test_asynchronous_workers_push_and_adopt_the_answer():
-    message, outcome = driven(AsyncParameterServer(servers=1))
-    assert isinstance(message, Push)
-    assert isinstance(outcome, Adopt)
-    assert_close((message.gradient, outcome.weights), (GRADIENT, REPLY), rtol=0, atol=0)
+@pytest.mark.parametrize("scheme", SERVED, ids=lambda scheme: type(scheme).__name__)
+def test_served_workers_push_their_gradient_and_adopt_the_answer(scheme):
+    assert is_same(messages_of(scheme, REPLY), Push(GRADIENT), Adopt(REPLY))
+
+
+def test_independent_workers_apply_their_own_gradient():
+    assert is_same(messages_of(Independent(), WEIGHTS), Apply(GRADIENT))
+
+
+@pytest.mark.parametrize(("step", "meets"), [(0, False), (1, False), (2, True), (5, True)])
+def test_local_sgd_takes_the_mean_of_weights_at_the_end_of_each_period(step, meets):
+    expected = [Apply(GRADIENT), Mean(WEIGHTS), Adopt(REPLY)][: 3 if meets else 1]
+    answers = [WEIGHTS, REPLY][: 2 if meets else 1]
+    assert is_same(messages_of(LocalSGD(period=3), *answers, step=step), *expected)
+
+
+def test_post_local_sgd_is_synchronous_first():
+    scheme = PostLocalSGD(period=1, switch_at=0.5)
+    early = messages_of(scheme, REPLY, WEIGHTS, progress=0.49)
+    assert is_same(early, Mean(GRADIENT), Apply(REPLY))
+    late = messages_of(scheme, WEIGHTS, REPLY, progress=0.5)
+    assert is_same(late, Apply(GRADIENT), Mean(WEIGHTS), Adopt(REPLY))
+
+
+def test_an_elastic_worker_and_the_center_go_towards_each_other():
+    """From 4 and 0, a quarter of the way each: 3 and 1."""
+    scheme = ElasticAveraging(1, period=2, elasticity=0.25)
+    own, center = torch.full((2,), 4.0), torch.zeros(2)
+    changed = center - scheme.served(own, 7, center, center)
+    assert_close(changed, torch.ones(2))
+    rule = scheme.step(replace(turn(step=4), weights=own))
+    pushed = next(rule)
+    assert isinstance(pushed, Push)
+    assert_close(pushed.value, own)
+    adopted = rule.send(changed)
+    assert isinstance(adopted, Adopt)
+    assert_close(adopted.weights, torch.full((2,), 3.0))
+    assert is_same([rule.send(None)], Apply(GRADIENT))
+    assert is_same(messages_of(scheme, WEIGHTS, step=5), Apply(GRADIENT))
+
+
+@pytest.mark.parametrize(
+    ("damping", "gradient"),
+    [
+        ("none", [1.0, -2.0]),
+        ("inverse_staleness", [0.25, -0.5]),
+        ("delay_compensation", [1 + 3 * 1 * 4, -2 + 3 * 4 * 2]),
+    ],
+)
+def test_damping_by_hand(damping, gradient):
+    """Staleness 4; weights have gone from (6, 4) to (10, 6)."""
+    scheme = AsyncParameterServer(1, damping, compensation=3)
+    now, read = torch.tensor([10.0, 6.0]), torch.tensor([6.0, 4.0])
+    found = scheme.served(GRADIENT.float(), 4, now, read)
+    assert found.tolist() == gradient
+    fresh = scheme.served(GRADIENT.float(), 0, now, now)
+    assert fresh.tolist() == GRADIENT.tolist()
+
+
+def released(serving, *arrivals):
+    """What each push releases: (applied, answered, dropped)."""
+    found = [serving.arrive(Arrival(*arrival)) for arrival in arrivals]
+    return [(each.applied, each.answered, each.dropped) for each in found]
+
+
+NOBODY = ((), (), ())
 
 
 def test_an_asynchronous_push_is_applied_and_answered_at_once_and_alone():
-    scheme = AsyncParameterServer(servers=2)
-    waiting = (Arrival(worker=0, staleness=4), Arrival(worker=2, staleness=9))
-    assert scheme.released(waiting[:1], workers=3) == Release(applied=(0,), answered=(0,))
-    assert scheme.released(waiting, workers=3) == Release(applied=(2,), answered=(2,))
+    serving = AsyncParameterServer(servers=2).serving(workers=3)
+    assert released(serving, (0, 4), (2, 9)) == [((0,), (0,), ()), ((2,), (2,), ())]
 
 
-def test_images_behind_one_update():
-    assert SyncAllReduce().images_per_update(batch_size=8, workers=4) == 32
-    assert AsyncParameterServer(servers=3).images_per_update(batch_size=8, workers=4) == 8
+def test_a_synchronous_server_waits_for_all():
+    serving = SyncParameterServer(servers=1).serving(workers=3)
+    together = ((2, 0, 1), (2, 0, 1), ())
+    assert released(serving, (2, 0), (0, 0), (1, 0)) == [NOBODY, NOBODY, together]
 
 
-def test_which_schemes_have_servers():
-    assert SyncAllReduce().servers == 0
-    assert AsyncParameterServer(servers=3).servers == 3
+def test_with_a_backup_worker_the_last_gradient_is_dropped():
+    serving = SyncParameterServer(servers=1, backup_workers=1).serving(workers=3)
+    arrivals = [(2, 0), (0, 0), (1, 1), (1, 0)]
+    dropped = ((), (1,), (1,))
+    assert released(serving, *arrivals) == [NOBODY, ((2, 0), (2, 0), ()), dropped, NOBODY]
 
 
-def test_a_scheme_without_servers_releases_nothing():
+def test_who_has_left_is_not_waited_for():
+    serving = SyncParameterServer(servers=1).serving(workers=3)
+    assert released(serving, (2, 0), (0, 0)) == [NOBODY, NOBODY]
+    assert serving.leave(1) == Release((2, 0), (2, 0))
+    assert serving.leave(2) == Release()
+
+
+def test_the_fastest_worker_is_held_when_it_leads_by_more_than_the_bound():
+    serving = StaleSynchronous(servers=1, bound=1).serving(workers=2)
+    arrivals = [(0, 0), (0, 0), (1, 2), (1, 1), (1, 0), (1, 0)]
+    held, freed = ((0,), (), ()), ((1,), (0, 1), ())
+    assert released(serving, *arrivals) == [
+        ((0,), (0,), ()),  # leads by 1
+        held,  # by 2
+        freed,
+        ((1,), (1,), ()),
+        ((1,), (1,), ()),
+        ((1,), (), ()),
+    ]
+    assert serving.leave(0) == Release(answered=(1,))
+
+
+def test_groups_are_synchronous_among_themselves_alone():
+    serving = Mixed(servers=1, group_size=2).serving(workers=4)
+    arrivals = [(0, 0), (3, 0), (2, 0), (1, 1)]
+    expected = [NOBODY, NOBODY, ((3, 2), (3, 2), ()), ((0, 1), (0, 1), ())]
+    assert released(serving, *arrivals) == expected
+
+
+def test_sync_then_async_switches_by_samples():
+    serving = SyncThenAsync(servers=1, switch_at=0.5).serving(workers=2)
+    arrivals = [(0, 0, 0.4), (1, 0, 0.4), (0, 0, 0.5), (1, 1, 0.6)]
+    together, first, second = ((0, 1), (0, 1), ()), ((0,), (0,), ()), ((1,), (1,), ())
+    assert released(serving, *arrivals) == [NOBODY, together, first, second]
+
+
+def test_batches_behind_updates():
+    """Of 40 batches of 4 workers, the first 12 in threes of 4: switched at 0.25, rounded up."""
+    scheme = SyncThenAsync(servers=1, switch_at=0.25)
+    assert [scheme.batches(n, 4, 40) for n in (0, 3, 4, 31)] == [0, 12, 13, 40]
+    assert [SyncAllReduce().batches(n, 4, 40) for n in (0, 3)] == [0, 12]
+    assert AsyncParameterServer(servers=1).batches(3, 4, 40) == 3
+
+
+@pytest.mark.parametrize(
+    ("scheme", "images", "batches_per_round"),
+    [
+        (SyncAllReduce(), 32, 4),
+        (AsyncParameterServer(servers=3), 8, 1),
+        (SyncParameterServer(servers=1, backup_workers=1), 24, 3),
+        (StaleSynchronous(servers=1, bound=2), 8, 1),
+        (Mixed(servers=1, group_size=2), 16, 2),
+        (SyncThenAsync(servers=1, switch_at=0.5), 32, 4),
+        (Independent(), 8, 4),
+        (LocalSGD(period=3), 32, 12),
+        (PostLocalSGD(period=3, switch_at=0.5), 32, 12),
+        (ElasticAveraging(1, period=3, elasticity=0.1), 8, 12),
+    ],
+    ids=lambda scheme: type(scheme).__name__,
+)
+def test_images_behind_one_update_and_batches_of_a_round(scheme, images, batches_per_round):
+    assert scheme.images_per_update(batch_size=8, workers=4) == images
+    assert scheme.batches_per_round(workers=4) == batches_per_round
+
+
+def test_a_scheme_without_servers_serves_nobody():
     with pytest.raises(NotImplementedError, match="SyncAllReduce has no servers"):
-        SyncAllReduce().released((Arrival(0, 0),), workers=1)
+        SyncAllReduce().serving(workers=1)
 
 
-def test_a_parameter_server_scheme_needs_a_server():
-    with pytest.raises(SettingError, match=r"^scheme\.servers: at least 1 is needed, not 0$"):
-        AsyncParameterServer(servers=0)
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: AsyncParameterServer(0), "servers: a whole number of at least 1 is needed, not 0"),
+        (lambda: AsyncParameterServer(1, "some"), "damping: there is no some; there are: none, "),
+        (lambda: AsyncParameterServer(1, compensation=-1), "compensation: .* not -1"),
+        (lambda: SyncParameterServer(1, -1), "backup_workers: .* not -1"),
+        (lambda: SyncParameterServer(2, 1), "backup_workers: .* servers=1 is needed"),
+        (lambda: SyncParameterServer(1, 4).serving(4), "backup_workers: 4 leave nobody"),
+        (lambda: StaleSynchronous(1, -1), "bound: .* not -1"),
+        (lambda: StaleSynchronous(1, 1.5), "bound: .* not 1.5"),
+        (lambda: Mixed(1, 0), "group_size: .* not 0"),
+        (lambda: Mixed(1, 3).serving(4), "group_size: 3 does not divide workers=4"),
+        (lambda: SyncThenAsync(1, 1.1), "switch_at: a number from 0 to 1 is needed, not 1.1"),
+        (lambda: LocalSGD(0), "period: .* not 0"),
+        (lambda: PostLocalSGD(1, "half"), "switch_at: .* not 'half'"),
+        (lambda: ElasticAveraging(1, 1, 1), "elasticity: 1 leaves nothing of the center"),
+        (lambda: ElasticAveraging(1, 1, -0.1), "elasticity: .* not -0.1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(build, message):
+    with pytest.raises(SettingError, match=f"^scheme.{message}"):
+        build()
 
 
 @pytest.mark.parametrize("path", SCHEMES, ids=lambda path: path.stem)

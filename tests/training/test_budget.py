@@ -21,13 +21,11 @@ def budget(scheme, workers, batch_size, *, epochs=1, samples=None, evaluations=3
 
 
 def test_a_budget_by_hand():
-    """250 images: 8 updates of 4 workers with 8 images each, or 32 of one."""
+    """250 images: 8 rounds of 4 workers with 8 images each, or 32 of one."""
     together = budget("sync", 4, 8, epochs=2.5)
-    assert together == Budget(256, 8, 32, num_steps=32, snapshots=[2, 5, 8])
-    assert together.thresholds == [64, 160, 256]
+    assert together == Budget(256, 32, num_steps=32, thresholds=[64, 160, 256])
     alone = budget("async", 4, 8, epochs=2.5)
-    assert alone == Budget(256, 32, 8, num_steps=32, snapshots=[10, 21, 32])
-    assert alone.thresholds == [80, 168, 256]
+    assert alone == Budget(256, 8, num_steps=32, thresholds=[80, 168, 256])
 
 
 @pytest.mark.parametrize(("workers", "batch_size"), [(1, 10), (2, 25), (5, 4)])
@@ -44,9 +42,9 @@ def test_samples_override_epochs_and_are_rounded_up_to_whole_updates():
     assert budget("async", 2, 8, samples=17).samples == 24
 
 
-def test_no_more_snapshots_than_updates_and_the_last_is_the_end():
-    assert budget("sync", 1, 50, evaluations=10).snapshots == [1, 2]
-    assert budget("sync", 1, 10, evaluations=1).snapshots == [10]
+def test_no_more_snapshots_than_rounds_and_the_last_is_the_end():
+    assert budget("sync", 1, 50, evaluations=10).thresholds == [50, 100]
+    assert budget("sync", 1, 10, evaluations=1).thresholds == [100]
 
 
 def test_a_budget_that_leaves_a_worker_without_a_step_is_refused():

@@ -87,7 +87,7 @@ def _serve(size: int) -> dict[str, float]:
     for push in _pushes(wire, _rounds(size) + 1):
         began = time.perf_counter()
         served.arrive(_WORKER, push.version)
-        header = Header(served.report.updates, served.grant())
+        header = Header(served.report.updates, served.grant(_WORKER))
         seconds.append(time.perf_counter() - began)
         wire.answer(_WORKER, header)
     wire.receive()  # it leaves
@@ -111,7 +111,7 @@ def _served(wire: ServerWire) -> ServedWeights:
         num_statistics=0,
         batch_size=1,
         num_steps=None,
-        snapshot_steps=[],
+        snapshot_samples=[],
         learning_rate=None,
     )
     return ServedWeights(

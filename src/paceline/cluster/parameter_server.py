@@ -31,7 +31,7 @@ from paceline.exchange.message import send_json
 from paceline.exchange.process_group import count_workers, join
 from paceline.exchange.push_pull import WorkerWire
 from paceline.model.learning_rate import LearningRate
-from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Step
+from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Turn, next_message
 
 
 class ParameterServerStrategy(SingleDeviceStrategy):
@@ -51,7 +51,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         workers: int,
         batch_size: int,
         num_steps: int,
-        snapshot_steps: list[int],
+        snapshot_samples: list[int],
         learning_rate: LearningRate | None = None,
         device: torch.device | str = "cpu",
         timeout_seconds: float = 600,
@@ -63,10 +63,11 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         self.workers = workers
         self.batch_size = batch_size
         self.num_steps = num_steps
-        self.snapshot_steps = snapshot_steps
+        self.snapshot_samples = snapshot_samples
         self.learning_rate = learning_rate
         self.seconds_communicating = 0.0
         self.counted = 0
+        self._steps = 0
         self._timeout_seconds = timeout_seconds
         self._pace = pace
         self._server_seconds = server_seconds
@@ -111,7 +112,8 @@ class ParameterServerStrategy(SingleDeviceStrategy):
     @property
     def samples(self) -> int:
         """Samples over all workers behind the weights that this worker read last."""
-        return self.updates * self.scheme.images_per_update(self.batch_size, self.workers)
+        batches = self.scheme.batches(self.updates, self.workers, self.num_steps)
+        return batches * self.batch_size
 
     def finish(self) -> list[Snapshot]:
         """Leave the servers; the snapshots that are this worker's to evaluate."""
@@ -125,7 +127,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
             workers=self.workers,
             batch_size=self.batch_size,
             num_steps=self.num_steps,
-            snapshot_steps=self.snapshot_steps,
+            snapshot_samples=self.snapshot_samples,
             learning_rate=self.learning_rate,
             segments=group_segments(sgd),
             num_statistics=sum(statistic.numel() for statistic in self._statistics),
@@ -134,7 +136,7 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         )
 
     def _announce(self, plan: RunPlan) -> None:
-        for server_plan in plan.server_plans(self.scheme.servers):
+        for server_plan in plan.server_plans(self.scheme):
             server = self.workers + server_plan.server
             first, last = plan.bounds(self.scheme.servers)[server_plan.server]
             send_json(asdict(server_plan), server)
@@ -145,27 +147,30 @@ class ParameterServerStrategy(SingleDeviceStrategy):
         if self._pace is not None:
             self._pace.wait()
         before = time.perf_counter()
-        step = self.scheme.step(self._flat.gradient)
-        message = next(step)
-        while not isinstance(outcome := _resume(step, self._communicate(message)), Adopt):
-            message = outcome
-        self._flat.adopt(outcome.weights)
+        turn = Turn(
+            gradient=self._flat.gradient,
+            weights=self._flat.weights,
+            worker=dist.get_rank(),
+            workers=self.workers,
+            step=self._steps,
+            progress=0,  # servers know
+        )
+        step, reply = self.scheme.step(turn), None
+        while (message := next_message(step, reply)) is not None:
+            reply = self._carry_out(message)
+        self._steps += 1
         self.seconds_communicating += time.perf_counter() - before
         if self._pace is not None:
             self._pace.begin()
 
-    def _communicate(self, message: object) -> Tensor:
+    def _carry_out(self, message: object) -> Tensor | None:
+        """What the rule is answered."""
+        if isinstance(message, Adopt):
+            self._flat.adopt(message.weights)
+            return None
         assert isinstance(message, Push)
         self._flat.stage_gradient()
         flatten(self._statistics, self.wire.statistics)
         assert self.lightning_module is not None
         self.lightning_module.trainer.should_stop = not self.wire.push_pull()
         return self.wire.weights
-
-
-def _resume(step: Step, reply: Tensor) -> object:
-    """The rule's next message, or its outcome at the end."""
-    try:
-        return step.send(reply)
-    except StopIteration as end:
-        return end.value

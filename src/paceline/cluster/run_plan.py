@@ -7,6 +7,9 @@ from typing import Any
 from paceline.cluster.served_weights import ServerPlan
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
+from paceline.scheme.scheme import AbstractScheme
+
+_AS_IT_IS = {"lr": 1.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
 
 
 @dataclass(frozen=True)
@@ -19,34 +22,56 @@ class RunPlan:
     workers: int
     batch_size: int
     num_steps: int | None  # of all workers together; None: no end
-    snapshot_steps: Sequence[int]  # updates after which to keep the weights, ascending
+    snapshot_samples: Sequence[int]  # over all workers, after which to keep the weights, ascending
     learning_rate: LearningRate | None
     segments: list[Any]
     num_statistics: int
     dtype: str
     server_seconds: float = 0
 
+    @property
+    def steps_of_each(self) -> int | None:
+        """Of each worker, where all take equally many; None: no end."""
+        return None if self.num_steps is None else self.num_steps // self.workers
+
+    def samples_at(self, steps: int) -> int:
+        """Over all workers, when each has taken so many steps."""
+        return steps * self.workers * self.batch_size
+
+    def progress(self, steps: int) -> float:
+        """The share of a run that has an end, when each worker has taken so many steps."""
+        return steps / self.steps_of_each if self.steps_of_each else 0.0
+
     def bounds(self, servers: int) -> list[tuple[int, int]]:
         """Each server's [first, last) of the weights."""
         return shard_bounds(sum(part["num_weights"] for part in self.segments), servers)
 
-    def server_plans(self, servers: int) -> list[ServerPlan]:
+    def server_plans(self, scheme: AbstractScheme) -> list[ServerPlan]:
+        """Where workers apply gradients themselves, servers take what they are pushed as it is, and
+        grant every step.
+        """
         sizes = [part["num_weights"] for part in self.segments]
+        rate = None if scheme.own_weights else self.learning_rate
+        options = _AS_IT_IS if scheme.own_weights else {}
         return [
             ServerPlan(
                 server=server,
                 workers=self.workers,
                 dtype=self.dtype,
                 segments=[
-                    {**self.segments[group], "num_weights": count}
+                    {
+                        **self.segments[group],
+                        **options,
+                        "num_weights": count,
+                    }
                     for group, count in segments(sizes, first, last)
                 ],
                 num_statistics=self.num_statistics if server == 0 else 0,
                 batch_size=self.batch_size,
-                num_steps=self.num_steps,
-                snapshot_steps=list(self.snapshot_steps),
-                learning_rate=asdict(self.learning_rate) if self.learning_rate else None,
+                num_steps=None if scheme.own_weights else self.num_steps,
+                snapshot_samples=list(self.snapshot_samples),
+                learning_rate=asdict(rate) if rate else None,
                 seconds=self.server_seconds,
             )
-            for server, (first, last) in enumerate(self.bounds(servers))
+            for server, (first, last) in enumerate(self.bounds(scheme.servers))
         ]

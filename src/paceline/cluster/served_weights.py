@@ -10,7 +10,8 @@ from torch import Tensor
 from paceline.cluster.flat_sgd import FlatSGD
 from paceline.cluster.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
-from paceline.scheme.scheme import AbstractScheme, Arrival
+from paceline.scheme.scheme import AbstractScheme
+from paceline.scheme.serving import Arrival, Release
 
 # A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
 SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
@@ -27,7 +28,7 @@ class ServerPlan:
     num_statistics: int  # BatchNorm values in front of each push
     batch_size: int
     num_steps: int | None  # the budget: steps of all workers together; None: no end
-    snapshot_steps: list[int]  # versions at which to keep the weights, ascending
+    snapshot_samples: list[int]  # behind the weights when they are kept, ascending
     learning_rate: dict[str, Any] | None  # LearningRate's fields; None: the rate stays
     seconds: float = 0  # that a push takes at least, on the wall clock
 
@@ -43,6 +44,7 @@ class ServerReport:
     server: int
     pushes: list[tuple[int, int]] = field(default_factory=list)
     updates: int = 0
+    dropped: int = 0  # pushes that came too late to be applied
     bytes_sent: int = 0
     bytes_received: int = 0
     diverged: bool = False
@@ -70,18 +72,21 @@ class ServedWeights:
         self.report = ServerReport(plan.server)
         self.snapshots: list[Snapshot] = []
         self.weights = weights
+        self.samples = 0  # behind the weights, over all workers
         self._scheme, self._plan = scheme, plan
+        self._serving = scheme.serving(plan.workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
         self._sgd = FlatSGD(weights, plan.segments)
         self._rate = LearningRate(**plan.learning_rate) if plan.learning_rate else None
-        self._images_per_update = scheme.images_per_update(plan.batch_size, plan.workers)
-        self._snapshot_steps = frozenset(plan.snapshot_steps)
+        self._snapshot_samples = list(plan.snapshot_samples)
         self._granted = 0
-        self._pushed: set[int] = set()
-        self._waiting: tuple[Arrival, ...] = ()
+        self._staleness: dict[int, int] = {}  # of each worker's last push
+        self._read: dict[int, Tensor] = {}
 
-    def grant(self) -> bool:
-        """Whether the worker that is answered now may take another step."""
+    def grant(self, worker: int) -> bool:
+        """The worker is answered now: whether it may take another step."""
+        if self._scheme.needs_read:
+            self._read[worker] = self.weights.clone()
         budget = self._plan.num_steps
         granted = not self.report.diverged and (budget is None or self._granted < budget)
         self._granted += granted
@@ -91,35 +96,52 @@ class ServedWeights:
         """`worker` is gone; `stepping`: with a step that was granted to it and never came."""
         self.report.lost.append((worker, reason))
         self._granted -= stepping
-        self._pushed.discard(worker)  # its statistics would grow old
+        self._staleness.pop(worker, None)  # its statistics would grow old
 
     def arrive(self, worker: int, version: int) -> tuple[int, ...]:
         """A push of `worker`, computed on `version`, is here; the workers to answer now."""
-        arrival = Arrival(worker, self.report.updates - version)
+        arrival = Arrival(worker, self.report.updates - version, self._progress)
         self.report.pushes.append((arrival.worker, arrival.staleness))
-        self._pushed.add(worker)
-        waiting = (*self._waiting, arrival)
-        release = self._scheme.released(waiting, self._plan.workers)
-        answered = release.answered if release else ()
-        if release:
+        self._staleness[worker] = arrival.staleness
+        return self._carry_out(self._serving.arrive(arrival))
+
+    def leave(self, worker: int) -> tuple[int, ...]:
+        """The worker sends no more; the workers to answer now."""
+        return self._carry_out(self._serving.leave(worker))
+
+    @property
+    def _progress(self) -> float:
+        budget = self._plan.num_steps
+        return self.samples / (budget * self._plan.batch_size) if budget else 0.0
+
+    def _carry_out(self, release: Release) -> tuple[int, ...]:
+        if release.applied:
             self._update(release.applied)
-        self._waiting = tuple(arrival for arrival in waiting if arrival.worker not in answered)
-        return answered
+        self._granted -= len(release.dropped)
+        self.report.dropped += len(release.dropped)
+        return release.answered
 
     def _update(self, workers: tuple[int, ...]) -> None:
-        gradients = [self._gradient(worker) for worker in workers]
+        gradients = [self._served(worker) for worker in workers]
         gradient = gradients[0] if len(gradients) == 1 else torch.stack(gradients).mean(0)
-        samples = self.report.updates * self._images_per_update
-        self._sgd.step(gradient, self._rate.factor(samples) if self._rate else 1.0)
+        images = len(workers) * self._plan.batch_size
+        self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
         self.report.updates += 1
-        if self.report.updates in self._snapshot_steps:
+        self.samples += images * self._scheme.steps_per_push
+        if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
             self._keep_snapshot()
+
+    def _served(self, worker: int) -> Tensor:
+        read = self._read.get(worker, self.weights)
+        pushed, staleness = self._gradient(worker), self._staleness[worker]
+        return self._scheme.served(pushed, staleness, self.weights, read)
 
     def _keep_snapshot(self) -> None:
         """Copies the shard: the only work of evaluation inside the training clock."""
-        statistics = [self._statistics(worker) for worker in sorted(self._pushed)]
+        self._snapshot_samples.pop(0)
+        statistics = [self._statistics(worker) for worker in sorted(self._staleness)]
         snapshot = Snapshot(
-            samples=self.report.updates * self._images_per_update,
+            samples=self.samples,
             updates=self.report.updates,
             seconds=self._seconds(),
             weights=self.weights.clone(),

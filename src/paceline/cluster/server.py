@@ -4,6 +4,7 @@ It imports no Lightning, so that it starts as fast as torch does.
 """
 
 import time
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,7 @@ from paceline.cluster.launched import tolerate
 from paceline.cluster.served_weights import ServedWeights, ServerPlan, ServerReport
 from paceline.cluster.snapshot import Snapshot, send_snapshot
 from paceline.cluster.training_clock import TrainingClock
-from paceline.exchange.lost import Lost
+from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import count_workers
 from paceline.exchange.push_pull import Header, ServerWire
@@ -35,9 +36,11 @@ class Server:
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
+        self._survives = not scheme.own_weights and scheme.pushes_per_update(plan.workers) == 1
         self._training = set(range(plan.workers))
         self._stepping: set[int] = set()  # whose granted step has not come yet
-        self._held: list[int] = []  # who would stop, while the step of another may be lost
+        self._waiting: set[int] = set()  # with a push that the rule has not answered yet
+        self._stopping: list[int] = []  # without a step, while that of another may come back
 
     @property
     def living(self) -> list[int]:
@@ -45,21 +48,21 @@ class Server:
         return [worker for worker in range(self._plan.workers) if worker not in lost]
 
     @property
-    def snapshot_updates(self) -> list[int]:
-        return [snapshot.updates for snapshot in self._served.snapshots]
+    def snapshot_samples(self) -> list[int]:
+        return [snapshot.samples for snapshot in self._served.snapshots]
 
-    def snapshots_at(self, updates: list[int]) -> list[Snapshot]:
+    def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
         """The snapshots that server 0 has. Of a lost worker's last push it may have taken its part
         where this server has none, and so have come further: then the weights at the end.
         """
-        kept = {snapshot.updates: snapshot for snapshot in self._served.snapshots}
-        return [kept.get(each) or self._at_the_end(each) for each in updates]
+        kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
+        return [kept.get(each) or self._at_the_end(each) for each in samples]
 
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
-        for worker in range(self._plan.workers):
-            self._answer(worker, may_hold=False)  # all of them meet below
-        tolerate(self._training)
+        self._answer_all(range(self._plan.workers))
+        if self._survives:
+            tolerate(self._training)
         count_workers(self._plan.workers, is_worker=False)
         self._clock.start()
         while self._training:
@@ -76,39 +79,58 @@ class Server:
             self._take(worker, message)
         else:
             self._training.remove(worker)
-        held, self._held = self._held, []
-        for each in held:
-            self._answer(each)
+            self._answer_all(self._served.leave(worker))
+        if self._stopping:
+            stopping, self._stopping = self._stopping, []
+            self._answer_all(stopping)
 
     def _lose(self, worker: int, reason: str) -> None:
-        """Its step goes back to the budget, and to whoever is held for it."""
+        """Its step goes back to the budget, and to whoever would stop for lack of one.
+
+        Of a push that waits here, its rule hears before it hears that no more will come.
+        """
+        if not self._survives:
+            raise LostPeerError(f"worker {worker} is gone: {reason}")
         self._training.remove(worker)
         self._served.lose(worker, reason, stepping=worker in self._stepping)
         self._stepping.discard(worker)
-        self._held = [each for each in self._held if each != worker]
+        self._stopping = [each for each in self._stopping if each != worker]
+        if worker not in self._waiting:
+            self._answer_all(self._served.leave(worker))
 
     def _take(self, worker: int, push: Header) -> None:
         """A push; paced, a server that stands for a slower one answers later."""
         started = time.perf_counter()
         self._stepping.discard(worker)
+        self._waiting.add(worker)
         answered = self._served.arrive(worker, push.version)
         time.sleep(max(0.0, started + self._plan.seconds - time.perf_counter()))
-        for each in answered:
-            self._answer(each)
+        self._answer_all(answered)
 
-    def _answer(self, worker: int, *, may_hold: bool = True) -> None:
-        """Server 0 alone grants steps, so that it alone holds: two could wait for each other."""
-        granted = self._served.grant()
+    def _answer_all(self, workers: Iterable[int]) -> None:
+        for worker in workers:
+            self._waiting.discard(worker)
+            if worker in self._training:
+                self._answer(worker)
+            else:
+                self._answer_all(self._served.leave(worker))
+
+    def _answer(self, worker: int) -> None:
+        """Server 0 alone grants steps, so that it alone waits with a last answer: of two, each
+        could wait for the other. At the beginning, all workers meet before any of them pushes.
+        """
+        granted = self._served.grant(worker)
+        begun = self._served.report.updates > 0
         if granted:
             self._stepping.add(worker)
-        elif may_hold and self._stepping and self._plan.server == 0:
-            self._held.append(worker)
+        elif self._survives and begun and self._stepping and self._plan.server == 0:
+            self._stopping.append(worker)
             return
         self._wire.answer(worker, Header(self._served.report.updates, granted))
 
-    def _at_the_end(self, updates: int) -> Snapshot:
+    def _at_the_end(self, samples: int) -> Snapshot:
         weights = self._wire.weights
-        return Snapshot(0, updates, 0.0, weights.clone(), weights.new_empty(0))
+        return Snapshot(samples, 0, 0.0, weights.clone(), weights.new_empty(0))
 
 
 def serve(scheme: AbstractScheme) -> ServerReport:
@@ -120,9 +142,9 @@ def serve(scheme: AbstractScheme) -> ServerReport:
     plan = ServerPlan(**receive_json(0))
     server = Server(scheme, plan)
     report = server.run()
-    living, updates = _agreed(server, plan, scheme.servers)
+    living, samples = _agreed(server, plan, scheme.servers)
     tolerate(set(range(plan.workers)) - set(living))  # the others' snapshots would go with them
-    for turn, snapshot in enumerate(server.snapshots_at(updates)):
+    for turn, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[turn % len(living)])
     for worker in living:
         send_json(None, worker)
@@ -130,10 +152,10 @@ def serve(scheme: AbstractScheme) -> ServerReport:
 
 
 def _agreed(server: Server, plan: ServerPlan, servers: int) -> tuple[list[int], list[int]]:
-    """Workers that live, and updates of the snapshots: what server 0 saw counts for all."""
+    """Workers that live, and samples behind the snapshots: what server 0 saw counts for all."""
     if plan.server > 0:
-        living, updates = receive_json(plan.workers)
-        return living, updates
+        living, samples = receive_json(plan.workers)
+        return living, samples
     for other in range(1, servers):
-        send_json([server.living, server.snapshot_updates], plan.workers + other)
-    return server.living, server.snapshot_updates
+        send_json([server.living, server.snapshot_samples], plan.workers + other)
+    return server.living, server.snapshot_samples

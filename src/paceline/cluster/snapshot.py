@@ -24,10 +24,10 @@ class Snapshot:
     statistics: Tensor
 
 
-def snapshot_steps(num_steps: int, evaluations: int) -> list[int]:
-    """Steps after which to keep a snapshot: evenly spaced, ascending; the last is the end."""
-    count = min(evaluations, num_steps)
-    return [num_steps * (turn + 1) // count for turn in range(count)]
+def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
+    """Rounds after which to keep a snapshot, ascending; the last is the end."""
+    count = min(evaluations, rounds)
+    return [rounds * (turn + 1) // count for turn in range(count)]
 
 
 def statistics_of(module: nn.Module) -> list[Tensor]:

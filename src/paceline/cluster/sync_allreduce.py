@@ -25,8 +25,8 @@ from paceline.model.learning_rate import LearningRate
 class AbstractSynchronousStrategy(Strategy):
     """What the project adds to a Lightning strategy whose workers all hold the same weights.
 
-    Counts samples over all workers, sets the rate by them, and keeps a snapshot after the updates
-    in `snapshot_steps`, worker n modulo workers the n-th. All workers meet there, with the clock
+    Counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
+    `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
     `pace` emulates the worker's accelerator.
     """
@@ -36,7 +36,7 @@ class AbstractSynchronousStrategy(Strategy):
         *,
         workers: int,
         batch_size: int,
-        snapshot_steps: list[int],
+        snapshot_samples: list[int],
         learning_rate: LearningRate | None = None,
         clock: TrainingClock | None = None,
         timeout_seconds: float = 600,
@@ -50,7 +50,7 @@ class AbstractSynchronousStrategy(Strategy):
         self.bytes_exchanged = 0  # of gradients handed to the all-reduce, per step
         self._workers = workers
         self._images_per_update = workers * batch_size
-        self._snapshot_steps = snapshot_steps
+        self._snapshot_samples = snapshot_samples
         self._learning_rate = learning_rate
         self._clock = clock or TrainingClock()
         self._timeout_seconds = timeout_seconds
@@ -85,7 +85,7 @@ class AbstractSynchronousStrategy(Strategy):
                 group["lr"] = group["initial_lr"] * factor
         output = super().optimizer_step(optimizer, closure, model, **kwargs)
         self.updates += 1
-        if self.updates in self._snapshot_steps:
+        if self.samples in self._snapshot_samples:
             if self.root_device.type == "cuda":
                 torch.cuda.synchronize(self.root_device)  # queued work belongs to training
             seconds = self._clock.seconds()
@@ -112,7 +112,7 @@ class AbstractSynchronousStrategy(Strategy):
         self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
         trainer = self._module.trainer
         trainer.should_stop = trainer.should_stop or self.diverged
-        turn = self._snapshot_steps.index(self.updates)
+        turn = self._snapshot_samples.index(self.samples)
         if turn % self._workers == dist.get_rank():
             size = sum(weight.numel() for weight in weights)
             kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))

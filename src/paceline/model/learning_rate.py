@@ -44,12 +44,16 @@ class LearningRate:
         _check("training.milestones", ascending and within, "must rise, each between 0 and 1")
         _check("training.gamma", 0 < self.gamma <= 1, "must be above 0 and at most 1")
 
-    def factor(self, samples: int) -> float:
-        """Multiplies the base rate of the update that follows `samples` seen by all workers."""
-        return self._rule_factor(samples) * self._schedule_factor(samples / self.total_samples)
+    def factor(self, samples: int, update_batch_size: int | None = None) -> float:
+        """Multiplies the base rate of the update that follows `samples` seen by all workers.
 
-    def _rule_factor(self, samples: int) -> float:
-        ratio = self.update_batch_size / self.reference_batch_size
+        `update_batch_size`: images behind this update, where it is not like the others.
+        """
+        rule = self._rule_factor(samples, update_batch_size or self.update_batch_size)
+        return rule * self._schedule_factor(samples / self.total_samples)
+
+    def _rule_factor(self, samples: int, update_batch_size: int) -> float:
+        ratio = update_batch_size / self.reference_batch_size
         scale = ratio ** _EXPONENTS[self.rule]
         if samples >= self.warmup_samples:
             return scale

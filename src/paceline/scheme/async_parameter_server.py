@@ -1,7 +1,13 @@
 """Asynchronous SGD on parameter servers (Dean et al. 2012, Downpour SGD with a period of one step).
 
     worker k:   w_k <- latest w;   push g_k(w_k)
-    server:     on every push   w <- sgd(w, g_k);   answer that worker alone
+    server:     on every push   w <- sgd(w, damped g_k);   answer that worker alone
+
+Damping, by the push's staleness s (versions between the worker's read and its push's arrival):
+
+    none                   g
+    inverse_staleness      g / max(1, s)                             (Zhang et al. 2016, IJCAI)
+    delay_compensation     g + lambda g * g * (w_now - w_read)       (Zheng et al. 2017, ICML)
 
 Law: with one worker this is plain SGD; replaying the recorded order of pushes gives the weights.
 Each server holds a part of the weights, with its optimizer state, and counts its own versions.
@@ -10,24 +16,43 @@ Each server holds a part of the weights, with its optimizer state, and counts it
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractScheme, Adopt, Arrival, Push, Release, Step
+from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Step, Turn, check_servers
+from paceline.scheme.serving import AtOnce, Serving
+
+DAMPINGS = ("none", "inverse_staleness", "delay_compensation")
 
 
 class AsyncParameterServer(AbstractScheme):
-    """`servers`: processes that share the weights by bytes."""
+    """`servers`: processes that share the weights by bytes. `compensation`: lambda above, 2 in the
+    paper for CIFAR-10.
+    """
 
-    def __init__(self, servers: int) -> None:
-        if servers < 1:
-            raise SettingError("scheme.servers", f"at least 1 is needed, not {servers}")
-        self.servers = servers
+    own_weights = False
 
-    def step(self, gradient: Tensor) -> Step:
-        weights = yield Push(gradient)
-        return Adopt(weights)
+    def __init__(self, servers: int, damping: str = "none", compensation: float = 2.0) -> None:
+        self.servers = check_servers(servers)
+        if damping not in DAMPINGS:
+            message = f"there is no {damping}; there are: {', '.join(DAMPINGS)}"
+            raise SettingError("scheme.damping", message)
+        if compensation < 0:
+            message = f"a number of at least 0 is needed, not {compensation!r}"
+            raise SettingError("scheme.compensation", message)
+        self._damping, self._compensation = damping, compensation
+        self.needs_read = damping == "delay_compensation"
 
-    def images_per_update(self, batch_size: int, workers: int) -> int:
-        return batch_size
+    def step(self, turn: Turn) -> Step:
+        weights = yield Push(turn.gradient)
+        yield Adopt(weights)
 
-    def released(self, waiting: tuple[Arrival, ...], workers: int) -> Release | None:
-        newest = waiting[-1].worker
-        return Release(applied=(newest,), answered=(newest,))
+    def pushes_per_update(self, workers: int) -> int:
+        return 1
+
+    def serving(self, workers: int) -> Serving:
+        return AtOnce()
+
+    def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
+        if self._damping == "inverse_staleness":
+            return pushed / max(1, staleness)
+        if self._damping == "delay_compensation":
+            return pushed + self._compensation * pushed * pushed * (weights - read)
+        return pushed

@@ -1,10 +1,10 @@
 """The seam between a rule and a clock.
 
 A rule is written over values: gradients and messages in, messages out. The worker's part is a
-generator in which every `yield` is a communication; the server's part says, after each push, what
-is applied and who is answered. Rules mutate nothing, use nothing again that they gave away in a
-message, and know no socket, clock or optimizer: what drives them (real processes, or an event
-queue) owns weights, optimizer state and buffers.
+generator in which every `yield` is a communication, or a change of what the worker holds; the
+server's part says, after each push, what is applied and who is answered. Rules mutate nothing, use
+nothing again that they gave away in a message, and know no socket, clock or optimizer: what drives
+them (real processes, or an event queue) owns weights, optimizer state and buffers.
 """
 
 from abc import ABC, abstractmethod
@@ -13,6 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
+
+from paceline.errors import SettingError
+from paceline.scheme.serving import Serving
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a worker knows when its gradient is there.
+
+    `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds, until it gives
+    them away. `step`: steps that it took before. `progress`: the share of the run's samples that is
+    behind these weights, 0 where the run has no end.
+    """
+
+    gradient: Tensor
+    weights: Tensor
+    worker: int
+    workers: int
+    step: int
+    progress: float
 
 
 @dataclass(frozen=True)
@@ -26,56 +46,96 @@ class Mean:
 class Push:
     """To the servers; answered with the weights that they release to this worker."""
 
-    gradient: Tensor
+    value: Tensor
 
 
 @dataclass(frozen=True)
 class Apply:
-    """The step ends with the worker's own optimizer applying this gradient."""
+    """The worker's own optimizer applies this gradient; answered with its weights after that."""
 
     gradient: Tensor
 
 
 @dataclass(frozen=True)
 class Adopt:
-    """The step ends with the worker holding these weights."""
+    """The worker holds these weights from now on."""
 
     weights: Tensor
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """A push that waits at a server: who sent it, and how many versions late it is."""
-
-    worker: int
-    staleness: int
+Message = Mean | Push | Apply | Adopt
+Step = Generator[Message, Any, None]
 
 
-@dataclass(frozen=True)
-class Release:
-    """One update of the weights: the mean of these workers' gradients; then these are answered."""
-
-    applied: tuple[int, ...]
-    answered: tuple[int, ...]
-
-
-Step = Generator[Mean | Push, Any, Apply | Adopt]
+def next_message(step: Step, answer: Any) -> Message | None:
+    """Go on with a rule: its next message; None at the end of the step."""
+    try:
+        return step.send(answer)
+    except StopIteration:
+        return None
 
 
 class AbstractScheme(ABC):
-    """One way of sharing updates. A concrete scheme fills in the rule and is never subclassed."""
+    """One way of sharing updates. A concrete scheme fills in the rule and is never subclassed.
+
+    `servers`: processes that share the weights by bytes. `own_weights`: workers hold weights of
+    their own, apply gradients to them, and take equally many steps; else the servers apply
+    gradients, and grant steps. `steps_per_push`: of a worker, that a push stands for.
+    `needs_read`: servers keep the weights that each worker was answered with.
+    """
 
     servers: int = 0
+    own_weights: bool = True
+    steps_per_push: int = 1
+    needs_read: bool = False
     collective: str = "native"  # that carries out a Mean
 
     @abstractmethod
-    def step(self, gradient: Tensor) -> Step:
-        """One worker's step, from its gradient to the outcome."""
+    def step(self, turn: Turn) -> Step:
+        """One worker's step, from its gradient to its end."""
 
-    @abstractmethod
+    def pushes_per_update(self, workers: int) -> int:
+        """Batches behind one update of the weights: what rate rules scale with."""
+        return workers
+
     def images_per_update(self, batch_size: int, workers: int) -> int:
-        """Images behind one update of the weights: what rate rules scale with."""
+        return batch_size * self.pushes_per_update(workers)
 
-    def released(self, waiting: tuple[Arrival, ...], workers: int) -> Release | None:
-        """What a server does when the last of `waiting` has just arrived; None: wait for more."""
+    def batches_per_round(self, workers: int) -> int:
+        """A run takes a whole multiple of them."""
+        return workers if self.own_weights else self.pushes_per_update(workers)
+
+    def batches(self, updates: int, workers: int, num_steps: int | None) -> int:
+        """Behind so many updates of a run that takes `num_steps` batches; None: it has no end."""
+        return updates * self.pushes_per_update(workers)
+
+    def serving(self, workers: int) -> Serving:
+        """A server's part, for one server and run."""
         raise NotImplementedError(f"{type(self).__name__} has no servers")
+
+    def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
+        """The gradient that a push stands for. `weights`: of the server now; `read`: as they were
+        when the worker got them (where `needs_read`; else `weights`).
+        """
+        return pushed
+
+
+def check_servers(servers: int) -> int:
+    """Raises SettingError("scheme.servers")."""
+    return check_whole("servers", servers, at_least=1)
+
+
+def check_whole(name: str, value: Any, *, at_least: int) -> int:
+    """Raises SettingError for a setting of the scheme."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        message = f"a whole number of at least {at_least} is needed, not {value!r}"
+        raise SettingError(f"scheme.{name}", message)
+    return value
+
+
+def check_share(name: str, value: Any, *, below: float = 1.0) -> float:
+    """Raises SettingError for a setting of the scheme that is no number from 0 to `below`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= below:
+        message = f"a number from 0 to {below:g} is needed, not {value!r}"
+        raise SettingError(f"scheme.{name}", message)
+    return float(value)

@@ -6,9 +6,7 @@ Law: K workers with batches of B/K are one worker with batches of B, momentum an
 On real processes this rule is carried out by Lightning's DDP, whose buckets overlap backward.
 """
 
-from torch import Tensor
-
-from paceline.scheme.scheme import AbstractScheme, Apply, Mean, Step
+from paceline.scheme.scheme import AbstractScheme, Apply, Mean, Step, Turn
 
 
 class SyncAllReduce(AbstractScheme):
@@ -19,9 +17,6 @@ class SyncAllReduce(AbstractScheme):
     def __init__(self, collective: str = "native") -> None:
         self.collective = collective
 
-    def step(self, gradient: Tensor) -> Step:
-        mean = yield Mean(gradient)
-        return Apply(mean)
-
-    def images_per_update(self, batch_size: int, workers: int) -> int:
-        return batch_size * workers
+    def step(self, turn: Turn) -> Step:
+        mean = yield Mean(turn.gradient)
+        yield Apply(mean)

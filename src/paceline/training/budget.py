@@ -4,40 +4,37 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.cluster.snapshot import snapshot_steps
+from paceline.cluster.snapshot import evenly_spaced
 from paceline.errors import SettingError
 from paceline.scheme.scheme import AbstractScheme
 
 
 @dataclass(frozen=True)
 class Budget:
-    """`samples`: rounded up to whole updates. `snapshots`: updates after which weights are kept."""
+    """`samples`: over all workers, rounded up to whole rounds of the scheme. `thresholds`: samples
+    after which weights are kept.
+    """
 
     samples: int
-    updates: int
     images_per_update: int
     num_steps: int  # of all workers together
-    snapshots: list[int]
-
-    @property
-    def thresholds(self) -> list[int]:
-        """Samples over all workers at each snapshot."""
-        return [updates * self.images_per_update for updates in self.snapshots]
+    thresholds: list[int]
 
 
 def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) -> Budget:
     training = config["training"]
     asked = training["samples"] or training["epochs"] * num_train
-    images_per_update = scheme.images_per_update(config["batch_size"], config["workers"])
-    updates = math.ceil(round(asked) / images_per_update)
-    samples = updates * images_per_update
-    if samples < config["workers"] * config["batch_size"]:
-        message = f"{samples} leave some of workers={config['workers']} without a step"
+    size, workers = config["batch_size"], config["workers"]
+    images_per_round = size * scheme.batches_per_round(workers)
+    rounds = math.ceil(round(asked) / images_per_round)
+    samples = rounds * images_per_round
+    if samples < workers * size:
+        message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
+    kept = evenly_spaced(rounds, config["measurement"]["evaluations"])
     return Budget(
         samples=samples,
-        updates=updates,
-        images_per_update=images_per_update,
-        num_steps=samples // config["batch_size"],
-        snapshots=snapshot_steps(updates, config["measurement"]["evaluations"]),
+        images_per_update=scheme.images_per_update(size, workers),
+        num_steps=samples // size,
+        thresholds=[images_per_round * each for each in kept],
     )

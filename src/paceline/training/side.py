@@ -81,7 +81,7 @@ class SynchronousSide(AbstractSide):
         clock: TrainingClock,
         device: torch.device,
     ) -> None:
-        self.num_batches = budget.updates
+        self.num_batches = budget.num_steps // config["workers"]
         self._workers = config["workers"]
         timeout = config["cluster"]["timeout_seconds"]
         alone = self._workers == 1
@@ -90,7 +90,7 @@ class SynchronousSide(AbstractSide):
         self._strategy.prepare(
             workers=self._workers,
             batch_size=config["batch_size"],
-            snapshot_steps=budget.snapshots,
+            snapshot_samples=budget.thresholds,
             learning_rate=rate,
             clock=clock,
             timeout_seconds=timeout,
@@ -143,7 +143,7 @@ class ServedSide(AbstractSide):
             workers=config["workers"],
             batch_size=config["batch_size"],
             num_steps=budget.num_steps,
-            snapshot_steps=budget.snapshots,
+            snapshot_samples=budget.thresholds,
             learning_rate=rate,
             device=device,
             timeout_seconds=config["cluster"]["timeout_seconds"],

@@ -48,7 +48,7 @@ class VirtualSide(AbstractSide):
             step_times=step_times(config),
             profile=profile_of(config["cluster"]),
             num_steps=budget.num_steps,
-            snapshot_steps=budget.snapshots,
+            snapshot_samples=budget.thresholds,
             learning_rate=rate,
             seed=config["seed"],
             device=device,

@@ -125,7 +125,7 @@ class Worker:
             score = evaluation.score(snapshot, self._feed.validation())
             found = score._asdict() | {"at_chance": score.at_chance, "real_seconds": real_seconds}
             scores.append(_where(snapshot) | found)
-        ended = bool(snapshots) and snapshots[-1].updates == self._budget.updates
+        ended = bool(snapshots) and snapshots[-1].samples >= self._budget.samples
         test = evaluation.score(snapshots[-1], self._feed.test())._asdict() if ended else None
         if ended and self._config["save_weights"]:
             save_weights(self._module, self._folder / "weights.pt")

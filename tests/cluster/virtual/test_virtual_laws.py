@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from paceline.cluster.step_times import StepTimes
 from paceline.scheme.async_parameter_server import AsyncParameterServer
-from paceline.scheme.scheme import AbstractScheme, Apply
+from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.cluster.virtual.trained import JITTERED, SCHEMES, train, weights_of
 from tests.tiny import PlainSGD, batches_of, tiny_network, tiny_point
@@ -51,7 +51,7 @@ def test_asynchronous_sgd_is_a_numpy_loop():
         taken[worker] += 1
         due[worker] += JITTERED.seconds(worker, taken[worker])
     # two more steps: those that were under way when the sixtieth push arrived
-    strategy, _ = train(AsyncParameterServer(1), 3, 62, snapshot_steps=[60])
+    strategy, _ = train(AsyncParameterServer(1), 3, 62, snapshot_samples=[240])
     (snapshot,) = strategy.clock.snapshots
     expected = np.concatenate([part.ravel() for part in weights])
     np.testing.assert_allclose(snapshot.weights.numpy(), expected, rtol=1e-12, atol=1e-14)
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_bits(scheme):
 @every_scheme
 @pytest.mark.parametrize("workers", [1, 5])
 def test_recycled_buffers_are_deep_copies(scheme, workers):
-    settings = {"batch_norm": True, "snapshot_steps": [4, 9]}
+    settings = {"batch_norm": True, "snapshot_samples": [80, 180]}
     runs = [
         train(scheme(), workers, 65, recycled=recycled, **settings) for recycled in (True, False)
     ]
@@ -102,19 +102,8 @@ def test_a_slow_worker_delays_all_synchronous_ones_and_no_asynchronous_one():
     assert second.step_ends == [float(turn) for turn in range(1, 31)]
 
 
-class Apart(AbstractScheme):
-    """No worker hears of another."""
-
-    def step(self, gradient):
-        return Apply(gradient)
-        yield
-
-    def images_per_update(self, batch_size, workers):
-        return batch_size * workers
-
-
 def test_workers_that_share_nothing_are_plain_sgd_each():
-    strategy, module = train(Apart(), 3, 60)
+    strategy, module = train(Independent(), 3, 60)
     config = tiny_point("sync_allreduce", 3, 4)
     alone = []
     for worker in range(3):

@@ -10,13 +10,31 @@ from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.strategy import VirtualCluster
 from paceline.model.classifier import Classifier
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.independent import Independent
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.post_local_sgd import PostLocalSGD
+from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.scheme.sync_then_async import SyncThenAsync
 from tests.tiny import batches_of, tiny_network, tiny_point
 
 SCHEMES = {
     "sync_allreduce": SyncAllReduce,
     "one server": lambda: AsyncParameterServer(1),
     "two servers": lambda: AsyncParameterServer(2),
+    "inverse staleness": lambda: AsyncParameterServer(1, damping="inverse_staleness"),
+    "delay compensation": lambda: AsyncParameterServer(2, damping="delay_compensation"),
+    "sync_parameter_server": lambda: SyncParameterServer(2),
+    "stale_synchronous": lambda: StaleSynchronous(2, bound=1),
+    "mixed": lambda: Mixed(1, group_size=1),
+    "sync_then_async": lambda: SyncThenAsync(1, switch_at=0.5),
+    "independent": Independent,
+    "local_sgd": lambda: LocalSGD(period=3),
+    "post_local_sgd": lambda: PostLocalSGD(period=3, switch_at=0.5),
+    "elastic_averaging": lambda: ElasticAveraging(2, period=2, elasticity=0.3),
 }
 JITTERED = StepTimes(jitter=0.5, seed=3)
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Push
+from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Push, Turn
 
 
 def check_scheme(scheme: Any, workers: int) -> None:
@@ -14,11 +14,10 @@ def check_scheme(scheme: Any, workers: int) -> None:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
     if not isinstance(scheme, AbstractScheme):
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
-    step = scheme.step(torch.zeros(1))
-    try:
-        first: Any = next(step)
-    except StopIteration as end:
-        first = end.value
+    scheme.pushes_per_update(workers)
+    vector = torch.zeros(1)
+    step = scheme.step(Turn(vector, vector, worker=0, workers=workers, step=0, progress=0))
+    first = next(step, None)
     step.close()
     if not isinstance(first, Mean | Push | Apply | Adopt):
         name = type(first).__name__

@@ -1,6 +1,6 @@
 """Drives a scheme's rule for many workers in the order of virtual time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,15 @@ from paceline.cluster.snapshot import Snapshot, join_shards
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
+from paceline.cluster.virtual.gathering import Gathering
 from paceline.cluster.virtual.meeting import Brought, Meeting
 from paceline.cluster.virtual.replicas import Replicas
 from paceline.cluster.virtual.servers import VirtualServers
 from paceline.cluster.virtual.worker import VirtualWorker
-from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Push
+from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Push, Turn
 
 _TIMELINE_WORKERS = 16  # more rows than that no figure shows
+Outcome = tuple[VirtualWorker, Any]  # and what its rule is answered with
 
 
 class VirtualClock:
@@ -47,15 +49,14 @@ class VirtualClock:
         for worker in self.workers if plan.workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
         self._ready: VirtualWorker | None = None  # its backward has just ended
-        self._finished = self._granted = 0  # steps of all workers
-        self._ending = self._diverged = False
-        self._snapshots: list[Snapshot] = []
+        self._finished = 0  # steps of all workers
+        self._ending = False
         allreduce = partial(
             allreduce_seconds, scheme.collective, workers=plan.workers, profile=profile
         )
         self._meeting = Meeting(self.pool, plan.workers, allreduce)
+        self._gathering = Gathering(plan)
         self.servers: VirtualServers | None = None
-        self._replicas: Replicas | None = None
         if scheme.servers:
             self.servers = VirtualServers(
                 scheme,
@@ -65,9 +66,10 @@ class VirtualClock:
                 profile=profile,
                 events=self.events,
                 pool=self.pool,
-                adopt=self._adopt,
+                answered=self._take_answer,
             )
-        else:
+        self._replicas: Replicas | None = None
+        if scheme.own_weights:
             segments = plan.segments
             self._replicas = Replicas(self.pool, weights, segments, plan.workers, shared=recycled)
         self._start(weights)
@@ -83,8 +85,8 @@ class VirtualClock:
     def finish_step(self, worker: VirtualWorker, gradient: Buffer) -> None:
         """`gradient` is the clock's from now on."""
         worker.gradient = gradient
-        worker.step = self._scheme.step(gradient.vector)
-        self._follow(worker, worker.send(None))
+        worker.step = self._scheme.step(self._turn(worker, gradient))
+        self._go_on([(worker, None)])
 
     def end(self) -> None:
         """Let what is under way arrive; no worker takes another step."""
@@ -96,29 +98,31 @@ class VirtualClock:
 
     @property
     def updates(self) -> int:
+        """Of server 0's weights; without servers, steps of each worker."""
         if self.servers is not None:
             return self.servers.served[0].report.updates
-        return self._finished * self._plan.batch_size // self._images_per_update
+        return self._finished // self._plan.workers
 
     @property
     def samples(self) -> int:
         """Over all workers, behind the shared weights."""
-        return self.updates * self._images_per_update
+        if self.servers is not None:
+            return self.servers.served[0].samples
+        return self.updates * self._plan.workers * self._plan.batch_size
 
     @property
     def diverged(self) -> bool:
         served = self.servers.served if self.servers else []
-        return self._diverged or any(each.report.diverged for each in served)
+        return self._gathering.diverged or any(each.report.diverged for each in served)
 
     @property
     def num_snapshots(self) -> int:
-        served = self.servers.served[-1].snapshots if self.servers else self._snapshots
-        return len(served)
+        return len(self.servers.served[-1].snapshots if self.servers else self._gathering.snapshots)
 
     @property
     def snapshots(self) -> list[Snapshot]:
         if self.servers is None:
-            return self._snapshots
+            return self._gathering.snapshots
         shards = [each.snapshots for each in self.servers.served]
         return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
 
@@ -135,27 +139,30 @@ class VirtualClock:
 
     # steps
 
-    @property
-    def _images_per_update(self) -> int:
-        return self._scheme.images_per_update(self._plan.batch_size, self._plan.workers)
-
     def _start(self, weights: Tensor) -> None:
         """Every worker holds the same weights, before the clock starts."""
         first = self.pool.copy(weights)
         for worker in self.workers:
             if self._replicas is None:
                 worker.weights = self.pool.share(first)
-            self._begin(worker, self.servers.begin(worker) if self.servers else self._grant())
+            if self.servers is not None:
+                worker.granted = self.servers.begin(worker)
+        for worker in self.workers:
+            self._begin(worker)
         self.pool.release(first)
 
-    def _grant(self) -> bool:
-        budget = self._plan.num_steps
-        granted = not self._diverged and (budget is None or self._granted < budget)
-        self._granted += granted
-        return granted
+    def _may_begin(self, worker: VirtualWorker) -> bool:
+        if self._replicas is None:
+            return worker.granted
+        steps = self._plan.steps_of_each
+        return not self.diverged and (steps is None or worker.finished < steps)
 
-    def _begin(self, worker: VirtualWorker, granted: bool) -> None:
-        if not granted or self._ending:
+    def _begin(self, worker: VirtualWorker) -> None:
+        if not self._may_begin(worker):
+            if self.servers is not None:
+                self.servers.leave(worker)
+            return
+        if self._ending:
             return
         if self._replicas is not None:
             worker.weights = self._replicas.of[worker.index].weights
@@ -169,19 +176,80 @@ class VirtualClock:
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
         self._ready = worker
 
+    def _turn(self, worker: VirtualWorker, gradient: Buffer) -> Turn:
+        assert worker.weights is not None
+        return Turn(
+            gradient=gradient.vector,
+            weights=worker.weights.vector,
+            worker=worker.index,
+            workers=self._plan.workers,
+            step=worker.finished,
+            progress=self._plan.progress(worker.finished),
+        )
+
+    def _end_steps(self, ended: Sequence[VirtualWorker]) -> None:
+        for worker in ended:
+            worker.let_go_of_gradient(self.pool)
+            worker.let_go_of_answer(self.pool)
+            self._finished += 1
+            worker.finished += 1
+            worker.step_ends.append(self.events.now)
+            worker.seconds_communicating += self.events.now - worker.computed_at
+        if self.servers is None:
+            assert self._replicas is not None
+            self._gathering.add(ended, self._replicas, self.events.now)
+        for worker in ended:
+            self._begin(worker)
+
     # the rule
 
-    def _follow(self, worker: VirtualWorker, message: Any) -> None:
-        if isinstance(message, Push):
-            assert self.servers is not None
+    def _go_on(self, answered: Iterable[Outcome]) -> None:
+        """Each of these rules to its next communication, or to its end."""
+        while answered:
+            applying: list[Outcome] = []
+            following: list[Outcome] = []
+            ended = []
+            for worker, answer in answered:
+                message = worker.send(answer)
+                if message is None:
+                    ended.append(worker)
+                elif isinstance(message, Apply):
+                    applying.append((worker, message.gradient))
+                elif isinstance(message, Adopt):
+                    self._adopt(worker, message.weights)
+                    following.append((worker, None))
+                else:
+                    self._communicate(worker, message)
+            self._end_steps(ended)
+            answered = [*self._apply(applying), *following]
+
+    def _communicate(self, worker: VirtualWorker, message: Any) -> None:
+        if isinstance(message, Mean):
+            self._bring(worker, message.value)
+            return
+        assert isinstance(message, Push)
+        assert self.servers is not None
+        worker.message = message.value
+        if self._replicas is None:
             assert worker.weights is not None
             self.pool.release(worker.weights)
             worker.weights = None  # the answer replaces them
-            self.servers.push(worker, message.gradient)
-        elif isinstance(message, Mean):
-            self._bring(worker, message.value)
+        self.servers.push(worker)
+
+    def _take_answer(self, worker: VirtualWorker, answer: Buffer, granted: bool) -> None:
+        """A push has been answered by every server."""
+        worker.answer, worker.granted = answer, granted
+        self._go_on([(worker, answer.vector)])
+
+    def _adopt(self, worker: VirtualWorker, weights: Tensor) -> None:
+        if self._replicas is not None:
+            self._replicas.hold(worker.index, weights)
+            return
+        answer = worker.answer
+        if answer is not None and weights is answer.vector:
+            worker.weights, worker.answer = answer, None
         else:
-            self._conclude([(worker, message)])
+            worker.weights = self.pool.copy(weights)
 
     def _bring(self, worker: VirtualWorker, value: Tensor) -> None:
         overlapped = worker.gradient is not None and value is worker.gradient.vector
@@ -197,53 +265,22 @@ class VirtualClock:
 
     def _meet(self, complete_at: float) -> None:
         mean = self._meeting.mean()
-        outcomes = []
         for worker in self.workers:
             worker.spend("wait", worker.computed_at, complete_at)
             worker.spend("communicate", complete_at, self.events.now)
-            outcomes.append((worker, worker.send(mean)))
-        self._conclude(outcomes)
+        self._go_on([(worker, mean) for worker in self.workers])
         self._meeting.leave()
 
-    def _adopt(self, worker: VirtualWorker, answer: Buffer, granted: bool) -> None:
-        """A push has been answered by every server."""
-        outcome = worker.send(answer.vector)
-        assert isinstance(outcome, Adopt)
-        worker.weights = answer
-        if outcome.weights is not answer.vector:
-            worker.weights = self.pool.copy(outcome.weights)
-            self.pool.release(answer)
-        self._finish(worker)
-        self._begin(worker, granted)
-
-    def _conclude(self, outcomes: Sequence[tuple[VirtualWorker, Any]]) -> None:
-        """Steps that end now, by the workers' own optimizers."""
-        assert self._replicas is not None
-        gradients: dict[int, tuple[Tensor, set[int]]] = {}
-        for worker, outcome in outcomes:
-            assert isinstance(outcome, Apply)
-            gradients.setdefault(id(outcome.gradient), (outcome.gradient, set()))[1].add(
-                worker.index
-            )
-        before = self.updates
+    def _apply(self, applying: Sequence[Outcome]) -> list[Outcome]:
+        """By the workers' own optimizers; each is answered with its weights after that."""
+        together: dict[int, tuple[Tensor, set[int]]] = {}
+        for worker, gradient in applying:
+            together.setdefault(id(gradient), (gradient, set()))[1].add(worker.index)
         rate = self._plan.learning_rate
-        for gradient, workers in gradients.values():
-            self._replicas.apply(workers, gradient, rate.factor(self.samples) if rate else 1.0)
-        for worker, _ in outcomes:
-            worker.let_go_of_gradient(self.pool)
-            self._finish(worker)
-        self._keep_snapshots(before)
-        for worker, _ in outcomes:
-            self._begin(worker, self._grant())
-
-    def _finish(self, worker: VirtualWorker) -> None:
-        self._finished += 1
-        worker.finished += 1
-        worker.step_ends.append(self.events.now)
-        worker.seconds_communicating += self.events.now - worker.computed_at
-
-    def _keep_snapshots(self, before: int) -> None:
-        if any(step in self._plan.snapshot_steps for step in range(before + 1, self.updates + 1)):
-            snapshot = self.shared()
-            self._snapshots.append(snapshot)
-            self._diverged = not bool(snapshot.weights.isfinite().all())
+        for gradient, workers in together.values():
+            assert self._replicas is not None
+            steps = self.workers[min(workers)].finished
+            factor = rate.factor(self._plan.samples_at(steps)) if rate else 1.0
+            self._replicas.apply(workers, gradient, factor)
+        of = self._replicas.of if self._replicas is not None else []
+        return [(worker, of[worker.index].weights.vector) for worker, _ in applying]

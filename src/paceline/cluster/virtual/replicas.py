@@ -9,6 +9,21 @@ from paceline.cluster.flat_sgd import FlatSGD
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 
 
+class RunningMean:
+    """Exact where all are equal; one vector, however many are added."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.value = torch.empty(0)
+
+    def add(self, vector: Tensor, times: int = 1) -> None:
+        self.count += times
+        if self.count == times:
+            self.value = vector.clone()
+        else:
+            self.value.lerp_(vector, times / self.count)
+
+
 class Replica:
     """Held by the workers for which weights and optimizer state are the same."""
 
@@ -36,14 +51,18 @@ class Replicas:
             own = replica if among == replica.holders else self._split(replica, among)
             own.sgd.step(gradient, factor)
 
+    def hold(self, worker: int, weights: Tensor) -> None:
+        """From now on; its optimizer's state stays."""
+        replica = self.of[worker]
+        own = replica if replica.holders == {worker} else self._split(replica, {worker})
+        own.weights.vector.copy_(weights)
+
     def mean(self) -> Tensor:
         """Of the weights of all workers, as a vector of its own."""
-        replicas = self._distinct(range(len(self.of)))
-        vectors = torch.stack([replica.weights.vector for replica in replicas])
-        if bool((vectors == vectors[0]).all()):
-            return vectors[0].clone()  # a mean of equal numbers may round
-        shares = [len(replica.holders) / len(self.of) for replica in replicas]
-        return vectors.new_tensor(shares) @ vectors
+        mean = RunningMean()
+        for replica in self._distinct(range(len(self.of))):
+            mean.add(replica.weights.vector, len(replica.holders))
+        return mean.value
 
     def _distinct(self, workers) -> list[Replica]:
         return list(dict.fromkeys(self.of[worker] for worker in workers))

@@ -5,7 +5,7 @@ push, applies it and answers, then turns to the next. Between nodes the network 
 while the server works.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
@@ -23,7 +23,7 @@ from paceline.scheme.scheme import AbstractScheme
 
 
 class VirtualServers:
-    """`adopt(worker, weights, granted)` is called when all answers to a push have reached its
+    """`answered(worker, weights, granted)` is called when all answers to a push have reached its
     worker: the weights as each server had them, and whether it may take another step.
     """
 
@@ -37,11 +37,11 @@ class VirtualServers:
         profile: ClusterProfile,
         events: EventQueue,
         pool: BufferPool,
-        adopt: Callable[[VirtualWorker, Buffer, bool], None],
+        answered: Callable[[VirtualWorker, Buffer, bool], None],
     ) -> None:
         self.weights = weights
         self._workers, self._profile = workers, profile
-        self._events, self._pool, self._adopt = events, pool, adopt
+        self._events, self._pool, self._answered = events, pool, answered
         self._bounds = plan.bounds(scheme.servers)
         self._network = (
             None if profile.one_machine else VirtualNetwork(profile, len(workers), scheme.servers)
@@ -61,7 +61,7 @@ class VirtualServers:
                 seconds=lambda: events.now,
             )
             for server, (server_plan, (first, last)) in enumerate(
-                zip(plan.server_plans(scheme.servers), self._bounds, strict=True)
+                zip(plan.server_plans(scheme), self._bounds, strict=True)
             )
         ]
 
@@ -73,11 +73,18 @@ class VirtualServers:
     def begin(self, worker: VirtualWorker) -> bool:
         """The worker holds version 0; may it take a step?"""
         worker.versions = [0] * len(self.served)
-        grants = [served.grant() for served in self.served]
+        grants = [served.grant(worker.index) for served in self.served]
         return grants[0]
 
-    def push(self, worker: VirtualWorker, message: Tensor) -> None:
-        worker.message = message
+    def leave(self, worker: VirtualWorker) -> None:
+        """The worker, which has been answered, sends no more."""
+        for server, served in enumerate(self.served):
+            self._answer_all(server, served.leave(worker.index))
+
+    def push(self, worker: VirtualWorker) -> None:
+        """Its message."""
+        message = worker.message
+        assert message is not None
         for server, (first, last) in enumerate(self._bounds):
             size = (last - first) * message.element_size()
             body = size + (worker.statistics.vector.nbytes if server == 0 else 0)
@@ -107,12 +114,15 @@ class VirtualServers:
             self._keep_statistics(worker)
         self._leave_version()
         served = self.served[server]
-        for each in served.arrive(worker.index, worker.versions[server]):
+        self._answer_all(server, served.arrive(worker.index, worker.versions[server]))
+
+    def _answer_all(self, server: int, workers: Iterable[int]) -> None:
+        for each in workers:
             self._answer(server, self._workers[each])
 
     def _answer(self, server: int, worker: VirtualWorker) -> None:
         served = self.served[server]
-        granted = served.grant()
+        granted = served.grant(worker.index)
         worker.versions[server] = served.report.updates
         if server == 0:
             self._granted[worker.index] = granted
@@ -150,7 +160,7 @@ class VirtualServers:
             return
         del self._answers[worker.index]
         self._let_go(worker)
-        self._adopt(worker, buffer, self._granted[worker.index])
+        self._answered(worker, buffer, self._granted[worker.index])
 
     def _leave_version(self) -> None:
         """The server is about to change its weights in place: who has them gets a copy."""
@@ -160,9 +170,10 @@ class VirtualServers:
             self._held = Buffer(self.weights)
 
     def _let_go(self, worker: VirtualWorker) -> None:
-        """The push has been answered: its gradient is not needed any more."""
+        """The push has been answered: what was pushed is not needed any more."""
+        if worker.gradient is not None and worker.message is worker.gradient.vector:
+            worker.let_go_of_gradient(self._pool)
         worker.message = None
-        worker.let_go_of_gradient(self._pool)
 
     def _keep_statistics(self, worker: VirtualWorker) -> None:
         kept = self._pushed.setdefault(worker.index, torch.empty_like(worker.statistics.vector))

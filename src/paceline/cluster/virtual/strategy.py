@@ -49,7 +49,7 @@ class VirtualCluster(SingleDeviceStrategy):
         step_times: StepTimes | None = None,
         profile: ClusterProfile | None = None,
         num_steps: int | None = None,
-        snapshot_steps: Sequence[int] = (),
+        snapshot_samples: Sequence[int] = (),
         learning_rate: LearningRate | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
@@ -62,7 +62,7 @@ class VirtualCluster(SingleDeviceStrategy):
         self.workers = workers
         self._step_times = step_times or StepTimes(seed=seed)
         self._profile = profile or FREE
-        self._num_steps, self._snapshot_steps = num_steps, snapshot_steps
+        self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
         self._learning_rate = learning_rate
         self._seed, self._recycled = seed, recycled
         self._draw: Draw | None = None
@@ -102,7 +102,7 @@ class VirtualCluster(SingleDeviceStrategy):
             workers=self.workers,
             batch_size=self._batch_size,
             num_steps=self._num_steps,
-            snapshot_steps=self._snapshot_steps,
+            snapshot_samples=self._snapshot_samples,
             learning_rate=self._learning_rate,
             segments=self._segments,
             num_statistics=statistics.numel(),

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
-from paceline.scheme.scheme import Step
+from paceline.scheme.scheme import Step, next_message
 
 TIMELINE_STEPS = 12  # of each worker, as much as a figure can show
 
@@ -23,6 +23,8 @@ class VirtualWorker:
         self.step: Step | None = None
         self.gradient: Buffer | None = None
         self.message: Tensor | None = None
+        self.answer: Buffer | None = None  # to a push
+        self.granted = True  # another step, by server 0
         self.finished = 0  # steps
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -49,10 +51,12 @@ class VirtualWorker:
             pool.release(self.gradient)
             self.gradient = None
 
+    def let_go_of_answer(self, pool: BufferPool) -> None:
+        if self.answer is not None:
+            pool.release(self.answer)
+            self.answer = None
+
     def send(self, reply: Any) -> Any:
-        """Go on with the rule: its next message, or its outcome."""
+        """Go on with the rule: its next message; None at the end of the step."""
         assert self.step is not None
-        try:
-            return self.step.send(reply)
-        except StopIteration as end:
-            return end.value
+        return next_message(self.step, reply)

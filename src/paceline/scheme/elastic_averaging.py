@@ -1,0 +1,58 @@
+"""Elastic averaging SGD, asynchronous (Zhang et al. 2015, arXiv:1412.6651, algorithm 1).
+
+    worker k, every `period` steps:   w_k <- w_k - a (w_k - c);   c <- c + a (w_k - c)    at once
+    worker k, every step:             w_k <- sgd(w_k, g_k)
+
+a is the `elasticity`; the center c is at the servers, and is what is evaluated. A server answers
+with the center after the change, c'; the one before follows: c = (c' - a w_k) / (1 - a).
+
+Law: with elasticity 0 this is independent, and the center stays where it was.
+"""
+
+from torch import Tensor
+
+from paceline.errors import SettingError
+from paceline.scheme.scheme import (
+    AbstractScheme,
+    Adopt,
+    Apply,
+    Push,
+    Step,
+    Turn,
+    check_servers,
+    check_share,
+    check_whole,
+)
+from paceline.scheme.serving import AtOnce, Serving
+
+
+class ElasticAveraging(AbstractScheme):
+    """`elasticity`: a above, below 1; 0.9 / workers in the paper."""
+
+    def __init__(self, servers: int, period: int, elasticity: float) -> None:
+        self.servers = check_servers(servers)
+        self.steps_per_push = check_whole("period", period, at_least=1)
+        self._elasticity = check_share("elasticity", elasticity)
+        if elasticity == 1:
+            raise SettingError("scheme.elasticity", "1 leaves nothing of the center")
+
+    def step(self, turn: Turn) -> Step:
+        if turn.step % self.steps_per_push == 0:
+            own, share = turn.weights.clone(), self._elasticity
+            after = yield Push(turn.weights)
+            before = (after - share * own) / (1 - share)
+            yield Adopt(own - share * (own - before))
+        yield Apply(turn.gradient)
+
+    def pushes_per_update(self, workers: int) -> int:
+        return 1
+
+    def batches_per_round(self, workers: int) -> int:
+        return workers * self.steps_per_push
+
+    def serving(self, workers: int) -> Serving:
+        return AtOnce()
+
+    def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
+        """Servers that hold the center take steps of rate 1."""
+        return self._elasticity * (weights - pushed)

@@ -1,0 +1,19 @@
+"""Workers that never communicate: the upper bound on throughput; their mean at the end is one-shot
+averaging (Zinkevich et al. 2010, NIPS).
+
+    every step:   w_k <- sgd(w_k, g_k)
+
+The mean of all workers' weights is evaluated.
+
+Law: every worker is plain SGD on its own batches.
+"""
+
+from paceline.scheme.scheme import AbstractScheme, Apply, Step, Turn
+
+
+class Independent(AbstractScheme):
+    def step(self, turn: Turn) -> Step:
+        yield Apply(turn.gradient)
+
+    def pushes_per_update(self, workers: int) -> int:
+        return 1

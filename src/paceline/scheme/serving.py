@@ -1,0 +1,131 @@
+"""What a server does with pushes: the state machines from one that arrives to those it answers."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A push that has just come: who sent it, and how many versions late it is.
+
+    `progress`: share of the run's samples that is behind the server's weights.
+    """
+
+    worker: int
+    staleness: int
+    progress: float = 0.0
+
+
+@dataclass(frozen=True)
+class Release:
+    """`applied`: one update of the weights, by the mean of what these workers pushed; none where
+    empty. Then those who are `answered` get the weights. `dropped`: pushes that are not used.
+    """
+
+    applied: tuple[int, ...] = ()
+    answered: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+
+
+NOTHING = Release()
+
+
+class Serving(ABC):
+    """One server's, for one run."""
+
+    @abstractmethod
+    def arrive(self, arrival: Arrival) -> Release:
+        """A push is here."""
+
+    def leave(self, worker: int) -> Release:
+        """This worker, of which no push waits here, sends none any more."""
+        return NOTHING
+
+
+class AtOnce(Serving):
+    """Every push is an update, and is answered alone."""
+
+    def arrive(self, arrival: Arrival) -> Release:
+        return Release((arrival.worker,), (arrival.worker,))
+
+
+class Together(Serving):
+    """The first `needed` of the workers' pushes of a version are one update; others are dropped."""
+
+    def __init__(self, workers: int, needed: int) -> None:
+        self._workers, self._needed = workers, needed
+        self._waiting: tuple[int, ...] = ()
+
+    def arrive(self, arrival: Arrival) -> Release:
+        if arrival.staleness > 0:
+            return Release(answered=(arrival.worker,), dropped=(arrival.worker,))
+        self._waiting = (*self._waiting, arrival.worker)
+        return self._released()
+
+    def leave(self, worker: int) -> Release:
+        self._workers -= 1
+        return self._released()
+
+    def _released(self) -> Release:
+        if not self._waiting or len(self._waiting) < min(self._needed, self._workers):
+            return NOTHING
+        applied, self._waiting = self._waiting, ()
+        return Release(applied, applied)
+
+
+class Grouped(Serving):
+    """The pushes of all workers of a group are one update."""
+
+    def __init__(self, groups: Iterable[Collection[int]]) -> None:
+        each = [(group, Together(len(group), len(group))) for group in groups]
+        self._of = {worker: together for group, together in each for worker in group}
+
+    def arrive(self, arrival: Arrival) -> Release:
+        current = replace(arrival, staleness=0)  # others' updates do not make a push of ours late
+        return self._of[arrival.worker].arrive(current)
+
+    def leave(self, worker: int) -> Release:
+        return self._of[worker].leave(worker)
+
+
+class Bounded(Serving):
+    """Every push is an update; its worker is answered when it leads the slowest by at most `bound`
+    steps.
+    """
+
+    def __init__(self, workers: int, bound: int) -> None:
+        self._bound = bound
+        self._steps = Counter(dict.fromkeys(range(workers), 0))
+        self._held: tuple[int, ...] = ()
+
+    def arrive(self, arrival: Arrival) -> Release:
+        self._steps[arrival.worker] += 1
+        self._held = (*self._held, arrival.worker)
+        return Release((arrival.worker,), self._let_go())
+
+    def leave(self, worker: int) -> Release:
+        del self._steps[worker]
+        return Release(answered=self._let_go())
+
+    def _let_go(self) -> tuple[int, ...]:
+        slowest = min(self._steps.values(), default=0)
+        answered = tuple(w for w in self._held if self._steps[w] - slowest <= self._bound)
+        self._held = tuple(worker for worker in self._held if worker not in answered)
+        return answered
+
+
+class ThenAtOnce(Serving):
+    """Together until `switch_at` of the run's samples, then each at once."""
+
+    def __init__(self, workers: int, switch_at: float) -> None:
+        self._together, self._at_once = Together(workers, workers), AtOnce()
+        self._switch_at = switch_at
+
+    def arrive(self, arrival: Arrival) -> Release:
+        early = arrival.progress < self._switch_at
+        return (self._together if early else self._at_once).arrive(arrival)
+
+    def leave(self, worker: int) -> Release:
+        return self._together.leave(worker)

@@ -1,0 +1,49 @@
+"""Synchronous first, asynchronous later (Li et al. 2021, ICDCS, Sync-Switch).
+
+    worker k:   push g_k(w_k)
+    server:     until `switch_at` of the run's samples, when all have pushed   w <- sgd(w, mean g)
+                afterwards, on every push   w <- sgd(w, g_k)
+
+A rule of the rate goes by the batches behind each update, as the paper's does.
+
+Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
+"""
+
+import math
+
+from paceline.scheme.scheme import (
+    AbstractScheme,
+    Adopt,
+    Push,
+    Step,
+    Turn,
+    check_servers,
+    check_share,
+)
+from paceline.scheme.serving import Serving, ThenAtOnce
+
+
+class SyncThenAsync(AbstractScheme):
+    """`switch_at`: a share of the run's samples."""
+
+    own_weights = False
+
+    def __init__(self, servers: int, switch_at: float) -> None:
+        self.servers = check_servers(servers)
+        self._switch_at = check_share("switch_at", switch_at)
+
+    def step(self, turn: Turn) -> Step:
+        weights = yield Push(turn.gradient)
+        yield Adopt(weights)
+
+    def batches_per_round(self, workers: int) -> int:
+        return workers
+
+    def batches(self, updates: int, workers: int, num_steps: int | None) -> int:
+        if num_steps is None:
+            return updates * workers
+        together = math.ceil(self._switch_at * num_steps / workers)
+        return min(updates, together) * workers + max(0, updates - together)
+
+    def serving(self, workers: int) -> Serving:
+        return ThenAtOnce(workers, self._switch_at)
