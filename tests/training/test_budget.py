@@ -23,9 +23,9 @@ def budget(scheme, workers, batch_size, *, epochs=1, samples=None, evaluations=3
 def test_a_budget_by_hand():
     """250 images: 8 rounds of 4 workers with 8 images each, or 32 of one."""
     together = budget("sync", 4, 8, epochs=2.5)
-    assert together == Budget(256, 32, num_steps=32, thresholds=[64, 160, 256])
+    assert together == Budget(256, 32, num_steps=32, most_batches=32, thresholds=[64, 160, 256])
     alone = budget("async", 4, 8, epochs=2.5)
-    assert alone == Budget(256, 8, num_steps=32, thresholds=[80, 168, 256])
+    assert alone == Budget(256, 8, num_steps=32, most_batches=32, thresholds=[80, 168, 256])
 
 
 @pytest.mark.parametrize(("workers", "batch_size"), [(1, 10), (2, 25), (5, 4)])

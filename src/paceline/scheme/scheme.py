@@ -109,6 +109,10 @@ class AbstractScheme(ABC):
         """Behind so many updates of a run that takes `num_steps` batches; None: it has no end."""
         return updates * self.pushes_per_update(workers)
 
+    def most_batches(self, num_steps: int, workers: int) -> int:
+        """That are drawn at most until `num_steps` of them are in the weights."""
+        return num_steps
+
     def serving(self, workers: int) -> Serving:
         """A server's part, for one server and run."""
         raise NotImplementedError(f"{type(self).__name__} has no servers")

@@ -43,5 +43,8 @@ class SyncParameterServer(AbstractScheme):
             raise SettingError("scheme.backup_workers", message)
         return workers - self._backup_workers
 
+    def most_batches(self, num_steps: int, workers: int) -> int:
+        return (num_steps // self.pushes_per_update(workers) + 1) * workers  # with late ones
+
     def serving(self, workers: int) -> Serving:
         return Together(workers, self.pushes_per_update(workers))

@@ -18,6 +18,7 @@ class Budget:
     samples: int
     images_per_update: int
     num_steps: int  # of all workers together
+    most_batches: int  # that they draw, with those whose gradients come too late
     thresholds: list[int]
 
 
@@ -36,5 +37,6 @@ def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) ->
         samples=samples,
         images_per_update=scheme.images_per_update(size, workers),
         num_steps=samples // size,
+        most_batches=scheme.most_batches(samples // size, workers),
         thresholds=[images_per_round * each for each in kept],
     )

@@ -10,6 +10,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import nn
 
+from paceline.cluster.own_weights import OwnWeightsStrategy
 from paceline.cluster.pace import Pace
 from paceline.cluster.parameter_server import ParameterServerStrategy
 from paceline.cluster.snapshot import Snapshot
@@ -19,6 +20,7 @@ from paceline.cluster.training_clock import TrainingClock
 from paceline.measurement.timed_batches import Batches
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
+from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget
 from paceline.training.feed import Feed
 from paceline.training.quiet import quiet_trainer
@@ -71,16 +73,16 @@ class AbstractSide(ABC):
 class SynchronousSide(AbstractSide):
     """Lightning's own DDP; for one worker none."""
 
-    evaluated = "weights shared by all workers; BatchNorm statistics: mean over workers"
-
     def __init__(
         self,
         config: dict[str, Any],
+        scheme: SyncAllReduce,
         budget: Budget,
         rate: LearningRate,
         clock: TrainingClock,
         device: torch.device,
     ) -> None:
+        self.evaluated = evaluated(scheme)
         self.num_batches = budget.num_steps // config["workers"]
         self._workers = config["workers"]
         timeout = config["cluster"]["timeout_seconds"]
@@ -123,10 +125,8 @@ class SynchronousSide(AbstractSide):
         }
 
 
-class ServedSide(AbstractSide):
-    """A worker of parameter servers."""
-
-    evaluated = "weights at the servers; BatchNorm statistics: mean over workers' latest"
+class RuleSide(AbstractSide):
+    """A worker that drives the scheme's rule itself."""
 
     def __init__(
         self,
@@ -134,11 +134,15 @@ class ServedSide(AbstractSide):
         scheme: AbstractScheme,
         budget: Budget,
         rate: LearningRate,
+        clock: TrainingClock,
         device: torch.device,
     ) -> None:
-        self.num_batches = budget.num_steps
+        self.evaluated = evaluated(scheme)
+        own = scheme.own_weights
+        self.num_batches = budget.num_steps // config["workers"] if own else budget.most_batches
         self._pace = _pace(config)
-        self._strategy = ParameterServerStrategy(
+        kind = OwnWeightsStrategy if own else ParameterServerStrategy
+        self._strategy = kind(
             scheme,
             workers=config["workers"],
             batch_size=config["batch_size"],
@@ -146,6 +150,7 @@ class ServedSide(AbstractSide):
             snapshot_samples=budget.thresholds,
             learning_rate=rate,
             device=device,
+            clock=clock,
             timeout_seconds=config["cluster"]["timeout_seconds"],
             pace=self._pace,
             server_seconds=config["cluster"]["server_seconds"],
@@ -164,15 +169,26 @@ class ServedSide(AbstractSide):
         return self._strategy.finish()
 
     def seen(self, steps: int) -> dict[str, Any]:
+        sent, received = self._strategy.bytes_exchanged
         return {
             "counted": self._strategy.counted,
             "updates": self._strategy.updates,
-            "diverged": False,  # the servers say
+            "diverged": False,  # snapshots say
             "late_steps": self._pace.late_steps if self._pace else 0,
             "seconds_communicate": self._strategy.seconds_communicating,
-            "bytes_sent": self._strategy.wire.bytes_sent,
-            "bytes_received": self._strategy.wire.bytes_received,
+            "bytes_sent": sent,
+            "bytes_received": received,
         }
+
+
+def evaluated(scheme: AbstractScheme) -> str:
+    """Which weights and statistics a snapshot holds, in words."""
+    if isinstance(scheme, SyncAllReduce):
+        return "weights shared by all workers; BatchNorm statistics: mean over workers"
+    if scheme.servers:
+        weights = "the servers' center" if scheme.own_weights else "weights at the servers"
+        return f"{weights}; BatchNorm statistics: mean over workers' latest"
+    return "mean over workers' weights; BatchNorm statistics: mean over workers"
 
 
 def _pace(config: dict[str, Any]) -> Pace | None:

@@ -5,13 +5,12 @@ from typing import Any
 import torch
 
 from paceline.cluster.training_clock import TrainingClock
-from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget
 from paceline.training.point import is_virtual
-from paceline.training.side import AbstractSide, ServedSide, SynchronousSide
+from paceline.training.side import AbstractSide, RuleSide, SynchronousSide
 from paceline.training.virtual_side import VirtualSide
 
 
@@ -25,8 +24,6 @@ def side_of(
 ) -> AbstractSide:
     if is_virtual(config):
         return VirtualSide(config, scheme, budget, rate, clock, device)
-    if scheme.servers:
-        return ServedSide(config, scheme, budget, rate, device)
     if isinstance(scheme, SyncAllReduce):
-        return SynchronousSide(config, budget, rate, clock, device)
-    raise SettingError("scheme", f"{type(scheme).__name__} does not run on real processes")
+        return SynchronousSide(config, scheme, budget, rate, clock, device)
+    return RuleSide(config, scheme, budget, rate, clock, device)

@@ -22,7 +22,7 @@ from paceline.model.learning_rate import LearningRate
 from paceline.scheme.scheme import AbstractScheme
 from paceline.training.budget import Budget
 from paceline.training.feed import Feed
-from paceline.training.side import AbstractSide
+from paceline.training.side import AbstractSide, evaluated
 
 
 class VirtualSide(AbstractSide):
@@ -37,10 +37,8 @@ class VirtualSide(AbstractSide):
         clock: TrainingClock,
         device: torch.device,
     ) -> None:
-        self.num_batches = budget.num_steps
-        shared = "weights at the servers" if scheme.servers else "weights shared by all workers"
-        whose = "workers' latest" if scheme.servers else "workers"
-        self.evaluated = f"{shared}; BatchNorm statistics: mean over {whose}"
+        self.num_batches = budget.most_batches
+        self.evaluated = evaluated(scheme)
         self._batch_size = config["batch_size"]
         self._strategy = VirtualCluster(
             scheme,

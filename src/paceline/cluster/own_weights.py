@@ -1,0 +1,111 @@
+"""A worker that applies gradients to weights of its own, as a Lightning strategy."""
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import Trainer
+from torch import Tensor
+
+from paceline.cluster.flat_sgd import FlatSGD
+from paceline.cluster.flat_weights import FlatWeights
+from paceline.cluster.rule_strategy import AbstractRuleStrategy
+from paceline.cluster.server_link import ServerLink
+from paceline.cluster.snapshot import Snapshot, flatten
+from paceline.scheme.scheme import Adopt, Apply, Mean, Message, Push
+
+
+class OwnWeightsStrategy(AbstractRuleStrategy):
+    """All workers take equally many steps. Without servers, a snapshot is the mean of the workers'
+    weights, each as it was after its n-th step; with servers, of what those hold.
+    """
+
+    by = "a worker with weights of its own"
+
+    def _connect(self, trainer: Trainer) -> FlatWeights:
+        size, device = sum(weight.numel() for weight in self.held), self.root_device
+        weights, gradient = (
+            torch.zeros(size, dtype=self.held[0].dtype, device=device) for _ in range(2)
+        )
+        flat = FlatWeights(self.held, weights, gradient)
+        self._sgd = FlatSGD(flat.weights, self.plan.segments)
+        self._mean = torch.empty(size, dtype=weights.dtype)
+        self._bytes = 0  # of vectors that were averaged
+        self._kept: list[Snapshot] = []
+        self._servers = ServerLink(self.scheme, self.plan) if self.scheme.servers else None
+        if self._servers is not None:
+            self._servers.begin(flat.weights.cpu())
+            first = self._servers.wire.weights
+        else:
+            first = flat.weights.cpu()
+            dist.broadcast(first, 0)
+        flat.weights.copy_(first)
+        return flat
+
+    @property
+    def updates(self) -> int:
+        return self.steps
+
+    @property
+    def samples(self) -> int:
+        return self.plan.samples_at(self.steps)
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        if self._servers is None:
+            return self._bytes, self._bytes
+        return self._servers.wire.bytes_sent, self._servers.wire.bytes_received
+
+    def finish(self) -> list[Snapshot]:
+        """Snapshot n is worker n modulo workers' to evaluate."""
+        if self._servers is not None:
+            return self._servers.finish()
+        means = [self._mean_of(kept) for kept in self._kept]
+        return means[dist.get_rank() :: self.workers]
+
+    def _step(self) -> None:
+        super()._step()
+        if self._servers is None and self.samples in self._snapshot_samples:
+            self._keep_snapshot()
+
+    def _carry_out(self, message: Message) -> Tensor | None:
+        if isinstance(message, Apply):
+            rate = self._learning_rate
+            self._sgd.step(message.gradient, rate.factor(self.samples) if rate else 1.0)
+            return self._flat.weights
+        if isinstance(message, Adopt):
+            self._flat.weights.copy_(message.weights)
+            return None
+        if isinstance(message, Mean):
+            return self._mean_over_workers(message.value)
+        assert isinstance(message, Push)
+        assert self._servers is not None
+        self._servers.wire.gradient.copy_(message.value)
+        self._servers.push(self._statistics)
+        return self._servers.wire.weights.to(self.root_device)
+
+    def _mean_over_workers(self, value: Tensor) -> Tensor:
+        self._mean.copy_(value)
+        dist.all_reduce(self._mean)
+        self._bytes += self._mean.nbytes
+        return self._mean.div_(self.workers).to(self.root_device)
+
+    def _keep_snapshot(self) -> None:
+        """Copies: the only work of evaluation inside the training clock."""
+        statistics = torch.empty(self.plan.num_statistics, dtype=self.held[0].dtype)
+        self._kept.append(
+            Snapshot(
+                samples=self.samples,
+                updates=self.updates,
+                seconds=self._clock.seconds(),
+                weights=self._flat.weights.to("cpu", copy=True),
+                statistics=flatten(self._statistics, statistics),
+            )
+        )
+
+    def _mean_of(self, kept: Snapshot) -> Snapshot:
+        """Of all workers' n-th; the clock is that of the last who came. All must call this."""
+        for vector in (kept.weights, kept.statistics):
+            dist.all_reduce(vector)
+            vector.div_(self.workers)
+        seconds = torch.tensor(kept.seconds, dtype=torch.float64)
+        dist.all_reduce(seconds, dist.ReduceOp.MAX)
+        return Snapshot(kept.samples, kept.updates, float(seconds), kept.weights, kept.statistics)
