@@ -1,8 +1,61 @@
-"""A process that only counts workers."""
+"""Processes that do little, and tell about the launcher."""
 
+import os
+import sys
+import time
+from typing import Any
+
+import psutil
+import torch.distributed as dist
+
+from paceline.exchange.lost import LostPeerError
 from paceline.exchange.process_group import count_workers, join
+from paceline.model.classifier import Classifier
 
 
 def count(workers):
     join(10, "cpu")
     return count_workers(workers, is_worker=True)
+
+
+def tell(argument):
+    rank = os.environ["RANK"]
+    print(f"out {rank}", flush=True)
+    print(f"err {rank}", file=sys.stderr)
+    return argument, rank, os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
+
+
+def fail(how):
+    if os.environ["RANK"] == "0":
+        if how == "peer":
+            raise LostPeerError("worker 1 is gone")
+        time.sleep(60)
+    if how == "exit":
+        sys.exit(3)
+    if how == "vanish":
+        os._exit(7)
+    if how == "peer":
+        time.sleep(0.3)
+        raise RuntimeError("the cause")
+    return lambda: None
+
+
+class ListeningClassifier(Classifier):
+    """Fails where a process of the family of `launcher` listens elsewhere than on loopback."""
+
+    def __init__(self, network: Any, optimizer: Any, launcher: int) -> None:
+        super().__init__(network, optimizer)
+        self._launcher = launcher
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() == 0 and batch_idx == 1:
+            launcher = psutil.Process(self._launcher)
+            family = [launcher, *launcher.children(recursive=True)]
+            found = [
+                each.laddr.ip
+                for one in family
+                for each in one.net_connections("tcp")
+                if each.status == psutil.CONN_LISTEN
+            ]
+            assert len(found) >= 3
+            assert set(found) == {"127.0.0.1"}

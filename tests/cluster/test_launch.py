@@ -25,10 +25,13 @@ def failing(scheme, killed):
     )
 
 
-@pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server"])
 @pytest.mark.parametrize(
-    ("killed", "reason"),
-    [(False, r"worker 1: ValueError: a bad batch"), (True, r"worker 1: killed by SIGKILL")],
+    ("scheme", "killed", "reason"),
+    [
+        ("sync_allreduce", False, r"worker 1: ValueError: a bad batch"),
+        ("sync_allreduce", True, r"worker 1: killed by SIGKILL"),
+        ("async_parameter_server", False, r"worker 1: ValueError: a bad batch"),
+    ],  # killed, an asynchronous worker is done without: test_deaths
 )
 def test_a_failure_names_the_worker_and_its_reason(scheme, killed, reason, tmp_path):
     with pytest.raises(ProcessFailure, match=reason) as failure:
@@ -47,6 +50,48 @@ def test_a_wrong_count_of_workers_is_an_error(tmp_path):
         launch("tests.cluster.counting:count", (3,), workers=2, servers=0, log_folder=tmp_path)
 
 
+def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(tmp_path):
+    target = "tests.cluster.counting:tell"
+    assert launch(target, ("a",), workers=2, servers=1, log_folder=tmp_path) == [
+        ("a", "0", "3", "127.0.0.1"),
+        ("a", "1", "3", "127.0.0.1"),
+        ("a", "2", "3", "127.0.0.1"),
+    ]
+    logs = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert logs == {
+        "worker_0.log": "out 0\nerr 0\n",
+        "worker_1.log": "out 1\nerr 1\n",
+        "server_0.log": "out 2\nerr 2\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("exit", "worker 1: SystemExit: 3"),
+        ("vanish", "worker 1: ended with exit code 7 and no result"),
+        ("unsendable", r"worker 1: .*pickle"),
+        ("peer", "worker 1: RuntimeError: the cause"),
+    ],
+)
+def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
+    """Of two that fail, not the one that only saw the other's end, though it is heard first."""
+    with pytest.raises(ProcessFailure, match=rf"^{reason}"):
+        launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
+
+
+def test_nothing_listens_beyond_loopback(tmp_path):
+    """Of this process and all it launches, in the middle of training."""
+    config = tiny_point(
+        "async_parameter_server",
+        2,
+        4,
+        model___target_="tests.cluster.counting.ListeningClassifier",
+        model__launcher=os.getpid(),
+    )
+    run_tiny(config, tmp_path)
+
+
 LAUNCHER = """
 import sys
 import time
@@ -61,7 +106,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
     script = tmp_path / "launcher.py"
     script.write_text(LAUNCHER)

@@ -1,9 +1,16 @@
 """Processes that push and pull a little, and tell what they saw."""
 
+import os
+import signal
+
 import torch
 import torch.distributed as dist
 
+from paceline.cluster.launched import tolerate
+from paceline.exchange.header import HEADER_BYTES, pack
+from paceline.exchange.lost import Lost
 from paceline.exchange.message import receive_json, send_json
+from paceline.exchange.pieces import bytes_of
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.push_pull import Header, ServerWire, WorkerWire
 from paceline.exchange.shard import shard_bounds
@@ -13,18 +20,21 @@ TEXT = {"größe": "µ, 学习率 🚀", "numbers": [1, None, 0.1, 2**53 + 1], "
 FIRST, SECOND = 2**24 + 1, 2**53 + 1  # versions that float32 and float64 cannot hold
 
 
-def one_worker(servers):
+WIRES = {"shared memory": None, "TCP": "another node"}  # where a worker says that it is
+
+
+def one_worker(servers, node):
     """Process 0 works, the others serve: server s answers with weights third * position + s."""
     join(20, "cpu")
     bounds = shard_bounds(NUM_WEIGHTS, servers)
     server = dist.get_rank() - 1
-    seen = _work(bounds) if server < 0 else _serve(server, *bounds[server])
+    seen = _work(bounds, node) if server < 0 else _serve(server, *bounds[server])
     leave()
     return seen
 
 
-def _work(bounds):
-    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1)
+def _work(bounds, node):
+    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1, node=node)
     told = [wire.pull()]
     pulled, versions = [wire.weights.tolist()], [list(wire.versions)]
     wire.gradient.copy_(torch.arange(NUM_WEIGHTS, dtype=torch.float64) / 7)
@@ -55,17 +65,17 @@ def _serve(server, first, last):
     }
 
 
-def two_workers():
+def two_workers(node):
     """Worker 1 pushes and leaves; only then worker 0, which waited for nothing, pushes."""
     join(20, "cpu")
     worker = dist.get_rank()
-    seen = _serve_two() if worker == 2 else _work_in_turn(worker)
+    seen = _serve_two() if worker == 2 else _work_in_turn(worker, node)
     leave()
     return seen
 
 
-def _work_in_turn(worker):
-    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2)
+def _work_in_turn(worker, node):
+    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2, node=node)
     wire.pull()
     wire.gradient.fill_(worker + 1)
     if worker == 0:
@@ -89,3 +99,82 @@ def _serve_two():
             wire.weights.add_(wire.gradient(worker))
             wire.answer(worker, Header(len(order), True))
     return {"order": order, "kept": [wire.gradient(worker).tolist() for worker in range(2)]}
+
+
+LARGE = 1_000_000  # weights: no socket holds a push of as many
+
+
+def one_is_lost(node, how):
+    """Worker 1 pushes once, and is lost in its second push; worker 0 pushes after that."""
+    join(20, "cpu")
+    worker = dist.get_rank()
+    seen = _serve_the_rest() if worker == 2 else _work_or_die(worker, node, how)
+    leave()
+    return seen
+
+
+def _work_or_die(worker, node, how):
+    wire = WorkerWire([(0, LARGE)], 1, torch.float32, first_server=2, node=node)
+    wire.pull()
+    if worker == 0:
+        receive_json(2)  # the other is lost
+    wire.gradient.fill_(worker + 1)
+    wire.statistics.fill_(worker + 1)
+    wire.push_pull()
+    if worker == 1:
+        wire.gradient[: LARGE // 2] = 100
+        wire.statistics.fill_(100)
+        FAULTS[how](wire)
+        wire.pull()  # raises where it is not dead yet
+    wire.leave()
+    return wire.weights[[0, -1]].tolist()
+
+
+def _die(wire):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_in_a_push(wire):
+    """Over TCP half the gradient, in shared memory all of it, and half the header."""
+    push = pack(Header(wire.versions[0], True))
+    connection = wire._ends[0]._connection
+    if wire._node == WIRES["TCP"]:
+        connection.sendall(push + bytes(bytes_of(wire.gradient)[: 2 * LARGE]))
+    else:
+        connection.sendall(push[: HEADER_BYTES // 2])
+    _die(wire)
+
+
+def _send(*content):
+    return lambda wire: [wire._ends[0]._connection.sendall(each) for each in content]
+
+
+FAULTS = {
+    "killed": _die,
+    "killed in a push": _die_in_a_push,
+    "noise": _send(b"\xff" * HEADER_BYTES),
+    "a version to come": _send(pack(Header(3, True))),
+    "no version": _send(pack(Header(-1, True))),
+}
+
+
+def _serve_the_rest():
+    wire = ServerWire(LARGE, 1, torch.float32, workers=2)
+    tolerate([1])
+    for worker in range(2):
+        wire.answer(worker, Header(0, True))
+    order = []
+    while len(order) < 4:
+        worker, message = wire.receive()
+        order.append((worker, message))
+        if isinstance(message, Lost):
+            send_json("go", 0)
+        elif message.proceed:
+            wire.weights.add_(wire.gradient(worker))
+            wire.answer(worker, Header(len(order), True))
+    return {
+        "order": [(worker, *message) for worker, message in order],
+        "weights": wire.weights[[0, -1]].tolist(),
+        "statistics": [wire.statistics(worker).item() for worker in range(2)],
+        "bytes": (wire.bytes_sent, wire.bytes_received),
+    }

@@ -3,17 +3,19 @@
 import pytest
 
 from paceline.cluster.launch import launch
-from tests.exchange.talking import FIRST, NUM_WEIGHTS, SECOND, TEXT
+from tests.exchange.talking import FIRST, NUM_WEIGHTS, SECOND, TEXT, WIRES
 
 THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]
 
 
-@pytest.fixture(scope="module")
-def talk(tmp_path_factory):
+@pytest.fixture(scope="module", params=WIRES)
+def talk(request, tmp_path_factory):
     """One worker and three servers, of which server 0 has 2 weights, 1 has 2 and 2 has 3."""
     folder = tmp_path_factory.mktemp("talk")
     target = "tests.exchange.talking:one_worker"
-    worker, *servers = launch(target, (3,), workers=1, servers=3, log_folder=folder)
+    worker, *servers = launch(
+        target, (3, WIRES[request.param]), workers=1, servers=3, log_folder=folder
+    )
     return worker, servers
 
 
@@ -63,9 +65,12 @@ def test_json_arrives_as_it_was(talk):
     assert talk[1][0]["text"] == TEXT
 
 
-def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(tmp_path):
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(wire, tmp_path):
     target = "tests.exchange.talking:two_workers"
-    first, second, server = launch(target, (), workers=2, servers=1, log_folder=tmp_path)
+    first, second, server = launch(
+        target, (WIRES[wire],), workers=2, servers=1, log_folder=tmp_path
+    )
     assert server == {
         "order": [(1, True), (1, False), (0, True), (0, False)],
         "kept": [[1.0] * 3, [2.0] * 3],

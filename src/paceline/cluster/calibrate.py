@@ -97,7 +97,9 @@ def _serve(size: int) -> dict[str, float]:
 
 def _pushes(wire: ServerWire, count: int) -> Iterator[Header]:
     for _ in range(count):
-        yield wire.receive()[1]
+        _, push = wire.receive()
+        assert isinstance(push, Header)
+        yield push
 
 
 def _served(wire: ServerWire) -> ServedWeights:

@@ -1,31 +1,36 @@
-"""Processes of one point: a fresh tree of them, by torch's elastic launcher.
+"""Processes of one point: a fresh set of them on this machine, watched until they end.
 
 A forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
 start in a fraction of a second; only the first waits for the imports. Lightning's own launcher
-inside one Hydra multirun silently trains fewer workers than asked for.
+inside one Hydra multirun silently trains fewer workers than asked for; torch's elastic launcher
+ends all processes when one dies, and servers can go on without a worker.
 """
 
-import importlib
-import logging
+import contextlib
+import datetime
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 import uuid
-from multiprocessing import connection, forkserver
+from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import SettingError
+from paceline.cluster.launched import enter
+from paceline.cluster.watch import Launched, ProcessFailure, Watch
+from paceline.exchange.process_group import SECRET, make_secret
+
+__all__ = ["ProcessFailure", "die_with", "launch", "preload"]
 
 _PRELOADED = "paceline.training.process"
-_LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone
-
-
-class ProcessFailure(Exception):
-    """A process of the point failed; the message says which, and why, on one line."""
+_MEETING = "127.0.0.1"  # neither the store nor gloo asks who connects
+_EXIT_SECONDS = 5  # for a process whose work is done
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def preload() -> None:
@@ -43,61 +48,27 @@ def launch(
 ) -> list[Any]:
     """Call `module:function` in workers + servers processes; what they return, by rank.
 
-    Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Their output goes to `log_folder`.
+    Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and writes to a file in `log_folder`.
     When one fails, all are ended and ProcessFailure says what happened to the first; a
-    SettingError in a process is raised here as such.
+    SettingError in a process is raised here as such. Once all servers have said `tolerate`, a
+    worker that dies is a LostWorker in what is returned.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    elastic = "torch.distributed.elastic"
-    for name in (elastic, f"{elastic}.agent.server.api", "torch.multiprocessing.spawn"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # ProcessFailure says it in one line
     preload()
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=workers + servers,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=0,
-        monitor_interval=0.05,
-        start_method="forkserver",
-        shutdown_timeout=2,
-        logs_specs=DefaultLogsSpecs(log_dir=str(log_folder), redirects=Std.ALL),
-    )
-    try:
-        returned = elastic_launch(config, _enter)(target, arguments)
-    except ChildFailedError as failure:
-        raise _explain(failure, workers) from None
-    except SignalException as signalled:  # an Exception: Hydra would go on with the next point
-        if signalled.sigval == signal.SIGINT:
-            raise KeyboardInterrupt from None
-        sys.exit(128 + signalled.sigval)
-    return [returned[rank] for rank in range(workers + servers)]
-
-
-def _enter(target: str, arguments: tuple) -> Any:
-    """First thing in every process."""
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    module, function = target.split(":")
-    try:
-        return getattr(importlib.import_module(module), function)(*arguments)
-    except RuntimeError as error:
-        if any(sign in str(error) for sign in _LOST_PEER):
-            time.sleep(1)  # the launcher reports one process: let it see the one that broke first
-        raise
-
-
-def _die_with_parent() -> None:
-    """A killed launcher cannot end its processes: each watches the pipe that it holds open."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os.kill(os.getpid(), signal.SIGKILL)
+    log_folder.mkdir(parents=True, exist_ok=True)
+    launched: list[Launched] = []
+    with _ended_by_signals(), _meeting(workers + servers) as environment:
+        try:
+            for rank in range(workers + servers):
+                name = f"worker {rank}" if rank < workers else f"server {rank - workers}"
+                ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                launched.append(_start(name, target, arguments, ranked, log_folder))
+            watch = Watch(launched, workers)
+            returned = watch.until_the_end()
+            for each in launched:
+                each.process.join(_EXIT_SECONDS)
+            return returned
+        finally:
+            _end(launched)
 
 
 def die_with(process_id: int) -> None:
@@ -111,14 +82,73 @@ def die_with(process_id: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _explain(failure: Any, workers: int) -> Exception:
-    rank, first = failure.get_first_failure()
-    who = f"worker {rank}" if rank < workers else f"server {rank - workers}"
-    message = first.message["message"] if isinstance(first.message, dict) else first.message
-    line = " ".join(str(message).split())
-    if line.startswith("SettingError: "):
-        setting, _, rest = line.removeprefix("SettingError: ").partition(": ")
-        return SettingError(setting, rest)
-    if first.exitcode < 0:
-        line = f"killed by {signal.Signals(-first.exitcode).name}"
-    return ProcessFailure(f"{who}: {line}")
+def _start(
+    name: str, target: str, arguments: tuple, environment: dict[str, str], log_folder: Path
+) -> Launched:
+    context = multiprocessing.get_context("forkserver")
+    reports, reporting = context.Pipe(duplex=False)
+    log = log_folder / f"{name.replace(' ', '_')}.log"
+    process = context.Process(
+        target=enter, args=(target, arguments, environment, log, reporting), name=name
+    )
+    process.start()
+    reporting.close()  # so that the end of the process is the end of its reports
+    return Launched(name, process, reports)
+
+
+def _end(launched: list[Launched]) -> None:
+    for each in launched:
+        each.process.kill()
+    for each in launched:
+        each.process.join()
+        each.process.close()
+        each.reports.close()
+
+
+@contextlib.contextmanager
+def _meeting(processes: int) -> Iterator[dict[str, str]]:
+    """Where processes meet: a store in this process, so that none of them is needed to the end.
+
+    It listens on a port that the system chooses and nobody can take between. Processes find it by
+    torchrun's variables, by which Lightning knows that it need not start them.
+    """
+    from torch.distributed import TCPStore
+
+    listening = socket.create_server((_MEETING, 0))
+    port = listening.getsockname()[1]
+    store = TCPStore(
+        _MEETING,
+        port,
+        is_master=True,
+        wait_for_workers=False,
+        timeout=datetime.timedelta(seconds=60),
+        master_listen_fd=listening.detach(),
+    )
+    yield {
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": _MEETING,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        SECRET: make_secret(),
+    }
+    del store
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and the end of the terminal leave this process by an exception, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    for each in asked:
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        for each in asked:
+            signal.signal(each, signal.SIG_DFL)

@@ -48,6 +48,7 @@ class ServerReport:
     bytes_sent: int = 0
     bytes_received: int = 0
     diverged: bool = False
+    lost: list[tuple[int, str]] = field(default_factory=list)  # workers, and what was seen of it
 
 
 class ServedWeights:
@@ -90,6 +91,15 @@ class ServedWeights:
         granted = not self.report.diverged and (budget is None or self._granted < budget)
         self._granted += granted
         return granted
+
+    def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
+        """`worker` is gone; `stepping`: with a step that was granted to it and never came. The
+        workers to answer now.
+        """
+        self.report.lost.append((worker, reason))
+        self._granted -= stepping
+        self._staleness.pop(worker, None)  # its statistics would grow old
+        return self.leave(worker)
 
     def arrive(self, worker: int, version: int) -> tuple[int, ...]:
         """A push of `worker`, computed on `version`, is here; the workers to answer now."""

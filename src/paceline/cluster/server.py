@@ -9,9 +9,11 @@ from collections.abc import Iterable
 import torch
 import torch.distributed as dist
 
+from paceline.cluster.launched import tolerate
 from paceline.cluster.served_weights import ServedWeights, ServerPlan, ServerReport
 from paceline.cluster.snapshot import Snapshot, send_snapshot
 from paceline.cluster.training_clock import TrainingClock
+from paceline.exchange.lost import Lost
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import count_workers
 from paceline.exchange.push_pull import Header, ServerWire
@@ -19,7 +21,7 @@ from paceline.scheme.scheme import AbstractScheme
 
 
 class Server:
-    """Serves its part of the weights over the wire until every worker has left."""
+    """Serves its part of the weights over the wire until every worker has left or is lost."""
 
     def __init__(self, scheme: AbstractScheme, plan: ServerPlan) -> None:
         self._plan = plan
@@ -34,52 +36,109 @@ class Server:
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
+        self._training = set(range(plan.workers))
+        self._stepping: set[int] = set()  # whose granted step has not come yet
+        self._held: list[int] = []  # who would stop, while the step of another may be lost
 
     @property
-    def snapshots(self) -> list[Snapshot]:
-        return self._served.snapshots
+    def living(self) -> list[int]:
+        lost = dict(self._served.report.lost)
+        return [worker for worker in range(self._plan.workers) if worker not in lost]
+
+    @property
+    def snapshot_updates(self) -> list[int]:
+        return [snapshot.updates for snapshot in self._served.snapshots]
+
+    def snapshots_at(self, updates: list[int]) -> list[Snapshot]:
+        """The snapshots that server 0 has. Of a lost worker's last push it may have taken its part
+        where this server has none, and so have come further: then the weights at the end.
+        """
+        kept = {snapshot.updates: snapshot for snapshot in self._served.snapshots}
+        return [kept.get(each) or self._at_the_end(each) for each in updates]
 
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
-        self._answer_all(range(self._plan.workers))
+        for worker in range(self._plan.workers):
+            self._answer(worker, may_hold=False)  # all of them meet below
+        tolerate(self._training)
         count_workers(self._plan.workers, is_worker=False)
         self._clock.start()
-        training = self._plan.workers
-        while training:
-            worker, header = self._wire.receive()
-            if header.proceed:
-                self._take(worker, header)
-            else:
-                training -= 1
-                self._answer_all(self._served.leave(worker))
+        while self._training:
+            self._hear(*self._wire.receive())
         report = self._served.report
         report.bytes_sent = self._wire.bytes_sent
         report.bytes_received = self._wire.bytes_received
         return report
 
+    def _hear(self, worker: int, message: Header | Lost) -> None:
+        if isinstance(message, Lost):
+            self._lose(worker, message.reason)
+        elif message.proceed:
+            self._take(worker, message)
+        else:
+            self._training.remove(worker)
+            self._answer_all(self._served.leave(worker))
+        held, self._held = self._held, []
+        self._answer_all(held)
+
+    def _lose(self, worker: int, reason: str) -> None:
+        """Its step goes back to the budget, and to whoever is held for it."""
+        self._training.remove(worker)
+        self._held = [each for each in self._held if each != worker]
+        answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
+        self._stepping.discard(worker)
+        self._answer_all(answered)
+
     def _take(self, worker: int, push: Header) -> None:
         """A push; paced, a server that stands for a slower one answers later."""
         started = time.perf_counter()
+        self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
         time.sleep(max(0.0, started + self._plan.seconds - time.perf_counter()))
         self._answer_all(answered)
 
     def _answer_all(self, workers: Iterable[int]) -> None:
         for worker in workers:
-            granted = self._served.grant(worker)
-            self._wire.answer(worker, Header(self._served.report.updates, granted))
+            self._answer(worker)
+
+    def _answer(self, worker: int, *, may_hold: bool = True) -> None:
+        """Server 0 alone grants steps, so that it alone holds: two could wait for each other."""
+        granted = self._served.grant(worker)
+        if granted:
+            self._stepping.add(worker)
+        elif may_hold and self._stepping and self._plan.server == 0:
+            self._held.append(worker)
+            return
+        self._wire.answer(worker, Header(self._served.report.updates, granted))
+
+    def _at_the_end(self, updates: int) -> Snapshot:
+        weights = self._wire.weights
+        return Snapshot(0, updates, 0.0, weights.clone(), weights.new_empty(0))
 
 
 def serve(scheme: AbstractScheme) -> ServerReport:
     """Be a server of the joined process group: take the plan, serve, hand out the snapshots.
 
-    Snapshot n goes to worker n modulo workers, in order, so that all of them can evaluate at once.
+    Snapshot n goes to living worker n modulo their number, in order, so that all of them can
+    evaluate at once.
     """
     plan = ServerPlan(**receive_json(0))
     server = Server(scheme, plan)
     report = server.run()
-    for turn, snapshot in enumerate(server.snapshots):
-        send_snapshot(snapshot, turn % plan.workers)
-    for worker in range(plan.workers):
+    living, updates = _agreed(server, plan, scheme.servers)
+    tolerate(set(range(plan.workers)) - set(living))  # the others' snapshots would go with them
+    for turn, snapshot in enumerate(server.snapshots_at(updates)):
+        send_snapshot(snapshot, living[turn % len(living)])
+    for worker in living:
         send_json(None, worker)
     return report
+
+
+def _agreed(server: Server, plan: ServerPlan, servers: int) -> tuple[list[int], list[int]]:
+    """Workers that live, and updates of the snapshots: what server 0 saw counts for all."""
+    if plan.server > 0:
+        living, updates = receive_json(plan.workers)
+        return living, updates
+    for other in range(1, servers):
+        send_json([server.living, server.snapshot_updates], plan.workers + other)
+    return server.living, server.snapshot_updates

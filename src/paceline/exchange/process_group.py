@@ -2,24 +2,62 @@
 
 import datetime
 import os
+import secrets
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+
+from paceline.exchange.node import LOOPBACK
+
+SECRET = "PACELINE_SECRET"  # of the run, in hexadecimal digits: its processes know each other by it
+_SECRET_BYTES = 32
+
+
+class Joined(NamedTuple):
+    """What every process of the run was told. `timeout_seconds`: the longest wait for another."""
+
+    secret: bytes
+    timeout_seconds: float
+
+
+_joined: Joined | None = None
 
 
 def join(timeout_seconds: float, accelerator: str) -> None:
     """Join the group that the launcher's environment describes (RANK, WORLD_SIZE, MASTER_ADDR).
 
-    gloo carries CPU tensors; NCCL is added where the accelerator is "cuda".
+    gloo carries CPU tensors; NCCL is added where the accelerator is "cuda". Every process calls it.
     """
-    if dist.is_initialized():
-        return
-    backend = "cpu:gloo,cuda:nccl" if accelerator == "cuda" else "gloo"
-    timeout = datetime.timedelta(seconds=timeout_seconds)
-    # Loopback unless told otherwise: gloo listens on whatever the host name resolves to.
-    if os.environ.get("MASTER_ADDR") in ("localhost", "127.0.0.1"):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group(backend, timeout=timeout)
+    global _joined
+    if not dist.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if accelerator == "cuda" else "gloo"
+        timeout = datetime.timedelta(seconds=timeout_seconds)
+        # Loopback unless told otherwise: gloo listens on whatever the host name resolves to.
+        if os.environ.get("MASTER_ADDR") in LOOPBACK:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        dist.init_process_group(backend, timeout=timeout)
+    if _joined is None:
+        _joined = Joined(_run_secret(), timeout_seconds)
+
+
+def joined() -> Joined:
+    if _joined is None:
+        raise RuntimeError("no process group: call paceline.exchange.process_group.join first")
+    return _joined
+
+
+def make_secret() -> str:
+    return secrets.token_hex(_SECRET_BYTES)
+
+
+def _run_secret() -> bytes:
+    """The launcher's; under another launcher, one that rank 0 makes and hands out."""
+    if SECRET in os.environ:
+        return bytes.fromhex(os.environ[SECRET])
+    content = torch.frombuffer(bytearray.fromhex(make_secret()), dtype=torch.uint8)
+    dist.broadcast(content, 0)
+    return bytes(content.numpy())
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:
@@ -35,5 +73,7 @@ def count_workers(workers: int, *, is_worker: bool) -> int:
 
 
 def leave() -> None:
+    global _joined
+    _joined = None
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,41 +1,41 @@
-"""The wire between workers and parameter servers: gloo, point to point, no copies.
+"""The wire between workers and parameter servers: shared memory inside a node, TCP between nodes.
 
-Every message is a header of two int64 (float32 counts exactly only to 2^24) and a body.
-A push's body is the server's part of the gradient, on server 0 behind the worker's BatchNorm
-statistics; an answer's body is the server's part of the weights.
+Every message is a header over a socket. The body of a push is the server's part of the gradient,
+for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
+the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
+an answer is one copy. Between nodes bodies follow their headers, from and into tensors' own memory.
 """
 
-from typing import NamedTuple
+import os
+import selectors
+import socket
+from collections import deque
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.exchange.connection import Address, connect
+from paceline.exchange.handshake import Hello
+from paceline.exchange.header import Header
+from paceline.exchange.listener import Listener
+from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.message import receive_json, send_json
+from paceline.exchange.node import this_node
+from paceline.exchange.pieces import bytes_of
+from paceline.exchange.process_group import joined
+from paceline.exchange.server_end import ServerEnd
+from paceline.exchange.shared_memory import Places, allocate, part, share, take_share, whole_pages
+from paceline.exchange.worker_end import WorkerEnd
 
-class Header(NamedTuple):
-    """`version`: of the weights, read by the worker or sent by the server.
-
-    `proceed`, to a server: this is a push (else the worker leaves, and no body follows);
-    to a worker: take another step (else the budget is used up).
-    """
-
-    version: int
-    proceed: bool
-
-
-def _to_tensor(header: Header) -> Tensor:
-    return torch.tensor([header.version, int(header.proceed)])
-
-
-def _from_tensor(content: Tensor) -> Header:
-    version, proceed = content.tolist()
-    return Header(version, bool(proceed))
+_BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class WorkerWire:
     """A worker's end. `bounds`: each server's [first, last) of the flat weights.
 
     Owns what is sent and received: `weights`, `gradient` [num_weights] and `statistics`.
+    `node`: where this worker is, if not here; servers of another node are reached over TCP.
     """
 
     def __init__(
@@ -44,87 +44,188 @@ class WorkerWire:
         num_statistics: int,
         dtype: torch.dtype,
         first_server: int,
+        node: str | None = None,
     ) -> None:
-        outgoing = torch.zeros(num_statistics + bounds[-1][1], dtype=dtype)
-        self.statistics = outgoing[:num_statistics]
-        self.gradient = outgoing[num_statistics:]
-        self.weights = torch.zeros_like(self.gradient)
-        self._servers = list(range(first_server, first_server + len(bounds)))
-        self._pushes = [self.gradient[first:last] for first, last in bounds]
-        self._pushes[0] = outgoing[: num_statistics + bounds[0][1]]
-        self._pulls = [self.weights[first:last] for first, last in bounds]
-        self._headers = [torch.zeros(2, dtype=torch.int64) for _ in bounds]
+        self._bounds, self._size = bounds, dtype.itemsize
+        self._first_server, self._node = first_server, node or this_node()
+        num_weights = bounds[-1][1]
+        self._weights_at = whole_pages(num_weights * self._size)
+        self._statistics_at = 2 * self._weights_at
+        memory_bytes = self._statistics_at + num_statistics * self._size
+        self._descriptor, memory = allocate(memory_bytes)
+        self.gradient = part(memory, 0, num_weights, dtype)
+        self.weights = part(memory, self._weights_at, num_weights, dtype)
+        self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
+        self._ends: list[WorkerEnd] = []
         self.versions = [0] * len(bounds)  # read last, per server
         self.bytes_sent = 0
         self.bytes_received = 0
 
+    def connect(self, addresses: list[Address]) -> None:
+        """To all servers, in order; the first `pull` does it by what they announce."""
+        for server, address in enumerate(addresses):
+            self._ends.append(self._connect(server, address))
+        os.close(self._descriptor)
+
     def pull(self) -> bool:
         """Receive what the servers send at the start or in answer to a push; may we proceed?"""
-        works = []
-        for server, header, body in zip(self._servers, self._headers, self._pulls, strict=True):
-            works += [dist.irecv(header, server), dist.irecv(body, server)]
-        _wait(works)
-        headers = [_from_tensor(header) for header in self._headers]
+        if not self._ends:
+            ranks = range(self._first_server, self._first_server + len(self._bounds))
+            self.connect([Address(*receive_json(rank)) for rank in ranks])
+        headers = [end.pull() for end in self._ends]
         self.versions = [header.version for header in headers]
-        self.bytes_received += sum(body.nbytes for body in self._pulls)
+        self.bytes_received += self.weights.nbytes
         return headers[0].proceed
 
     def push_pull(self) -> bool:
         """Send the gradient to all servers and wait for the weights of each; may we proceed?"""
-        works = []
-        for server, version, body in zip(self._servers, self.versions, self._pushes, strict=True):
-            works += [
-                dist.isend(_to_tensor(Header(version, True)), server),
-                dist.isend(body, server),
-            ]
-        self.bytes_sent += sum(body.nbytes for body in self._pushes)
-        proceed = self.pull()
-        _wait(works)
-        return proceed
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.push(version)
+        self.bytes_sent += self.gradient.nbytes + self.statistics.nbytes
+        return self.pull()
 
     def leave(self) -> None:
         """Tell the servers that no push will follow."""
-        for server, version in zip(self._servers, self.versions, strict=True):
-            dist.send(_to_tensor(Header(version, False)), server)
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.leave(version)
+
+    def _connect(self, server: int, address: Address) -> WorkerEnd:
+        first, last = self._bounds[server]
+        pulled = bytes_of(self.weights[first:last])
+        pushed = [bytes_of(self.gradient[first:last])]
+        if server == 0:
+            pushed.append(bytes_of(self.statistics))
+        secret, timeout_seconds = joined()
+        hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
+        try:
+            connection, shared = connect(
+                secret, address, hello, node=self._node, timeout_seconds=timeout_seconds
+            )
+        except ConnectionError as error:
+            raise LostPeerError(f"server {server} cannot be reached: {error}") from None
+        if not shared:
+            return WorkerEnd(server, connection, pushed, [pulled], timeout_seconds)
+        share(connection, self._descriptor, self._places(first))
+        return WorkerEnd(server, connection, [], [], timeout_seconds)
+
+    def _places(self, first: int) -> Places:
+        begin = first * self._size
+        return Places(begin, self._statistics_at, self._weights_at + begin)
 
 
 class ServerWire:
-    """A server's end: `weights` is its part."""
+    """A server's end: `weights` is its part. It takes messages in the order of their arrival."""
 
     def __init__(
         self, num_weights: int, num_statistics: int, dtype: torch.dtype, workers: int
     ) -> None:
         self.weights = torch.zeros(num_weights, dtype=dtype)
-        self._num_statistics = num_statistics
-        self._pushes = torch.zeros(workers, num_statistics + num_weights, dtype=dtype)
-        self._header = torch.zeros(2, dtype=torch.int64)
+        self._statistics = torch.zeros(workers, num_statistics, dtype=dtype)
+        pull_bytes = self.weights.nbytes
+        push_bytes = pull_bytes + num_statistics * dtype.itemsize
+        self._workers = range(workers)
+        secret, self._timeout_seconds = joined()
+        self._listener = Listener(
+            secret, [Hello(worker, push_bytes, pull_bytes) for worker in self._workers]
+        )
+        self._ends: dict[int, ServerEnd] = {}
+        self._selector = selectors.DefaultSelector()
+        self._messages: deque[tuple[int, Header | Lost]] = deque()
         self.bytes_sent = 0
         self.bytes_received = 0
 
     def gradient(self, worker: int) -> Tensor:
-        """Of the worker's last push [num_weights]."""
-        return self._pushes[worker, self._num_statistics :]
+        """Of the worker's last push [num_weights]; until it is answered."""
+        return self._ends[worker].gradient
 
     def statistics(self, worker: int) -> Tensor:
         """BatchNorm statistics of the worker's last push [num_statistics]."""
-        return self._pushes[worker, : self._num_statistics]
+        return self._statistics[worker]
 
-    def receive(self) -> tuple[int, Header]:
-        """Wait for the next message of any worker. A push is then in `gradient(worker)`."""
-        worker = dist.recv(self._header)
-        header = _from_tensor(self._header)
-        if header.proceed:
-            dist.recv(self._pushes[worker], worker)
-            self.bytes_received += self._pushes[worker].nbytes
-        return worker, header
+    def receive(self) -> tuple[int, Header | Lost]:
+        """Wait for the next message of any worker. A push is then in `gradient(worker)`.
+
+        A worker whose connection has ended or whose messages make no sense is Lost; what it has
+        not sent to the end is not taken. Raises TimeoutError.
+        """
+        self._meet()
+        while not self._messages:
+            if not self._attend():
+                raise TimeoutError(f"every worker is silent for {self._timeout_seconds} s")
+        return self._messages.popleft()
 
     def answer(self, worker: int, header: Header) -> None:
-        """Send the weights as they are now."""
-        dist.send(_to_tensor(header), worker)
-        dist.send(self.weights, worker)
+        """Send the weights as they are now, and take in what others push meanwhile.
+
+        A worker that is gone is reported by `receive`.
+        """
+        self._meet()
+        end = self._ends[worker]
+        if end.closed:
+            return
+        try:
+            end.answer(header, self.weights)
+        except OSError as error:
+            return self._lose(worker, str(error))
         self.bytes_sent += self.weights.nbytes
+        if end.pending:
+            self._selector.modify(end.connection, _BOTH, worker)
+        while end.pending and not end.closed:
+            if not self._attend():
+                self._lose(worker, f"it takes no answer for {self._timeout_seconds} s")
 
+    def _attend(self) -> bool:
+        """To everybody who sends or takes something now; whether there was anybody."""
+        ready = self._selector.select(self._timeout_seconds)
+        for key, events in ready:
+            try:
+                self._attend_to(key.data, events)
+            except OSError as error:
+                self._lose(key.data, str(error))
+        return bool(ready)
 
-def _wait(works: list) -> None:
-    for work in works:
-        work.wait()
+    def _attend_to(self, worker: int, events: int) -> None:
+        end = self._ends[worker]
+        if events & selectors.EVENT_WRITE:
+            end.flush()
+            if not end.pending:
+                self._selector.modify(end.connection, selectors.EVENT_READ, worker)
+        if events & selectors.EVENT_READ and (header := end.receive()) is not None:
+            self._take(worker, header)
+
+    def _take(self, worker: int, header: Header) -> None:
+        if header.proceed:
+            end = self._ends[worker]
+            self._statistics[worker] = end.statistics  # a snapshot reads them after the answer
+            self.bytes_received += end.gradient.nbytes + end.statistics.nbytes
+        else:
+            self._close(worker)
+        self._messages.append((worker, header))
+
+    def _lose(self, worker: int, reason: str) -> None:
+        self._close(worker)
+        self._messages.append((worker, Lost(reason)))
+
+    def _close(self, worker: int) -> None:
+        self._selector.unregister(self._ends[worker].connection)
+        self._ends[worker].close()
+
+    def _meet(self) -> None:
+        """Tell all workers where this server is, and wait until they are connected."""
+        if self._ends:
+            return
+        for worker in self._workers:
+            send_json(self._listener.address, worker)
+        for worker, connection, shared in self._listener.meet(self._timeout_seconds):
+            self._ends[worker] = self._end(worker, connection, shared)
+            self._selector.register(connection, selectors.EVENT_READ, worker)
+
+    def _end(self, worker: int, connection: socket.socket, shared: bool) -> ServerEnd:
+        statistics, weights = self._statistics[worker], self.weights
+        if not shared:
+            gradient = torch.zeros_like(weights)
+            return ServerEnd(connection, gradient, torch.zeros_like(statistics), None)
+        memory, places = take_share(connection)
+        counts = (len(weights), len(statistics), len(weights))
+        begins = zip(places, counts, strict=True)
+        return ServerEnd(connection, *(part(memory, *each, weights.dtype) for each in begins))

@@ -3,10 +3,12 @@
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from paceline.cluster.watch import LostWorker
 from paceline.measurement.throughput import images_per_second
 from paceline.training.record import TIMELINE
 
@@ -16,11 +18,19 @@ Seen = dict[str, Any]
 class Findings:
     """Results and tables of a point whose processes came to their end.
 
-    `workers`, `servers`: what each process returned.
+    `workers`, `servers`: what each process returned; `lost`: workers that could not. Of these the
+    servers tell steps; what nobody saw is null: distinct samples, and images/s of all workers.
     """
 
-    def __init__(self, config: dict[str, Any], workers: list[Seen], servers: list[Seen]) -> None:
+    def __init__(
+        self,
+        config: dict[str, Any],
+        workers: list[Seen],
+        servers: list[Seen],
+        lost: Sequence[LostWorker] = (),
+    ) -> None:
         self._config = config
+        self._lost = [self._loss(each, servers[0]) for each in lost]
         self._workers = workers
         scores = [score for seen in workers for score in seen["scores"]]
         self._scores = sorted(scores, key=lambda score: score["samples"])
@@ -69,7 +79,7 @@ class Findings:
         last = curve[-1] if curve else {}
         status, reason = self._verdict(last)
         test = next((seen["test"] for seen in self._workers if seen["test"]), None) or {}
-        steps = sum(seen["steps"] for seen in self._workers)
+        steps = sum(seen["steps"] for seen in self._workers + self._lost)
         size = self._config["batch_size"]
         seconds = max(self._seconds_of(seen) for seen in self._workers)
         updates = self._updates()
@@ -83,22 +93,14 @@ class Findings:
             "global_batch_size": first["images_per_update"],
             "lr": first["lr"],
             "samples": steps * size,
-            "distinct_samples": int(
-                np.logical_or.reduce([seen["images_seen"] for seen in self._workers]).sum()
-            ),
+            "distinct_samples": self._distinct_samples(),
             "updates": updates,
             "seconds": seconds,
-            "images_per_second": images_per_second(
-                [seen["step_ends"] for seen in self._workers],
-                size,
-                self._config["measurement"]["warmup_fraction"],
-            ),
+            "images_per_second": self._rate([seen["step_ends"] for seen in self._workers]),
             "updates_per_second": updates / seconds if seconds else None,
             "real_seconds": max(float(seen["real_step_ends"][-1]) for seen in self._trained()),
-            "real_images_per_second": images_per_second(
-                [seen["real_step_ends"] for seen in self._trained()],
-                size,
-                self._config["measurement"]["warmup_fraction"],
+            "real_images_per_second": self._rate(
+                [seen["real_step_ends"] for seen in self._trained()]
             ),
             "late_steps": sum(seen["late_steps"] for seen in self._workers),
             "top1": last.get("top1"),
@@ -115,6 +117,7 @@ class Findings:
             "num_parameters": first["num_parameters"],
             "evaluated": first["evaluated"],
             "certificate": self._certificate(),
+            "lost_workers": self._lost,
             "peak_rss_bytes": max(seen["peak_rss_bytes"] for seen in self._workers + self._servers),
         }
 
@@ -125,6 +128,26 @@ class Findings:
     def _trained(self) -> list[Seen]:
         """Processes that took a step: one stands for all workers on the virtual clock."""
         return [seen for seen in self._workers if len(seen["real_step_ends"])]
+
+    def _loss(self, lost: LostWorker, server: Seen) -> dict[str, Any]:
+        """`steps`: of its pushes, those that server 0 took."""
+        steps = sum(worker == lost.worker for worker, _ in server["pushes"])
+        seen = dict(server["lost"])[lost.worker]
+        return {
+            "worker": lost.worker,
+            "steps": steps,
+            "reason": f"{lost.reason} (server 0: {seen})",
+        }
+
+    def _distinct_samples(self) -> int | None:
+        seen = np.logical_or.reduce([seen["images_seen"] for seen in self._workers])
+        return None if self._lost else int(seen.sum())
+
+    def _rate(self, step_ends: list[np.ndarray]) -> float | None:
+        warmup = self._config["measurement"]["warmup_fraction"]
+        return (
+            None if self._lost else images_per_second(step_ends, self._config["batch_size"], warmup)
+        )
 
     def _updates(self) -> int:
         if self._servers:
@@ -173,7 +196,7 @@ class Findings:
 
     def _certificate(self) -> str:
         """What this run may be called by what was seen in it; from two workers on."""
-        if len(self._workers) == 1:
+        if len(self._workers) + len(self._lost) == 1:
             return "one worker"
         if self._servers:
             share = self._staleness_result()["stale_share"]
@@ -192,7 +215,11 @@ class Findings:
             return "diverged", "the validation loss is not finite"
         if self._scores[-1]["at_chance"]:
             return "diverged", f"accuracy at chance: top-1 is {last['top1']:.3f}"
-        return "finished", ""
+        lost = [
+            f"worker {each['worker']} was lost after {each['steps']} steps: {each['reason']}"
+            for each in self._lost
+        ]
+        return "finished", "; ".join(lost)
 
 
 def _share(phases: list[dict[str, Any]], name: str) -> float | None:

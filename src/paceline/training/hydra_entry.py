@@ -101,7 +101,7 @@ def _line(number: int | None, config: dict[str, Any], result: dict[str, Any], no
         f"batch_size={config['batch_size']} lr={config['training']['lr']} seed={config['seed']}"
     )
     found = result["status"]
-    if result["status"] != "finished":
+    if result["reason"]:  # also of a finished run: a worker was lost
         found += f" ({result['reason']})"
     if result["images_per_second"]:
         found += f", {result['images_per_second']:,.0f} images/s {result['kind']}"

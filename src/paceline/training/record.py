@@ -43,6 +43,7 @@ MEASURED = (
     "num_parameters",
     "evaluated",
     "certificate",
+    "lost_workers",
     "peak_rss_bytes",
 )  # of result.json; null where a point failed
 PHASES = (

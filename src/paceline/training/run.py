@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 
 from paceline.cluster.accelerator import choose
 from paceline.cluster.launch import ProcessFailure, launch
+from paceline.cluster.watch import LostWorker
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.measurement import provenance
@@ -94,7 +95,10 @@ def _train(config: dict[str, Any], partial: PartialRecord, in_sweep: bool) -> di
     shutil.rmtree(logs, ignore_errors=True)  # of a failure they are kept
     if is_virtual(config):
         (returned,) = returned  # what each of its workers and servers saw
-    findings = Findings(config, returned[: config["workers"]], returned[config["workers"] :])
+    servers = returned[config["workers"] :]
+    lost = [each for each in returned if isinstance(each, LostWorker)]
+    workers = [each for each in returned[: config["workers"]] if not isinstance(each, LostWorker)]
+    findings = Findings(config, workers, servers, lost)
     for name, columns in TABLES.items():
         partial.write_table(name, columns, getattr(findings, name)())
     return _about(config, started, findings.training_started()) | findings.result()

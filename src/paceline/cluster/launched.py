@@ -1,0 +1,99 @@
+"""What a process of a point does beside its work: it reports to its launcher, and dies with it."""
+
+import contextlib
+import faulthandler
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from paceline.errors import SettingError
+from paceline.exchange.lost import LostPeerError
+
+_LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone
+
+
+class Returned(NamedTuple):
+    value: Any
+
+
+class Raised(NamedTuple):
+    """An exception. `when`: by the clock that all processes of a machine share.
+
+    `setting`: of a SettingError. `lost_peer`: another process had ended before.
+    """
+
+    reason: str
+    setting: str | None
+    lost_peer: bool
+    when: float
+
+
+class Tolerated(NamedTuple):
+    """The workers whose death does not end the point any more, as far as the sender can tell."""
+
+    workers: frozenset[int]
+
+
+Report = Returned | Raised | Tolerated
+_reports: Connection | None = None  # to this process's launcher
+
+
+def tolerate(workers: Iterable[int]) -> None:
+    """A server tells the launcher whose death it survives from now on; others' ends the point."""
+    _report(Tolerated(frozenset(workers)))
+
+
+def enter(
+    target: str, arguments: tuple, environment: dict[str, str], log: Path, reports: Connection
+) -> None:
+    """First thing in every process of a point: call `module:function`, and report what became."""
+    global _reports
+    _reports = reports
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    _write_to(log)
+    os.environ.update(environment)
+    module, function = target.split(":")
+    try:
+        _report(Returned(getattr(importlib.import_module(module), function)(*arguments)))
+    except BaseException as error:
+        _report(_raised(error))
+        raise
+
+
+def _report(report: Report) -> None:
+    if _reports is not None:
+        with contextlib.suppress(BrokenPipeError):  # the launcher is gone: so are we, in a moment
+            _reports.send(report)
+
+
+def _raised(error: BaseException) -> Raised:
+    lost = isinstance(error, LostPeerError) or any(sign in str(error) for sign in _LOST_PEER)
+    if isinstance(error, SettingError):
+        return Raised(error.message, error.setting, lost, time.monotonic())
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return Raised(reason, None, lost, time.monotonic())
+
+
+def _die_with_parent() -> None:
+    """A killed launcher cannot end its processes: each watches the pipe that it holds open."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _write_to(log: Path) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    faulthandler.enable()

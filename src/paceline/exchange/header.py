@@ -1,0 +1,30 @@
+"""The head of every message between a worker and a server: 16 bytes, whatever the wire."""
+
+import struct
+from typing import NamedTuple
+
+_STRUCT = struct.Struct("<qq")  # float32 would count exactly only to 2^24
+HEADER_BYTES = _STRUCT.size
+
+
+class Header(NamedTuple):
+    """`version`: of the weights, read by the worker or sent by the server.
+
+    `proceed`, to a server: this is a push (else the worker leaves, and no body follows);
+    to a worker: take another step (else the budget is used up).
+    """
+
+    version: int
+    proceed: bool
+
+
+def pack(header: Header) -> bytes:
+    return _STRUCT.pack(*header)
+
+
+def unpack(content: bytes | bytearray) -> Header:
+    """Raises ValueError for what no process of ours has packed."""
+    version, proceed = _STRUCT.unpack(content)
+    if version < 0 or proceed not in (0, 1):
+        raise ValueError(f"no header: {bytes(content).hex()}")
+    return Header(version, bool(proceed))

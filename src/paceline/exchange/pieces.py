@@ -1,0 +1,47 @@
+"""Buffers that are sent or filled one after the other, in as many pieces as a socket takes."""
+
+import socket
+
+import torch
+from torch import Tensor
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor itself."""
+    return memoryview(tensor.view(torch.uint8).numpy())
+
+
+class Pieces:
+    """`buffers` in order, and how much of them is `done` [bytes]."""
+
+    def __init__(self, *buffers: memoryview) -> None:
+        self._buffers = buffers
+        self._num_bytes = sum(len(buffer) for buffer in buffers)
+        self.done = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.done == self._num_bytes
+
+    def send(self, connection: socket.socket) -> None:
+        """As much as the socket takes now, or all of it where it blocks. Raises OSError."""
+        while not self.complete:
+            try:
+                self.done += connection.sendmsg(self._rest())
+            except BlockingIOError:
+                return
+
+    def receive(self, connection: socket.socket) -> None:
+        """What is there, once. Raises OSError, EOFError at the end of the connection."""
+        more = connection.recvmsg_into(self._rest())[0]
+        if more == 0:
+            raise EOFError
+        self.done += more
+
+    def _rest(self) -> list[memoryview]:
+        rest, done = [], self.done
+        for buffer in self._buffers:
+            if done < len(buffer):
+                rest.append(buffer[done:])
+            done = max(0, done - len(buffer))
+        return rest

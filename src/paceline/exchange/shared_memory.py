@@ -1,0 +1,69 @@
+"""Memory without a name that two processes share: it goes with the last of them, however that ends.
+
+Linux: a memfd is passed over a Unix socket, and nobody else can open it.
+"""
+
+import fcntl
+import mmap
+import os
+import socket
+import struct
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_PLACES = struct.Struct("<QQQ")
+
+
+class Places(NamedTuple):
+    """Where one server's part of a worker's memory begins [bytes]."""
+
+    gradient: int
+    statistics: int
+    weights: int
+
+
+def allocate(num_bytes: int) -> tuple[int, Tensor]:
+    """A descriptor to share and to close, and the memory [num_bytes] uint8, all zero."""
+    descriptor = os.memfd_create("paceline", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, max(1, num_bytes))
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return descriptor, _map(descriptor)
+
+
+def share(connection: socket.socket, descriptor: int, places: Places) -> None:
+    socket.send_fds(connection, [_PLACES.pack(*places)], [descriptor])
+
+
+def take_share(connection: socket.socket) -> tuple[Tensor, Places]:
+    """The memory that another process allocated [num_bytes] uint8, and the places in it.
+
+    Raises ValueError where it could shrink: to read what is gone would kill this process.
+    """
+    content, descriptors, _, _ = socket.recv_fds(connection, _PLACES.size, 1)
+    if len(descriptors) != 1 or len(content) != _PLACES.size:
+        raise ConnectionError("a worker that shares no memory")
+    try:
+        if not fcntl.fcntl(descriptors[0], fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+            raise ValueError("a worker shares memory that may shrink")
+        return _map(descriptors[0]), Places(*_PLACES.unpack(content))
+    finally:
+        os.close(descriptors[0])
+
+
+def part(memory: Tensor, first_byte: int, count: int, dtype: torch.dtype) -> Tensor:
+    """`count` values in `memory` from `first_byte` on. Raises ValueError where it ends before."""
+    last_byte = first_byte + count * dtype.itemsize
+    if last_byte > memory.numel() or first_byte % dtype.itemsize:
+        raise ValueError(f"no {count} values at byte {first_byte} of {memory.numel()}")
+    return memory[first_byte:last_byte].view(dtype)
+
+
+def whole_pages(num_bytes: int) -> int:
+    """`num_bytes` rounded up, so that what follows begins on a page of its own."""
+    return -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _map(descriptor: int) -> Tensor:
+    return torch.frombuffer(mmap.mmap(descriptor, 0), dtype=torch.uint8)

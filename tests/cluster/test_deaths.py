@@ -1,0 +1,144 @@
+"""Processes that die while they train: a worker is done without, a server is not."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+from torch.testing import assert_close
+
+from paceline.cluster.launch import ProcessFailure
+from paceline.cluster.watch import LostWorker
+from paceline.training.compose import composed
+from paceline.training.run import run_point
+from tests.cluster.test_laws import replayed
+from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
+
+REPOSITORY = Path(__file__).parents[2]
+NUM_STEPS = 3 * NUM_TRAIN // 4
+LOST = LostWorker(1, "killed by SIGKILL")
+
+
+def dying(folder, when, *, workers=2, servers=1, tcp=False):
+    return tiny_point(
+        "async_parameter_server",
+        workers,
+        4,
+        scheme__servers=servers,
+        model___target_="tests.cluster.dying.DyingClassifier",
+        model__when=when,
+        model__tcp=tcp,
+        model__folder=str(folder),
+        model__num_steps=NUM_STEPS,
+    )
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+@pytest.mark.parametrize("when", ["before", "in a push", "at the end"])
+def test_the_other_goes_on_to_the_end_of_the_budget(when, tcp, tmp_path):
+    """Replaying the pushes that the server took gives the weights: no more and no less is in them.
+
+    At the end: the other worker has come for a step when the last one is given back.
+    """
+    config = dying(tmp_path, when, tcp=tcp)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_budget_is_used_up(seen)
+    assert_close(weights, replayed(config, seen[2:]), rtol=1e-12, atol=1e-14)
+
+
+def test_snapshots_are_dealt_out_among_those_who_live(tmp_path):
+    seen, _ = run_tiny(dying(tmp_path, "before", workers=3), tmp_path)
+    assert_budget_is_used_up(seen)
+    assert [[score["updates"] for score in seen[each]["scores"]] for each in (0, 2)] == [
+        [NUM_STEPS // 3, NUM_STEPS],
+        [2 * NUM_STEPS // 3],
+    ]
+
+
+def assert_budget_is_used_up(seen):
+    *workers, server = seen
+    assert workers.pop(1) == LOST
+    taken = Counter(worker for worker, _ in server["pushes"])
+    assert taken == Counter({1: 2} | {each["worker"]: each["steps"] for each in workers})
+    assert taken.total() == server["updates"] == NUM_STEPS
+    assert [worker for worker, _ in server["lost"]] == [1]
+
+
+def test_a_push_that_one_of_two_servers_took_holds_up_neither(tmp_path):
+    seen, _ = run_tiny(dying(tmp_path, "in a push", servers=2), tmp_path)
+    first, lost, *servers = seen
+    assert lost == LOST
+    assert [server["updates"] for server in servers] == [NUM_STEPS, NUM_STEPS - 1]
+    assert [score["updates"] for score in first["scores"]] == [12, 24, 36]
+
+
+def test_a_run_without_a_worker_is_recorded_as_finished_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = run_point(recorded(tmp_path, "scheme=async_parameter_server", when="in a push"))
+    result = outcome.result
+    assert result["status"] == "finished"
+    why = "killed by SIGKILL (server 0: its connection ended in the middle of a push)"
+    assert result["lost_workers"] == [{"worker": 1, "steps": 2, "reason": why}]
+    assert result["reason"] == f"worker 1 was lost after 2 steps: {why}"
+    assert (result["workers"], result["samples"], result["updates"]) == (2, 1280, 40)
+    assert result["distinct_samples"] is result["images_per_second"] is None
+    curve = (outcome.folder / "curve.csv").read_text().splitlines()
+    assert len(curve) == 1 + 4
+    assert curve[-1].startswith("1280,40,")
+
+
+def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = recorded(tmp_path, "scheme=async_parameter_server", "scheme.servers=2", when="never")
+    config["scheme"]["_target_"] = "tests.cluster.dying.DyingServers"
+    before = family()
+    began = time.monotonic()
+    result = run_point(config).result
+    assert (result["status"], result["reason"]) == ("failed", "server 1: killed by SIGKILL")
+    assert time.monotonic() - began < 30
+    assert family() <= before
+
+
+def test_a_synchronous_run_does_without_nobody(tmp_path):
+    config = dying(tmp_path, "before")
+    config["scheme"] = tiny_point("sync_allreduce", 2, 4)["scheme"]
+    with pytest.raises(ProcessFailure, match=r"^worker 1: killed by SIGKILL$"):
+        run_tiny(config, tmp_path)
+
+
+def test_a_run_whose_workers_all_die_is_a_failure(tmp_path):
+    config = dying(tmp_path, "before", workers=2)
+    config["model"]["_target_"] = "tests.cluster.dying.AllDie"
+    with pytest.raises(ProcessFailure, match=r"worker [01]: killed by SIGKILL"):
+        run_tiny(config, tmp_path)
+
+
+def recorded(folder, *settings, when):
+    """40 steps of 32 images on two workers, by the project's own settings."""
+    config = composed(
+        (
+            "data=synthetic",
+            "data.num_train=640",
+            "data.num_validation=64",
+            "data.num_test=64",
+            "data.image_shape=[1,12,12]",
+            "workers=2",
+            "batch_size=32",
+            "training.samples=1280",
+            "measurement.evaluations=4",
+            "measurement.mlflow.tracking_uri=null",
+            *settings,
+        ),
+        REPOSITORY,
+    )
+    about = {"when": when, "tcp": True, "folder": str(folder), "num_steps": 40}
+    config["model"] |= {"_target_": "tests.cluster.dying.DyingClassifier", **about}
+    return config
+
+
+def family():
+    """Processes of this one that run; those that serve all tests are among them."""
+    children = psutil.Process(os.getpid()).children(recursive=True)
+    return {child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE}

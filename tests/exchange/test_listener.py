@@ -1,0 +1,175 @@
+"""Who gets through to a server: the workers of its run, each once; whoever else tries."""
+
+import contextlib
+import hashlib
+import hmac
+import socket
+import threading
+import time
+
+import psutil
+import pytest
+
+from paceline.exchange.connection import connect
+from paceline.exchange.handshake import CHALLENGE_BYTES, PROOF_BYTES, Hello, say_hello
+from paceline.exchange.listener import Listener
+from paceline.exchange.node import cluster_address, this_node
+from tests.exchange.strangers import call, impostors, malformed, send_and_listen
+
+SECRET = b"the secret of this run"
+WORKERS = [Hello(0, 8, 8), Hello(1, 8, 8)]
+
+
+@contextlib.contextmanager
+def meeting(patience=5.0, timeout_seconds=20):
+    """A server that waits for two workers; `came`: which of them have come, over what."""
+    listener = Listener(SECRET, WORKERS, patience)
+    came, connections = [], []
+
+    def meet():
+        with contextlib.suppress(TimeoutError):
+            for worker, connection, shared in listener.meet(timeout_seconds):
+                connections.append(connection)
+                came.append((worker, shared))
+
+    server = threading.Thread(target=meet)
+    server.start()
+    try:
+        yield listener.address, came, server
+    finally:
+        for worker in WORKERS:
+            with contextlib.suppress(OSError):
+                connections.append(join(listener.address, worker)[0])
+        server.join(timeout_seconds)
+        for connection in connections:
+            connection.close()
+
+
+def join(address, hello, *, secret=SECRET, node="another node"):
+    return connect(secret, address, hello, node=node, timeout_seconds=5)
+
+
+def test_workers_of_the_node_share_memory_and_others_come_over_tcp():
+    with (
+        meeting() as (address, came, server),
+        join(address, WORKERS[1], node=this_node())[0],
+        join(address, WORKERS[0])[0],
+    ):
+        server.join(5)
+    assert came == [(1, True), (0, False)]
+
+
+def test_a_thousand_malformed_messages_get_nothing_and_keep_no_worker_out():
+    with meeting() as (address, came, server), join(address, WORKERS[0])[0]:
+        for content in malformed(1000, seed=0, known=WORKERS[1]):
+            assert send_and_listen(address, content) == b""
+        assert send_and_listen(address, b"half a hello", half=True) == b""
+        assert came == [(0, False)]
+        with join(address, WORKERS[1])[0]:
+            server.join(5)
+    assert came == [(0, False), (1, False)]
+
+
+def test_who_is_silent_or_gone_delays_nobody():
+    """A scan that connects and ends, and more who connect and stay than the server holds."""
+    with meeting(patience=60) as (address, came, server), contextlib.ExitStack() as stack:
+        for _ in range(300):
+            call(address)[0].close()
+        for _ in range(150):
+            stack.enter_context(socket.create_connection((address.host, address.port)))
+        began = time.monotonic()
+        for worker in WORKERS:
+            stack.enter_context(join(address, worker)[0])
+        server.join(5)
+        assert time.monotonic() - began < 1
+    assert [worker for worker, _ in came] == [0, 1]
+
+
+def test_a_silent_connection_is_ended_after_a_while():
+    with meeting(patience=0.2) as (address, came, _):
+        assert send_and_listen(address, b"") == b""
+        assert send_and_listen(address, b"slow") == b""
+        assert came == []
+
+
+@pytest.mark.parametrize(("secret", "hello"), [*impostors(SECRET), (b"a guess", WORKERS[0])])
+def test_the_secret_lets_in_expected_workers_alone(secret, hello):
+    with meeting() as (address, came, _):
+        with pytest.raises(ConnectionError):
+            join(address, hello, secret=secret)
+        assert came == []
+
+
+def test_nobody_takes_the_place_of_a_worker_that_has_come():
+    with meeting() as (address, came, _), join(address, WORKERS[0])[0]:
+        with pytest.raises(ConnectionError):
+            join(address, WORKERS[0])
+        assert came == [(0, False)]
+
+
+def test_a_hello_that_was_overheard_is_of_no_use():
+    with meeting() as (address, came, _):
+        caller, challenged = call(address)
+        said = say_hello(SECRET, WORKERS[0], challenged, bytes(CHALLENGE_BYTES))
+        with caller:
+            caller.sendall(said)
+            assert len(caller.recv(PROOF_BYTES)) == PROOF_BYTES
+        assert send_and_listen(address, said[:-1] + b"!") == b""
+        said = say_hello(SECRET, WORKERS[1], challenged, bytes(CHALLENGE_BYTES))
+        assert send_and_listen(address, said) == b""
+        assert came == [(0, False)]
+
+
+def test_when_all_have_come_nobody_can_connect():
+    with (
+        meeting() as (address, _, server),
+        join(address, WORKERS[0])[0],
+        join(address, WORKERS[1])[0],
+    ):
+        server.join(5)
+        for node in (this_node(), "another node"):
+            with pytest.raises(ConnectionRefusedError):
+                join(address, WORKERS[0], node=node)
+
+
+def test_workers_that_do_not_come_are_named():
+    listener = Listener(SECRET, WORKERS)
+    with pytest.raises(TimeoutError, match="no connection from worker 0, 1"):
+        list(listener.meet(0.1))
+
+
+def test_a_worker_sends_nothing_to_a_server_that_does_not_know_the_secret():
+    with socket.create_server(("127.0.0.1", 0)) as impostor:
+
+        def answer():
+            caller, _ = impostor.accept()
+            with caller:
+                caller.sendall(bytes(CHALLENGE_BYTES))
+                caller.recv(4096)
+                caller.sendall(hmac.digest(b"a guess", b"", hashlib.sha256))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with meeting() as (address, _, _), pytest.raises(ConnectionError, match="secret"):
+            join(address._replace(port=impostor.getsockname()[1]), WORKERS[0])
+        thread.join()
+
+
+def test_a_local_run_listens_on_loopback():
+    with meeting() as (address, _, _):
+        assert address.host == "127.0.0.1"
+        for other in addresses_of_this_machine():
+            with pytest.raises(OSError, match=r"refused|unreachable"):
+                socket.create_connection((other, address.port), 2)
+
+
+def test_a_run_of_several_nodes_listens_where_its_master_is_reached(monkeypatch):
+    for master in addresses_of_this_machine():
+        monkeypatch.setenv("MASTER_ADDR", master)
+        assert cluster_address() == master
+
+
+def addresses_of_this_machine():
+    found = [each for some in psutil.net_if_addrs().values() for each in some]
+    known = [each.address for each in found if each.family == socket.AF_INET]
+    return [address for address in known if not address.startswith("127.")]

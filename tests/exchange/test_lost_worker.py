@@ -1,0 +1,48 @@
+"""A worker that is lost in a push: nothing of that push is taken, and the others go on."""
+
+import pytest
+
+from paceline.cluster.launch import launch
+from paceline.cluster.watch import LostWorker
+from tests.exchange.talking import LARGE, WIRES
+
+PUSH, ANSWER = 4 * (LARGE + 1), 4 * LARGE
+
+
+def lose(wire, how, folder):
+    target = "tests.exchange.talking:one_is_lost"
+    return launch(target, (WIRES[wire], how), workers=2, servers=1, log_folder=folder)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("killed", "its connection ended"),
+        ("killed in a push", "its connection ended in the middle"),
+    ],
+)
+def test_a_push_that_was_cut_off_is_not_taken(wire, how, reason, tmp_path):
+    first, second, server = lose(wire, how, tmp_path)
+    assert_one_push_each(server, reason)
+    assert first == [3.0, 3.0]
+    assert second == LostWorker(1, "killed by SIGKILL")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("how", ["noise", "a version to come", "no version"])
+def test_a_worker_that_breaks_the_protocol_is_lost(wire, how, tmp_path):
+    first, second, server = lose(wire, how, tmp_path)
+    assert_one_push_each(server, "it broke the protocol: ")
+    assert first == [3.0, 3.0]
+    assert second.worker == 1
+    assert second.reason.startswith("LostPeerError: server 0 is gone: ")
+
+
+def assert_one_push_each(server, reason):
+    push, (lost, why), *rest = server["order"]
+    assert (push, lost, rest) == ((1, 0, True), 1, [(0, 0, True), (0, 3, False)])
+    assert why.startswith(reason)
+    assert server["weights"] == [3.0, 3.0]
+    assert server["statistics"] == [1.0, 2.0]
+    assert server["bytes"] == (4 * ANSWER, 2 * PUSH)
