@@ -162,6 +162,16 @@ def test_who_has_left_is_not_waited_for():
     assert serving.leave(2) == Release()
 
 
+def test_a_push_of_a_worker_that_is_gone_is_dropped():
+    serving = SyncParameterServer(servers=1).serving(workers=3)
+    assert released(serving, (2, 0), (0, 0)) == [NOBODY, NOBODY]
+    assert serving.leave(2) == Release(dropped=(2,))
+    assert released(serving, (1, 0)) == [((0, 1), (0, 1), ())]
+    serving = StaleSynchronous(servers=1, bound=0).serving(workers=2)
+    assert released(serving, (0, 0)) == [((0,), (), ())]
+    assert serving.leave(0) == Release()
+
+
 def test_the_fastest_worker_is_held_when_it_leads_by_more_than_the_bound():
     serving = StaleSynchronous(servers=1, bound=1).serving(workers=2)
     arrivals = [(0, 0), (0, 0), (1, 2), (1, 1), (1, 0), (1, 0)]

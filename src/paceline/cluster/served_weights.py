@@ -92,11 +92,14 @@ class ServedWeights:
         self._granted += granted
         return granted
 
-    def lose(self, worker: int, reason: str, *, stepping: bool) -> None:
-        """`worker` is gone; `stepping`: with a step that was granted to it and never came."""
+    def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
+        """`worker` is gone; `stepping`: with a step that was granted to it and never came. The
+        workers to answer now.
+        """
         self.report.lost.append((worker, reason))
         self._granted -= stepping
         self._staleness.pop(worker, None)  # its statistics would grow old
+        return self.leave(worker)
 
     def arrive(self, worker: int, version: int) -> tuple[int, ...]:
         """A push of `worker`, computed on `version`, is here; the workers to answer now."""

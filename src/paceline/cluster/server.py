@@ -36,11 +36,11 @@ class Server:
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
+        # Where an update needs several workers, or each has steps of its own, none can be spared.
         self._survives = not scheme.own_weights and scheme.pushes_per_update(plan.workers) == 1
         self._training = set(range(plan.workers))
         self._stepping: set[int] = set()  # whose granted step has not come yet
-        self._waiting: set[int] = set()  # with a push that the rule has not answered yet
-        self._stopping: list[int] = []  # without a step, while that of another may come back
+        self._held: list[int] = []  # who would stop, while the step of another may be lost
 
     @property
     def living(self) -> list[int]:
@@ -60,7 +60,8 @@ class Server:
 
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
-        self._answer_all(range(self._plan.workers))
+        for worker in range(self._plan.workers):
+            self._answer(worker, may_hold=False)  # all of them meet below
         if self._survives:
             tolerate(self._training)
         count_workers(self._plan.workers, is_worker=False)
@@ -80,51 +81,38 @@ class Server:
         else:
             self._training.remove(worker)
             self._answer_all(self._served.leave(worker))
-        if self._stopping:
-            stopping, self._stopping = self._stopping, []
-            self._answer_all(stopping)
+        held, self._held = self._held, []
+        self._answer_all(held)
 
     def _lose(self, worker: int, reason: str) -> None:
-        """Its step goes back to the budget, and to whoever would stop for lack of one.
-
-        Of a push that waits here, its rule hears before it hears that no more will come.
-        """
+        """Its step goes back to the budget, and to whoever is held for it."""
         if not self._survives:
             raise LostPeerError(f"worker {worker} is gone: {reason}")
         self._training.remove(worker)
-        self._served.lose(worker, reason, stepping=worker in self._stepping)
+        self._held = [each for each in self._held if each != worker]
+        answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
         self._stepping.discard(worker)
-        self._stopping = [each for each in self._stopping if each != worker]
-        if worker not in self._waiting:
-            self._answer_all(self._served.leave(worker))
+        self._answer_all(answered)
 
     def _take(self, worker: int, push: Header) -> None:
         """A push; paced, a server that stands for a slower one answers later."""
         started = time.perf_counter()
         self._stepping.discard(worker)
-        self._waiting.add(worker)
         answered = self._served.arrive(worker, push.version)
         time.sleep(max(0.0, started + self._plan.seconds - time.perf_counter()))
         self._answer_all(answered)
 
     def _answer_all(self, workers: Iterable[int]) -> None:
         for worker in workers:
-            self._waiting.discard(worker)
-            if worker in self._training:
-                self._answer(worker)
-            else:
-                self._answer_all(self._served.leave(worker))
+            self._answer(worker)
 
-    def _answer(self, worker: int) -> None:
-        """Server 0 alone grants steps, so that it alone waits with a last answer: of two, each
-        could wait for the other. At the beginning, all workers meet before any of them pushes.
-        """
+    def _answer(self, worker: int, *, may_hold: bool = True) -> None:
+        """Server 0 alone grants steps, so that it alone holds: two could wait for each other."""
         granted = self._served.grant(worker)
-        begun = self._served.report.updates > 0
         if granted:
             self._stepping.add(worker)
-        elif self._survives and begun and self._stepping and self._plan.server == 0:
-            self._stopping.append(worker)
+        elif self._survives and may_hold and self._stepping and self._plan.server == 0:
+            self._held.append(worker)
             return
         self._wire.answer(worker, Header(self._served.report.updates, granted))
 

@@ -40,7 +40,7 @@ class Serving(ABC):
         """A push is here."""
 
     def leave(self, worker: int) -> Release:
-        """This worker, of which no push waits here, sends none any more."""
+        """This worker sends no more; a push of it that waits is dropped."""
         return NOTHING
 
 
@@ -66,7 +66,9 @@ class Together(Serving):
 
     def leave(self, worker: int) -> Release:
         self._workers -= 1
-        return self._released()
+        dropped = tuple(each for each in self._waiting if each == worker)
+        self._waiting = tuple(each for each in self._waiting if each != worker)
+        return replace(self._released(), dropped=dropped)
 
     def _released(self) -> Release:
         if not self._waiting or len(self._waiting) < min(self._needed, self._workers):
@@ -107,6 +109,7 @@ class Bounded(Serving):
 
     def leave(self, worker: int) -> Release:
         del self._steps[worker]
+        self._held = tuple(each for each in self._held if each != worker)
         return Release(answered=self._let_go())
 
     def _let_go(self) -> tuple[int, ...]:
