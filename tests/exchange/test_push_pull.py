@@ -76,3 +76,20 @@ def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(wire, tmp_path):
         "kept": [[1.0] * 3, [2.0] * 3],
     }
     assert (second, first) == ([2.0] * 3, [3.0] * 3)
+
+
+@pytest.mark.parametrize("from_launcher", [True, False])
+def test_every_run_has_a_secret_of_its_own_also_under_another_launcher(from_launcher, tmp_path):
+    runs = [
+        launch(
+            "tests.exchange.talking:secrets",
+            (from_launcher,),
+            workers=2,
+            servers=1,
+            log_folder=tmp_path,
+        )
+        for _ in range(2)
+    ]
+    assert [len(set(run)) for run in runs] == [1, 1]
+    assert runs[0] != runs[1]
+    assert len(runs[0][0]) == 32

@@ -112,11 +112,11 @@ def _meeting(processes: int) -> Iterator[dict[str, str]]:
     It listens on a port that the system chooses and nobody can take between. Processes find it by
     torchrun's variables, by which Lightning knows that it need not start them.
     """
-    from torch.distributed import TCPStore
+    import torch.distributed as dist
 
     listening = socket.create_server((_MEETING, 0))
     port = listening.getsockname()[1]
-    store = TCPStore(
+    store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
         _MEETING,
         port,
         is_master=True,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """The memory of a contiguous tensor itself."""
-    return memoryview(tensor.view(torch.uint8).numpy())
+    return tensor.view(torch.uint8).numpy().data
 
 
 class Pieces:

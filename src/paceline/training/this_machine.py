@@ -39,7 +39,7 @@ node_cores: {cores} # shared by all processes, also for passing messages
 link: # not on the way
   latency: 0
   bandwidth: null
-# Measured: push and pull of 1 and {most:,} float32 between two processes, gloo over loopback;
+# Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory;
 # half of it each way. No worker computed meanwhile.
 node_link:
   latency: {latency}
