@@ -25,6 +25,16 @@ def tell(argument):
     return argument, rank, os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
 
 
+def signal_launcher(launcher, sent):
+    """From the server, when both workers have come."""
+    print(os.getpid(), flush=True)
+    join(10, "cpu")
+    count_workers(2, is_worker=os.environ["RANK"] != "2")
+    if os.environ["RANK"] == "2":
+        os.kill(launcher, sent)
+    time.sleep(60)
+
+
 def fail(how):
     if os.environ["RANK"] == "0":
         if how == "peer":

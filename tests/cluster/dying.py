@@ -2,19 +2,21 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch.distributed as dist
-from torch import Tensor
 
 from paceline.exchange import push_pull
 from paceline.exchange.header import Header, pack
 from paceline.exchange.pieces import bytes_of
 from paceline.model.classifier import Classifier
 from paceline.scheme.async_parameter_server import AsyncParameterServer
-from paceline.scheme.scheme import AbstractScheme, Arrival, Release, Step
+from paceline.scheme.scheme import AbstractScheme, Step, Turn
+from paceline.scheme.serving import Arrival, AtOnce, Release, Serving
 
 DYING, TURN = 1, 2  # the worker, and the number of its steps before
 
@@ -35,21 +37,30 @@ class DyingClassifier(Classifier):
         super().__init__(network, optimizer)
         self._when, self._num_steps = when, num_steps
         self._sign = Path(folder) / "the others have taken all other steps"
+        self._dying = Path(folder) / "the process that dies while it waits"
         if tcp:
             push_pull.this_node = lambda: "another node"
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != DYING:
+            if batch_idx == TURN and self._when == "held":
+                self._let_it_die()
             if batch_idx == self._num_steps - TURN - 2:  # one is left, beside worker 1's third
                 self._sign.touch()
         elif batch_idx == TURN:
-            moments = {"before": die, "in a push": self._patch, "at the end": self._wait}
+            moments = {
+                "before": die,
+                "in a push": self._patch,
+                "held": self._die_later,
+                "at the end": self._wait,
+            }
             moments.get(self._when, lambda: None)()
 
     def _patch(self) -> None:
         """The push of this step goes out in part: of two servers, to the first alone."""
         strategy: Any = self.trainer.strategy
-        strategy.wire.push_pull = lambda: self._push_in_part(strategy.wire)
+        wire = strategy._servers.wire
+        wire.push_pull = lambda: self._push_in_part(wire)
 
     def _push_in_part(self, wire: push_pull.WorkerWire) -> None:
         if len(wire.versions) == 2:
@@ -60,6 +71,15 @@ class DyingClassifier(Classifier):
             over_tcp = bool(wire._ends[0]._pushed)
             wire._ends[0]._connection.sendall(message[: len(message) // 2 if over_tcp else 8])
         die()
+
+    def _die_later(self) -> None:
+        """Its push of this step is answered when the others have come as far."""
+        self._dying.write_text(str(os.getpid()))
+        threading.Timer(0.3, die).start()
+
+    def _let_it_die(self) -> None:
+        while not self._dying.exists() or psutil.pid_exists(int(self._dying.read_text() or 1)):
+            time.sleep(0.01)
 
     def _wait(self) -> None:
         while not self._sign.exists():
@@ -77,19 +97,26 @@ class AllDie(DyingClassifier):
 class DyingServers(AbstractScheme):
     """Asynchronous; the last server dies when its fifth push has come."""
 
+    own_weights = False
+
     def __init__(self, servers: int) -> None:
         self.servers = servers
-        self._rule = AsyncParameterServer(servers)
-        self._pushes = 0
 
-    def step(self, gradient: Tensor) -> Step:
-        return self._rule.step(gradient)
+    def step(self, turn: Turn) -> Step:
+        return AsyncParameterServer(self.servers).step(turn)
 
-    def images_per_update(self, batch_size: int, workers: int) -> int:
-        return batch_size
+    def pushes_per_update(self, workers: int) -> int:
+        return 1
 
-    def released(self, waiting: tuple[Arrival, ...], workers: int) -> Release | None:
-        self._pushes += 1
-        if self._pushes == 5 and dist.get_rank() == dist.get_world_size() - 1:
+    def serving(self, workers: int) -> Serving:
+        return DiesAtTheFifth()
+
+
+class DiesAtTheFifth(Serving):
+    pushes = 0
+
+    def arrive(self, arrival: Arrival) -> Release:
+        self.pushes += 1
+        if self.pushes == 5 and dist.get_rank() == dist.get_world_size() - 1:
             die()
-        return self._rule.released(waiting, workers)
+        return AtOnce().arrive(arrival)

@@ -13,20 +13,21 @@ from paceline.cluster.launch import ProcessFailure
 from paceline.cluster.watch import LostWorker
 from paceline.training.compose import composed
 from paceline.training.run import run_point
-from tests.cluster.test_laws import replayed
+from tests.cluster.references import replayed
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 REPOSITORY = Path(__file__).parents[2]
+ASYNC, BOUNDED, SYNC = "async_parameter_server", "stale_synchronous", "sync_allreduce"
 NUM_STEPS = 3 * NUM_TRAIN // 4
 LOST = LostWorker(1, "killed by SIGKILL")
 
 
-def dying(folder, when, *, workers=2, servers=1, tcp=False):
+def dying(folder, when, *, scheme=ASYNC, workers=2, servers=1, tcp=False):
     return tiny_point(
-        "async_parameter_server",
+        scheme,
         workers,
         4,
-        scheme__servers=servers,
+        **({"scheme__servers": servers} if scheme != SYNC else {}),
         model___target_="tests.cluster.dying.DyingClassifier",
         model__when=when,
         model__tcp=tcp,
@@ -45,7 +46,7 @@ def test_the_other_goes_on_to_the_end_of_the_budget(when, tcp, tmp_path):
     config = dying(tmp_path, when, tcp=tcp)
     seen, weights = run_tiny(config, tmp_path)
     assert_budget_is_used_up(seen)
-    assert_close(weights, replayed(config, seen[2:]), rtol=1e-12, atol=1e-14)
+    assert_close(weights, replayed(config, seen), rtol=1e-12, atol=1e-14)
 
 
 def test_snapshots_are_dealt_out_among_those_who_live(tmp_path):
@@ -57,11 +58,11 @@ def test_snapshots_are_dealt_out_among_those_who_live(tmp_path):
     ]
 
 
-def assert_budget_is_used_up(seen):
+def assert_budget_is_used_up(seen, steps=2):
     *workers, server = seen
     assert workers.pop(1) == LOST
     taken = Counter(worker for worker, _ in server["pushes"])
-    assert taken == Counter({1: 2} | {each["worker"]: each["steps"] for each in workers})
+    assert taken == Counter({1: steps} | {each["worker"]: each["steps"] for each in workers})
     assert taken.total() == server["updates"] == NUM_STEPS
     assert [worker for worker, _ in server["lost"]] == [1]
 
@@ -92,7 +93,7 @@ def test_a_run_without_a_worker_is_recorded_as_finished_and_says_so(tmp_path, mo
 def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = recorded(tmp_path, "scheme=async_parameter_server", "scheme.servers=2", when="never")
-    config["scheme"]["_target_"] = "tests.cluster.dying.DyingServers"
+    config["scheme"] = {"_target_": "tests.cluster.dying.DyingServers", "servers": 2}
     before = family()
     began = time.monotonic()
     result = run_point(config).result
@@ -101,11 +102,19 @@ def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp
     assert family() <= before
 
 
-def test_a_synchronous_run_does_without_nobody(tmp_path):
-    config = dying(tmp_path, "before")
-    config["scheme"] = tiny_point("sync_allreduce", 2, 4)["scheme"]
+@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server"])
+def test_a_synchronous_run_does_without_nobody(scheme, tmp_path):
     with pytest.raises(ProcessFailure, match=r"^worker 1: killed by SIGKILL$"):
-        run_tiny(config, tmp_path)
+        run_tiny(dying(tmp_path, "before", scheme=scheme), tmp_path)
+
+
+@pytest.mark.parametrize("bound", [0, 2])
+@pytest.mark.parametrize("when", ["before", "in a push", "held"])
+def test_nobody_waits_for_a_dead_worker_to_catch_up(bound, when, tmp_path):
+    config = dying(tmp_path, when, scheme=BOUNDED, workers=3)
+    config["scheme"]["bound"] = bound
+    seen, _ = run_tiny(config, tmp_path)
+    assert_budget_is_used_up(seen, steps=3 + bound if when == "held" else 2)
 
 
 def test_a_run_whose_workers_all_die_is_a_failure(tmp_path):

@@ -92,6 +92,21 @@ def test_nothing_listens_beyond_loopback(tmp_path):
     run_tiny(config, tmp_path)
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_launcher_that_is_told_to_end_ends_its_processes(sent, tmp_path):
+    target, before = "tests.cluster.counting:signal_launcher", handlers()
+    with pytest.raises(SystemExit) as ended:
+        launch(target, (os.getpid(), int(sent)), workers=2, servers=1, log_folder=tmp_path)
+    assert ended.value.code == 128 + sent
+    assert handlers() == before
+    pids = [int((tmp_path / name).read_text()) for name in ("worker_0.log", "worker_1.log")]
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def handlers():
+    return [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
+
+
 LAUNCHER = """
 import sys
 import time
@@ -106,7 +121,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
     script = tmp_path / "launcher.py"
     script.write_text(LAUNCHER)

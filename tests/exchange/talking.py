@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -134,6 +135,14 @@ def _die(wire):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _die_with_a_child(wire):
+    """A child outlives the patience of all others."""
+    if os.fork() == 0:
+        time.sleep(25)
+        os._exit(0)
+    _die(wire)
+
+
 def _die_in_a_push(wire):
     """Over TCP half the gradient, in shared memory all of it, and half the header."""
     push = pack(Header(wire.versions[0], True))
@@ -151,6 +160,7 @@ def _send(*content):
 
 FAULTS = {
     "killed": _die,
+    "killed with a child": _die_with_a_child,
     "killed in a push": _die_in_a_push,
     "noise": _send(b"\xff" * HEADER_BYTES),
     "a version to come": _send(pack(Header(3, True))),

@@ -13,7 +13,7 @@ from paceline.cluster.launched import tolerate
 from paceline.cluster.served_weights import ServedWeights, ServerPlan, ServerReport
 from paceline.cluster.snapshot import Snapshot, send_snapshot
 from paceline.cluster.training_clock import TrainingClock
-from paceline.exchange.lost import Lost
+from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import count_workers
 from paceline.exchange.push_pull import Header, ServerWire
@@ -36,6 +36,8 @@ class Server:
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
+        # Where an update needs several workers, or each has steps of its own, none can be spared.
+        self._survives = not scheme.own_weights and scheme.pushes_per_update(plan.workers) == 1
         self._training = set(range(plan.workers))
         self._stepping: set[int] = set()  # whose granted step has not come yet
         self._held: list[int] = []  # who would stop, while the step of another may be lost
@@ -46,21 +48,22 @@ class Server:
         return [worker for worker in range(self._plan.workers) if worker not in lost]
 
     @property
-    def snapshot_updates(self) -> list[int]:
-        return [snapshot.updates for snapshot in self._served.snapshots]
+    def snapshot_samples(self) -> list[int]:
+        return [snapshot.samples for snapshot in self._served.snapshots]
 
-    def snapshots_at(self, updates: list[int]) -> list[Snapshot]:
+    def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
         """The snapshots that server 0 has. Of a lost worker's last push it may have taken its part
         where this server has none, and so have come further: then the weights at the end.
         """
-        kept = {snapshot.updates: snapshot for snapshot in self._served.snapshots}
-        return [kept.get(each) or self._at_the_end(each) for each in updates]
+        kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
+        return [kept.get(each) or self._at_the_end(each) for each in samples]
 
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
         for worker in range(self._plan.workers):
             self._answer(worker, may_hold=False)  # all of them meet below
-        tolerate(self._training)
+        if self._survives:
+            tolerate(self._training)
         count_workers(self._plan.workers, is_worker=False)
         self._clock.start()
         while self._training:
@@ -83,6 +86,8 @@ class Server:
 
     def _lose(self, worker: int, reason: str) -> None:
         """Its step goes back to the budget, and to whoever is held for it."""
+        if not self._survives:
+            raise LostPeerError(f"worker {worker} is gone: {reason}")
         self._training.remove(worker)
         self._held = [each for each in self._held if each != worker]
         answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
@@ -106,14 +111,14 @@ class Server:
         granted = self._served.grant(worker)
         if granted:
             self._stepping.add(worker)
-        elif may_hold and self._stepping and self._plan.server == 0:
+        elif self._survives and may_hold and self._stepping and self._plan.server == 0:
             self._held.append(worker)
             return
         self._wire.answer(worker, Header(self._served.report.updates, granted))
 
-    def _at_the_end(self, updates: int) -> Snapshot:
+    def _at_the_end(self, samples: int) -> Snapshot:
         weights = self._wire.weights
-        return Snapshot(0, updates, 0.0, weights.clone(), weights.new_empty(0))
+        return Snapshot(samples, 0, 0.0, weights.clone(), weights.new_empty(0))
 
 
 def serve(scheme: AbstractScheme) -> ServerReport:
@@ -125,9 +130,9 @@ def serve(scheme: AbstractScheme) -> ServerReport:
     plan = ServerPlan(**receive_json(0))
     server = Server(scheme, plan)
     report = server.run()
-    living, updates = _agreed(server, plan, scheme.servers)
+    living, samples = _agreed(server, plan, scheme.servers)
     tolerate(set(range(plan.workers)) - set(living))  # the others' snapshots would go with them
-    for turn, snapshot in enumerate(server.snapshots_at(updates)):
+    for turn, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[turn % len(living)])
     for worker in living:
         send_json(None, worker)
@@ -135,10 +140,10 @@ def serve(scheme: AbstractScheme) -> ServerReport:
 
 
 def _agreed(server: Server, plan: ServerPlan, servers: int) -> tuple[list[int], list[int]]:
-    """Workers that live, and updates of the snapshots: what server 0 saw counts for all."""
+    """Workers that live, and samples behind the snapshots: what server 0 saw counts for all."""
     if plan.server > 0:
-        living, updates = receive_json(plan.workers)
-        return living, updates
+        living, samples = receive_json(plan.workers)
+        return living, samples
     for other in range(1, servers):
-        send_json([server.living, server.snapshot_updates], plan.workers + other)
-    return server.living, server.snapshot_updates
+        send_json([server.living, server.snapshot_samples], plan.workers + other)
+    return server.living, server.snapshot_samples

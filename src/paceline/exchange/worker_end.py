@@ -1,12 +1,24 @@
 """A worker's end of the connection to one server."""
 
+import os
 import socket
 import struct
+import weakref
 
 from paceline.exchange.header import HEADER_BYTES, Header, pack, unpack
 from paceline.exchange.lost import LostPeerError
 from paceline.exchange.pieces import Pieces
 
+_open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """A child (a DataLoader's worker) would keep a connection open when its parent is dead."""
+    for connection in list(_open):
+        connection.close()
+
+
+os.register_at_fork(after_in_child=_close_all)
 _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 
 
@@ -23,6 +35,7 @@ class WorkerEnd:
     ) -> None:
         self._server, self._timeout_seconds = server, timeout_seconds
         self._connection = connection
+        _open.add(connection)
         self._pushed, self._pulled = pushed, pulled
         self._header = bytearray(HEADER_BYTES)
         connection.setblocking(True)  # the kernel's own time limit spares a system call each time
