@@ -1,5 +1,9 @@
 """Paced runs on real processes: what is computed stays, only when it is sent changes."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from torch.testing import assert_close
 
@@ -102,3 +106,11 @@ def test_asynchronous_workers_do_not_wait_for_a_slow_one(tmp_path):
     slow, fast = steps_of(seen, 2)
     assert slow + fast == 6 * NUM_TRAIN // 8
     assert slow < fast / 2
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux alone has this policy")
+def test_who_gives_way_asks_for_cores_that_nobody_wants():
+    code = "import os; from paceline.cluster.pace import give_way; give_way(); "
+    code += "print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "True"

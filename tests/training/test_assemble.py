@@ -30,6 +30,7 @@ def worker(number=0, **changes):
     """Two steps of 4 images, at 1 s and 2 s; thresholds after 8 and 16 samples of both workers."""
     seen = {
         "worker": number,
+        "claim": "synchronous",
         "steps": 2,
         "step_ends": np.array([1.0, 2.0]),
         "real_step_ends": np.array([0.5, 1.0]),
@@ -63,6 +64,7 @@ def server(number, pushes, **changes):
         "server": number,
         "pushes": pushes,
         "updates": len(pushes),
+        "dropped": 0,
         "diverged": False,
         "peak_rss_bytes": 5000,
     }
@@ -152,20 +154,27 @@ def test_a_result_by_hand():
 
 
 STALE = server(0, [(0, 0), (1, 1)])
+OTHER = {"weights_digest": "other"}
 FRESH = server(0, [(0, 0), (1, 0)])
 
 
 @pytest.mark.parametrize(
-    ("servers", "second", "certificate"),
+    ("claim", "servers", "second", "certificate"),
     [
-        ((), {}, "synchronous"),
-        ((), {"weights_digest": "other"}, "not synchronous: workers ended with other weights"),
-        ((STALE,), {"weights_digest": "other"}, "asynchronous: stale pushes seen"),
-        ((FRESH,), {}, "not asynchronous: no push was stale"),
+        ("synchronous", (), {}, "synchronous"),
+        ("synchronous", (), OTHER, "not synchronous: workers ended with other weights"),
+        ("synchronous", (FRESH,), OTHER, "synchronous"),
+        ("synchronous", (STALE,), {}, "not synchronous: stale pushes were applied"),
+        ("synchronous", (STALE | {"dropped": 1},), {}, "synchronous"),
+        ("asynchronous", (STALE,), OTHER, "asynchronous: stale pushes seen"),
+        ("asynchronous", (FRESH,), {}, "not asynchronous: no push was stale"),
+        ("partly asynchronous", (STALE,), {}, "partly asynchronous: stale pushes seen"),
+        ("apart", (), {}, "none: workers hold weights of their own"),
     ],
 )
-def test_what_a_run_may_be_called(servers, second, certificate):
-    assert findings(*servers, second=second).result()["certificate"].startswith(certificate)
+def test_what_a_run_may_be_called(claim, servers, second, certificate):
+    found = Findings(CONFIG, [worker(0, claim=claim), worker(1, **second)], list(servers))
+    assert found.result()["certificate"] == certificate
 
 
 def test_one_worker_is_neither_synchronous_nor_asynchronous():

@@ -28,6 +28,7 @@ class AsyncParameterServer(AbstractScheme):
     """
 
     own_weights = False
+    claim = "asynchronous"
 
     def __init__(self, servers: int, damping: str = "none", compensation: float = 2.0) -> None:
         self.servers = check_servers(servers)

@@ -24,6 +24,7 @@ class Mixed(AbstractScheme):
     """`group_size`: workers of a group; it divides their number."""
 
     own_weights = False
+    claim = "partly asynchronous"
 
     def __init__(self, servers: int, group_size: int) -> None:
         self.servers = check_servers(servers)

@@ -10,7 +10,7 @@ them (real processes, or an event queue) owns weights, optimizer state and buffe
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -63,6 +63,7 @@ class Adopt:
     weights: Tensor
 
 
+Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "apart"]
 Message = Mean | Push | Apply | Adopt
 Step = Generator[Message, Any, None]
 
@@ -81,13 +82,15 @@ class AbstractScheme(ABC):
     `servers`: processes that share the weights by bytes. `own_weights`: workers hold weights of
     their own, apply gradients to them, and take equally many steps; else the servers apply
     gradients, and grant steps. `steps_per_push`: of a worker, that a push stands for.
-    `needs_read`: servers keep the weights that each worker was answered with.
+    `needs_read`: servers keep the weights that each worker was answered with. `claim`: what a run
+    calls itself, which its certificate confirms or denies.
     """
 
     servers: int = 0
     own_weights: bool = True
     steps_per_push: int = 1
     needs_read: bool = False
+    claim: Claim = "apart"
     collective: str = "native"  # that carries out a Mean
 
     @abstractmethod

@@ -23,6 +23,7 @@ class StaleSynchronous(AbstractScheme):
     """`bound`: steps that the fastest worker may have taken more than the slowest."""
 
     own_weights = False
+    claim = "partly asynchronous"
 
     def __init__(self, servers: int, bound: int) -> None:
         self.servers = check_servers(servers)

@@ -14,6 +14,8 @@ class SyncAllReduce(AbstractScheme):
     multicolor, parameter_server, which differ in time alone.
     """
 
+    claim = "synchronous"
+
     def __init__(self, collective: str = "native") -> None:
         self.collective = collective
 

@@ -25,6 +25,7 @@ class SyncParameterServer(AbstractScheme):
     """`backup_workers`: b above, of all workers."""
 
     own_weights = False
+    claim = "synchronous"
 
     def __init__(self, servers: int, backup_workers: int = 0) -> None:
         self.servers = check_servers(servers)

@@ -27,6 +27,7 @@ class SyncThenAsync(AbstractScheme):
     """`switch_at`: a share of the run's samples."""
 
     own_weights = False
+    claim = "partly asynchronous"
 
     def __init__(self, servers: int, switch_at: float) -> None:
         self.servers = check_servers(servers)

@@ -198,15 +198,23 @@ class Findings:
         """What this run may be called by what was seen in it; from two workers on."""
         if len(self._workers) + len(self._lost) == 1:
             return "one worker"
-        if self._servers:
-            share = self._staleness_result()["stale_share"]
-            return (
-                "asynchronous: stale pushes seen"
-                if share
-                else "not asynchronous: no push was stale"
-            )
+        claim = self._workers[0]["claim"]
+        if claim == "apart":
+            return "none: workers hold weights of their own"
+        if claim == "synchronous":
+            return self._is_synchronous()
+        stale = self._staleness_result()["stale_share"]
+        return f"{claim}: stale pushes seen" if stale else f"not {claim}: no push was stale"
+
+    def _is_synchronous(self) -> str:
+        for server in self._servers:
+            stale = sum(staleness > 0 for _, staleness in server["pushes"])
+            if stale > server["dropped"]:
+                return "not synchronous: stale pushes were applied"
         equal = len({seen["weights_digest"] for seen in self._workers}) == 1
-        return "synchronous" if equal else "not synchronous: workers ended with other weights"
+        if self._servers or equal:
+            return "synchronous"
+        return "not synchronous: workers ended with other weights"
 
     def _verdict(self, last: dict[str, Any]) -> tuple[str, str]:
         if any(seen["diverged"] for seen in self._workers + self._servers):

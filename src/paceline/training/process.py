@@ -10,9 +10,10 @@ import torch.distributed as dist
 from hydra.utils import instantiate
 
 from paceline.cluster.accelerator import choose
+from paceline.cluster.pace import give_way
 from paceline.cluster.server import serve
 from paceline.exchange.process_group import join, leave
-from paceline.training.point import is_virtual, num_workers
+from paceline.training.point import is_virtual, kind, num_servers, num_workers
 from paceline.training.quiet import silence
 from paceline.training.virtual_side import spread
 from paceline.training.worker import Worker
@@ -32,6 +33,8 @@ def run(config: dict[str, Any], folder: str) -> Any:
     )
     scheme = instantiate(config["scheme"])
     if dist.get_rank() < num_workers(config):
+        if kind(config) == "paced" and num_servers(config):
+            give_way()
         seen = Worker(config, scheme, Path(folder)).run()
     else:
         seen = asdict(serve(scheme))

@@ -33,6 +33,7 @@ class Worker:
 
     def __init__(self, config: dict[str, Any], scheme: AbstractScheme, folder: Path) -> None:
         self._config = config
+        self._claim = scheme.claim
         self._folder = folder
         self._worker = dist.get_rank()
         self._joined = time.time()
@@ -62,6 +63,7 @@ class Worker:
         steps = len(observer.step_ends)
         return {
             "worker": self._worker,
+            "claim": self._claim,
             "steps": steps,
             "step_ends": np.array(observer.step_ends),
             "real_step_ends": np.array(observer.step_ends),
