@@ -8,6 +8,7 @@ own.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -27,12 +28,12 @@ from paceline.exchange.collective.named import AllReduce, collective
 from paceline.exchange.collective.wire import Wire
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
-Hook = Callable[[object, Bucket], Future[Tensor]]
+Hook = Callable[[Any, Bucket], Future[Tensor]]
 
 COMPRESSIONS = ("none", "fp16", "bf16", "power_sgd")
 _HALVES: dict[str, tuple[Hook, Callable[[Hook], Hook]]] = {
-    "fp16": (fp16_compress_hook, fp16_compress_wrapper),  # type: ignore[reportAssignmentType]
-    "bf16": (bf16_compress_hook, bf16_compress_wrapper),  # type: ignore[reportAssignmentType]
+    "fp16": (fp16_compress_hook, fp16_compress_wrapper),
+    "bf16": (bf16_compress_hook, bf16_compress_wrapper),
 }
 _FULL_STEPS = 2  # before PowerSGD begins; with error feedback torch allows no fewer
 # A gloo thread may be the last to drop what PowerSGD's callbacks hold, and a group whose last
@@ -68,7 +69,7 @@ class BucketMean:
             state = PowerSGDState(self.wire.group, start_powerSGD_iter=_FULL_STEPS)
             return _in_turn(partial(_power_sgd, state))
         if name == "native":
-            return allreduce_hook if compression == "none" else _HALVES[compression][0]  # type: ignore[reportReturnType]
+            return allreduce_hook if compression == "none" else _HALVES[compression][0]
         ours = _in_turn(partial(_mean, all_reduce, self.wire))
         return ours if compression == "none" else _HALVES[compression][1](ours)
 
@@ -116,7 +117,7 @@ def _in_turn(work: Callable[[Bucket], Tensor]) -> Hook:
     """A hook that does the work for one bucket after the other, in a thread of its own."""
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bucket mean")
 
-    def hook(state: object, bucket: Bucket) -> Future[Tensor]:
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
         vector = bucket.buffer()
         filled = Future(devices=[vector.device] if vector.is_cuda else None)
         done = filled.then(lambda _: work(bucket))  # an error in it is raised by backward
