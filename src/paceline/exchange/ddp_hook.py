@@ -26,11 +26,11 @@ from torch.nn.parallel import DistributedDataParallel
 from paceline.errors import SettingError
 from paceline.exchange.collective.named import AllReduce, collective
 from paceline.exchange.collective.wire import Wire
+from paceline.exchange.compression import COMPRESSIONS
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
 Hook = Callable[[Any, Bucket], Future[Tensor]]
 
-COMPRESSIONS = ("none", "fp16", "bf16", "power_sgd")
 _HALVES: dict[str, tuple[Hook, Callable[[Hook], Hook]]] = {
     "fp16": (fp16_compress_hook, fp16_compress_wrapper),
     "bf16": (bf16_compress_hook, bf16_compress_wrapper),
