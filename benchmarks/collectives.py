@@ -66,7 +66,7 @@ def _lines(title: str, name: str, seen: list[Seen], native: float) -> list[dict[
     formula = _formula(name, seen[0]["num_bytes"], len(seen))
     return [
         _within(f"{title}: on the busiest links / formula", busiest, formula, 0.05),
-        _within("  sent by the worker that sends most / by the kernel", by_wire, by_kernel, 0.02),
+        _within("  sent by the worker that sends most / by the kernel", by_wire, by_kernel, 0.01),
         row("  time / native's", seconds, native, "s", seconds / native, "shown", True),
     ]
 

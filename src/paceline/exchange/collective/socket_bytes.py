@@ -5,11 +5,12 @@ import socket
 import struct
 from pathlib import Path
 
-_RECEIVED, _SENT = 128, 200  # offsets in Linux's struct tcp_info, of two unsigned 64-bit integers
+# Offsets of 64-bit counters in Linux's struct tcp_info; what is sent again is counted as sent.
+_RECEIVED, _SENT, _SENT_AGAIN = 128, 200, 208
 
 
 def socket_bytes() -> tuple[int, int]:
-    """(sent, received) over the connections that are open, since each was made."""
+    """(sent, received) over the connections that are open, since each was made; all data once."""
     opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()]
     counts = [_counted(int(entry.name)) for entry in opened]
     return sum(sent for sent, _ in counts), sum(received for _, received in counts)
@@ -21,4 +22,7 @@ def _counted(descriptor: int) -> tuple[int, int]:
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         except OSError:  # not TCP
             return 0, 0
-    return struct.unpack_from("Q", info, _SENT)[0], struct.unpack_from("Q", info, _RECEIVED)[0]
+    received, sent, again = (
+        struct.unpack_from("Q", info, offset)[0] for offset in (_RECEIVED, _SENT, _SENT_AGAIN)
+    )
+    return sent - again, received
