@@ -2,7 +2,13 @@
 
 import pytest
 
-from paceline.cluster.calibrate import copy_bandwidth, line_through, link_of, measure_pair
+from paceline.cluster.calibrate import (
+    allreduce_link_of,
+    copy_bandwidth,
+    line_through,
+    link_of,
+    measure_pair,
+)
 from paceline.cluster.launch import launch
 
 SIZES = [1, 500]
@@ -39,3 +45,11 @@ def test_two_processes_measure_each_other(tmp_path):
     for times in (*worker.values(), *server.values()):
         assert list(times) == SIZES
         assert all(0 < seconds < 1 for seconds in times.values())
+
+
+def test_gloos_messages_by_hand():
+    """Eight messages in all, each of a second and of a quarter of the weights at 100 bytes/s."""
+    times = {1: 99.0, 100: (8 + 8) / 2, 1000: (8 + 80) / 2}  # two cores pass them
+    assert allreduce_link_of(times, cores=2) == pytest.approx((1, 1 / 100))
+    enough = {100: 2 + 4, 1000: 2 + 40}
+    assert allreduce_link_of(enough, cores=64) == pytest.approx((1, 1 / 100))

@@ -79,6 +79,11 @@ def test_two_cores_pass_all_messages_of_a_machine(collective, messages, sent):
     assert found == pytest.approx((messages + 8 * sent) / 2, rel=1e-12)
 
 
+def test_all_reduces_may_go_another_way_inside_a_node():
+    profile = replace(one_machine(9, 9), allreduce_link=Link(1, 100))
+    assert allreduce_seconds("ring", 800, 8, profile) == 1.75 * 8 + 14
+
+
 def test_more_cores_than_messages_change_nothing():
     free, enough = one_machine(1, 100), replace(one_machine(1, 100), node_cores=1000)
     for collective in COLLECTIVES:

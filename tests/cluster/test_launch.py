@@ -131,14 +131,22 @@ def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
         env=environment,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # who runs the tests in the background of a shell ignores Ctrl-C, and its children would
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     live = tmp_path / "progress.csv"
-    wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1, seconds=60)
-    family = psutil.Process(launcher.pid).children(recursive=True)
-    assert len([process for process in family if process.is_running()]) >= 3
-    launcher.send_signal(sent)
-    launcher.wait(timeout=10)
-    wait_until(lambda: not [p for p in family if alive(p)], seconds=10)
+    family = []
+    try:
+        wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1, seconds=60)
+        family = psutil.Process(launcher.pid).children(recursive=True)
+        assert len([process for process in family if process.is_running()]) >= 3
+        launcher.send_signal(sent)
+        launcher.wait(timeout=10)
+        wait_until(lambda: not [p for p in family if alive(p)], seconds=10)
+    finally:
+        for process in [launcher, *filter(alive, family)]:
+            process.kill()
+        launcher.wait()
 
 
 def alive(process):

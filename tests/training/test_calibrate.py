@@ -34,7 +34,7 @@ MADE = Measured(
     steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
     copy_bandwidth=8e9,
     push_pull={25: 3.0, 100: 9.0},
-    allreduce={25: 2.5},
+    allreduce={1: 9.0, 25: 2.5, 100: 4.0},
     serve={25: 1.5, 100: 4.5},
 )
 
@@ -78,11 +78,12 @@ def test_the_file_holds_what_was_measured(root, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     assert cluster["step_seconds"] == {3: 0.001, 12: 0.002, 40: 0.004}
     assert profile_of(cluster).node_link == Link(0.5, 100)
+    assert profile_of(cluster).allreduce_link == Link(0.5, 200)
     assert (cluster["server_seconds"], cluster["server_bandwidth"]) == (0.5, 100)
     comments = path.read_text()
     assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
     assert "small_cnn (100 parameters) on synthetic, 32-true" in comments
-    assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 3e+03 ms" in comments
+    assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 2.5e+03 ms" in comments
 
 
 def test_the_table_shows_every_number_with_its_unit():
@@ -108,7 +109,8 @@ def test_the_written_file_composes_as_a_cluster(root, measured):
     write(found, config, root / "conf/cluster")
     cluster = composed([*TINY, "cluster=this_machine"], root)["cluster"]
     assert cluster["clock"] == "virtual"
-    assert list(cluster) == list(composed([*TINY, "cluster=virtual"], root)["cluster"])
+    keys = list(composed([*TINY, "cluster=virtual"], root)["cluster"])
+    assert list(cluster) == [*keys, "allreduce_link"]
 
 
 def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):

@@ -46,6 +46,16 @@ def link_of(push_pulls: Times) -> tuple[float, float]:
     return fixed / 2, per_byte / 2
 
 
+def allreduce_link_of(allreduces: Times, cores: int) -> tuple[float, float]:
+    """(latency, seconds per byte) of gloo's messages, by what a native all-reduce of two takes.
+
+    Each worker sends four; collective_cost.py says how they add up, and that cores pass them. Fewer
+    than four weights leave some messages empty.
+    """
+    fixed, per_byte = line_through({size: s for size, s in allreduces.items() if size >= 4})
+    return fixed / max(2, 8 / cores), per_byte / max(1, 2 / cores)
+
+
 def copy_bandwidth(num_bytes: int = _COPIED) -> float:
     """Bytes that one thread copies in memory each second."""
     source = torch.ones(num_bytes, dtype=torch.uint8)

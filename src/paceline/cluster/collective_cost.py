@@ -8,6 +8,7 @@ is over before the cores of a node have passed all its messages.
 """
 
 import math
+from dataclasses import replace
 
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.errors import SettingError
@@ -89,6 +90,8 @@ def allreduce_seconds(
         raise SettingError("scheme.collective", f"there is no {collective}; there are: {known}")
     if workers == 1:
         return 0.0
+    if profile.allreduce_link is not None:
+        profile = replace(profile, node_link=profile.allreduce_link)
     links = _FORMULAS[collective](num_bytes, workers, profile)
     return max(links, _core_seconds(collective, num_bytes, workers, profile))
 

@@ -26,7 +26,8 @@ class ClusterProfile:
     """`link`: the network interface that the workers of a node share; `node_link`: a worker's or
     server's own inside a node. `workers_per_node` None: all processes are on one machine; else
     servers are on nodes of their own, one each. `node_cores`: cores that pass the messages inside a
-    node, each of which keeps one busy; None: enough for all at once.
+    node, each of which keeps one busy; None: enough for all at once. `allreduce_link`: what
+    all-reduces go over inside a node, where that is not what pushes do; None: the same.
 
     A server takes `server_seconds` for a push, and updates `server_bandwidth` bytes of weights a
     second besides.
@@ -38,6 +39,7 @@ class ClusterProfile:
     server_seconds: float
     server_bandwidth: float
     node_cores: int | None = None
+    allreduce_link: Link | None = None
 
     @property
     def one_machine(self) -> bool:
@@ -62,6 +64,7 @@ def profile_of(cluster: Mapping[str, Any]) -> ClusterProfile:
         server_seconds=_at_least_0(cluster, "server_seconds"),
         server_bandwidth=_bandwidth(cluster, "server_bandwidth"),
         node_cores=_count(cluster, "node_cores"),
+        allreduce_link=_link(cluster, "allreduce_link") if "allreduce_link" in cluster else None,
     )
 
 

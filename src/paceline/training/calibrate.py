@@ -29,6 +29,7 @@ from paceline.training.settings import check
 
 SECONDS = 5.0  # of steps, for each batch size
 MOST_WEIGHTS = 10_000_000  # in one message: 40 MB
+_FEW_WEIGHTS = 1000
 _WARM_UP = 0.1  # of the steps, and one at least, are not counted
 _FEWEST_STEPS = 2
 _MANY = 10**9  # more batches than anybody draws
@@ -62,7 +63,7 @@ def measure(
     prepare_data(config["data"])
     started, load = datetime.now(UTC), psutil.getloadavg()[0]
     worker = _launched(measure_steps, (config, seconds), servers=0)[0]
-    sizes = sorted({1, worker["num_parameters"], most_weights})
+    sizes = sorted({1, _FEW_WEIGHTS, worker["num_parameters"], most_weights})
     pair = _launched(measure_pair, (sizes,), servers=1)
     cores = provenance.num_cores()
     return Measured(started, load, cores, **worker, **pair[0], **pair[1])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.cluster.calibrate import WEIGHT_BYTES, line_through, link_of
+from paceline.cluster.calibrate import WEIGHT_BYTES, allreduce_link_of, line_through, link_of
 from paceline.cluster.collective_cost import allreduce_seconds
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.measurement import provenance
@@ -44,6 +44,11 @@ link: # not on the way
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
+# Measured: what all-reduces of {few:,} and {most:,} float32 over two processes say of gloo's
+# messages, which go over sockets.
+allreduce_link:
+  latency: {allreduce_latency}
+  bandwidth: {allreduce_bandwidth}
 # Measured besides, not used:
 {besides}
 """
@@ -80,6 +85,7 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
     latency, each_byte = link_of(measured.push_pull)
     server_seconds, each_weight_byte = line_through(measured.serve)
     node_link = Link(latency, _rate(each_byte))
+    allreduce_latency, each_allreduced = allreduce_link_of(measured.allreduce, measured.cores)
     return ClusterProfile(
         link=Link(0, math.inf),
         node_link=node_link,
@@ -87,6 +93,7 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
         server_seconds=server_seconds,
         server_bandwidth=_rate(each_weight_byte),
         node_cores=measured.cores,
+        allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
     )
 
 
@@ -100,6 +107,8 @@ def jitter(seconds: np.ndarray) -> float:
 
 def _text(measured: Measured, config: dict[str, Any]) -> str:
     profile = profile_of_measured(measured)
+    allreduce = profile.allreduce_link
+    assert allreduce is not None
     machine, packages = provenance.hardware(), provenance.versions()
     named = ("python", "torch", "pytorch-lightning")
     gpus = ", ".join(machine["gpus"]) or "no GPU"
@@ -125,6 +134,9 @@ def _text(measured: Measured, config: dict[str, Any]) -> str:
         server_bandwidth=_number(profile.server_bandwidth),
         latency=_number(profile.node_link.latency),
         bandwidth=_number(profile.node_link.bandwidth),
+        few=min(size for size in measured.allreduce if size >= 4),
+        allreduce_latency=_number(allreduce.latency),
+        allreduce_bandwidth=_number(allreduce.bandwidth),
         besides="\n".join(f"# {name}: {value}" for name, value in _besides(measured, profile)),
     )
 
