@@ -16,18 +16,17 @@ Each server holds a part of the weights, with its optimizer state, and counts it
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractScheme, Adopt, Push, Step, Turn, check_servers
+from paceline.scheme.scheme import AbstractServedScheme, check_servers
 from paceline.scheme.serving import AtOnce, Serving
 
 DAMPINGS = ("none", "inverse_staleness", "delay_compensation")
 
 
-class AsyncParameterServer(AbstractScheme):
+class AsyncParameterServer(AbstractServedScheme):
     """`servers`: processes that share the weights by bytes. `compensation`: lambda above, 2 in the
     paper for CIFAR-10.
     """
 
-    own_weights = False
     claim = "asynchronous"
 
     def __init__(self, servers: int, damping: str = "none", compensation: float = 2.0) -> None:
@@ -40,10 +39,6 @@ class AsyncParameterServer(AbstractScheme):
             raise SettingError("scheme.compensation", message)
         self._damping, self._compensation = damping, compensation
         self.needs_read = damping == "delay_compensation"
-
-    def step(self, turn: Turn) -> Step:
-        weights = yield Push(turn.gradient)
-        yield Adopt(weights)
 
     def pushes_per_update(self, workers: int) -> int:
         return 1

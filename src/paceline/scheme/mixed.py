@@ -8,31 +8,18 @@ Law: with one group this is sync_parameter_server, with groups of one async_para
 """
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import (
-    AbstractScheme,
-    Adopt,
-    Push,
-    Step,
-    Turn,
-    check_servers,
-    check_whole,
-)
+from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_whole
 from paceline.scheme.serving import Grouped, Serving
 
 
-class Mixed(AbstractScheme):
+class Mixed(AbstractServedScheme):
     """`group_size`: workers of a group; it divides their number."""
 
-    own_weights = False
     claim = "partly asynchronous"
 
     def __init__(self, servers: int, group_size: int) -> None:
         self.servers = check_servers(servers)
         self._group_size = check_whole("group_size", group_size, at_least=1)
-
-    def step(self, turn: Turn) -> Step:
-        weights = yield Push(turn.gradient)
-        yield Adopt(weights)
 
     def pushes_per_update(self, workers: int) -> int:
         if workers % self._group_size:

@@ -127,6 +127,16 @@ class AbstractScheme(ABC):
         return pushed
 
 
+class AbstractServedScheme(AbstractScheme):
+    """Servers apply the workers' gradients; such schemes differ in the servers' part alone."""
+
+    own_weights = False
+
+    def step(self, turn: Turn) -> Step:
+        weights = yield Push(turn.gradient)
+        yield Adopt(weights)
+
+
 def check_servers(servers: int) -> int:
     """Raises SettingError("scheme.servers")."""
     return check_whole("servers", servers, at_least=1)

@@ -7,31 +7,18 @@ Law: with bound 0, rate r and no momentum this is synchronous SGD with rate K r;
 is never reached it is async_parameter_server.
 """
 
-from paceline.scheme.scheme import (
-    AbstractScheme,
-    Adopt,
-    Push,
-    Step,
-    Turn,
-    check_servers,
-    check_whole,
-)
+from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_whole
 from paceline.scheme.serving import Bounded, Serving
 
 
-class StaleSynchronous(AbstractScheme):
+class StaleSynchronous(AbstractServedScheme):
     """`bound`: steps that the fastest worker may have taken more than the slowest."""
 
-    own_weights = False
     claim = "partly asynchronous"
 
     def __init__(self, servers: int, bound: int) -> None:
         self.servers = check_servers(servers)
         self._bound = check_whole("bound", bound, at_least=0)
-
-    def step(self, turn: Turn) -> Step:
-        weights = yield Push(turn.gradient)
-        yield Adopt(weights)
 
     def pushes_per_update(self, workers: int) -> int:
         return 1

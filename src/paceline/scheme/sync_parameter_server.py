@@ -9,22 +9,13 @@ Law: without backup workers this is sync_allreduce.
 """
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import (
-    AbstractScheme,
-    Adopt,
-    Push,
-    Step,
-    Turn,
-    check_servers,
-    check_whole,
-)
+from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_whole
 from paceline.scheme.serving import Serving, Together
 
 
-class SyncParameterServer(AbstractScheme):
+class SyncParameterServer(AbstractServedScheme):
     """`backup_workers`: b above, of all workers."""
 
-    own_weights = False
     claim = "synchronous"
 
     def __init__(self, servers: int, backup_workers: int = 0) -> None:
@@ -33,10 +24,6 @@ class SyncParameterServer(AbstractScheme):
         if backup_workers and servers > 1:
             message = "who is late must be one server's decision: servers=1 is needed"
             raise SettingError("scheme.backup_workers", message)
-
-    def step(self, turn: Turn) -> Step:
-        weights = yield Push(turn.gradient)
-        yield Adopt(weights)
 
     def pushes_per_update(self, workers: int) -> int:
         if self._backup_workers >= workers:

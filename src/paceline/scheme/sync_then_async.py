@@ -11,31 +11,18 @@ Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 
 import math
 
-from paceline.scheme.scheme import (
-    AbstractScheme,
-    Adopt,
-    Push,
-    Step,
-    Turn,
-    check_servers,
-    check_share,
-)
+from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_share
 from paceline.scheme.serving import Serving, ThenAtOnce
 
 
-class SyncThenAsync(AbstractScheme):
+class SyncThenAsync(AbstractServedScheme):
     """`switch_at`: a share of the run's samples."""
 
-    own_weights = False
     claim = "partly asynchronous"
 
     def __init__(self, servers: int, switch_at: float) -> None:
         self.servers = check_servers(servers)
         self._switch_at = check_share("switch_at", switch_at)
-
-    def step(self, turn: Turn) -> Step:
-        weights = yield Push(turn.gradient)
-        yield Adopt(weights)
 
     def batches_per_round(self, workers: int) -> int:
         return workers
