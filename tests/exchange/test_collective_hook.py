@@ -8,7 +8,8 @@ import torch
 from paceline.cluster.launch import ProcessFailure, launch
 from paceline.errors import SettingError
 from paceline.exchange.collective.named import COLLECTIVES
-from paceline.exchange.ddp_hook import COMPRESSIONS, BucketMean
+from paceline.exchange.compression import COMPRESSIONS
+from paceline.exchange.ddp_hook import BucketMean
 from tests.exchange.collective_ddp import SHAPES, STEPS
 
 WORKERS = 3

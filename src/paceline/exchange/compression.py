@@ -1,3 +1,15 @@
 """What may be done to gradients before they are sent: the names that settings use."""
 
+from paceline.errors import SettingError
+
 COMPRESSIONS = ("none", "fp16", "bf16", "power_sgd")
+
+
+def check_compression(compression: str, collective: str) -> None:
+    """Raises SettingError("scheme.compression") for what cannot be had."""
+    if compression not in COMPRESSIONS:
+        known = ", ".join(COMPRESSIONS)
+        raise SettingError("scheme.compression", f"there is no {compression}; there are: {known}")
+    if compression == "power_sgd" and collective != "native":
+        message = f"power_sgd sums its factors by native all-reduce, not {collective}"
+        raise SettingError("scheme.compression", message)

@@ -23,10 +23,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.errors import SettingError
 from paceline.exchange.collective.named import AllReduce, collective
 from paceline.exchange.collective.wire import Wire
-from paceline.exchange.compression import COMPRESSIONS
+from paceline.exchange.compression import check_compression
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
 Hook = Callable[[Any, Bucket], Future[Tensor]]
@@ -54,7 +53,7 @@ class BucketMean:
         self, collective_name: str, compression: str, workers_per_node: int | None = None
     ) -> None:
         all_reduce = collective(collective_name)
-        _check(collective_name, compression)
+        check_compression(compression, collective_name)
         self.wire = Wire(workers_per_node=workers_per_node)
         self.num_buckets = 0
         self._hook = self._chosen(collective_name, compression, all_reduce)
@@ -90,15 +89,6 @@ def register(
 
 def _call(mean: BucketMean, bucket: Bucket) -> Future[Tensor]:
     return mean(bucket)
-
-
-def _check(collective_name: str, compression: str) -> None:
-    if compression not in COMPRESSIONS:
-        known = ", ".join(COMPRESSIONS)
-        raise SettingError("scheme.compression", f"there is no {compression}; there are: {known}")
-    if compression == "power_sgd" and collective_name != "native":
-        message = f"power_sgd sums its factors by native all-reduce, not {collective_name}"
-        raise SettingError("scheme.compression", message)
 
 
 def _mean(all_reduce: AllReduce, wire: Wire, bucket: Bucket) -> Tensor:
