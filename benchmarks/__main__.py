@@ -10,6 +10,7 @@ MODULES = (
     "loader",
     "synchronous",
     "parameter_server",
+    "collectives",
     "asynchronous",
     "launch",
     "logging_cost",

@@ -36,6 +36,7 @@ def nodes_of(workers: int, link: Link, node_link: Link) -> ClusterProfile:
         ("multicolor", 16, 2 * 8 + 4),
         ("multicolor", 64, 2 * 8 + 6),
         ("parameter_server", 3, 3 * 8 + 2),
+        ("hierarchical", 8, 6 * 8 + 6),
     ],
 )
 def test_on_one_machine(collective, workers, seconds):
@@ -51,6 +52,7 @@ def test_on_one_machine(collective, workers, seconds):
         ("tree", 2 * (2 * (0.25 + 1) + 0.5 + 8)),  # two levels inside, one between the nodes
         ("multicolor", 2 * 0.25 + 2 * 0.5 + 8),  # between: once n; inside, 1.5 n at 8 times that
         ("parameter_server", 8 * 8 + 1),
+        ("hierarchical", 4 * (0.25 + 1) + 2 * (0.5 + 4)),  # trees of 4 inside, a ring of two nodes
     ],
 )
 def test_two_nodes_of_four(collective, seconds):
@@ -67,6 +69,7 @@ def test_two_nodes_of_four(collective, seconds):
         ("tree", 14, 14),
         ("multicolor", 4 * 14, 14),
         ("parameter_server", 16, 16),
+        ("hierarchical", 14, 14),
     ],
 )
 def test_two_cores_pass_all_messages_of_a_machine(collective, messages, sent):
@@ -95,7 +98,7 @@ def test_a_slow_link_inside_the_nodes_decides_too():
     assert allreduce_seconds("multicolor", 800, 4, profile) == pytest.approx(8)
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", [name for name in COLLECTIVES if name != "hierarchical"])
 def test_nodes_of_one_worker_have_no_inside(collective):
     """The same as one machine whose workers are linked like the nodes."""
     between = nodes_of(1, Link(0.5, 100), Link(9, 1))

@@ -62,7 +62,14 @@ def independent_loops(workers=2, **settings):
 
 
 LAWS = {
-    "sync_allreduce": [alone(), together(2), together(4)],
+    "sync_allreduce": [
+        alone(),
+        together(2),
+        together(4),
+        together(2, scheme__collective="ring"),
+        together(4, scheme__collective="tree"),
+        together(4, scheme__collective="multicolor"),
+    ],
     "async_parameter_server": [
         alone(scheme__servers=3),
         replay(2),

@@ -82,7 +82,8 @@ OTHERS = [
     ("cluster.step_seconds", 0),
     ("cluster.step_jitter", -1),
     ("cluster.server_seconds", -1),
-    ("scheme.collective", "ring"),
+    ("scheme.collective", "rumour"),
+    ("scheme.compression", "zip"),
 ]
 BAD = [
     *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),
@@ -150,6 +151,7 @@ MODELLED = [
     ("cluster.server_bandwidth", 0),
     ("cluster.workers_per_node", 0),
     ("scheme.collective", "rumour"),
+    ("scheme.compression", "fp16"),
     ("training.precision", "bf16-true"),
     ("workers", 0),
 ]

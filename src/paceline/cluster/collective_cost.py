@@ -35,6 +35,15 @@ def _tree(num_bytes: int, workers: int, profile: ClusterProfile) -> float:
     return sum(2 * math.ceil(math.log2(count)) * link.seconds(num_bytes) for link, count in levels)
 
 
+def _hierarchical(num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+    """Trees inside the nodes, a ring between them (Goyal 2017, arXiv:1706.02677, section 4)."""
+    inside = min(workers, profile.workers_per_node or workers)
+    nodes = profile.num_nodes(workers)
+    rounds, each = 2 * math.ceil(math.log2(inside)), profile.node_link.seconds(num_bytes)
+    between = 2 * (nodes - 1) * profile.link.seconds(num_bytes / nodes) if nodes > 1 else 0.0
+    return (rounds * each if rounds else 0.0) + between
+
+
 def _multicolor(num_bytes: int, workers: int, profile: ClusterProfile) -> float:
     """share n/BW + 2 depth latency, with share <= 2 (Kumar 2017, arXiv:1711.00705; formula ours).
 
@@ -63,6 +72,7 @@ _FORMULAS = {
     "tree": _tree,
     "multicolor": _multicolor,
     "parameter_server": _parameter_server,
+    "hierarchical": _hierarchical,
 }
 COLLECTIVES = tuple(_FORMULAS)
 
@@ -99,6 +109,7 @@ def _core_seconds(collective: str, num_bytes: int, workers: int, profile: Cluste
         "tree": (each_way, each_way),
         "multicolor": (min(_COLORS, inside) * each_way, each_way),
         "parameter_server": (2 * inside, 2 * inside),
+        "hierarchical": (each_way, each_way),
     }[collective]
     link = profile.node_link
     return (messages * link.latency + sent * num_bytes / link.bandwidth) / profile.node_cores

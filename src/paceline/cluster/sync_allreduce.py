@@ -9,7 +9,6 @@ import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
 from torch import Tensor
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -18,6 +17,7 @@ from paceline.cluster.pace import Pace
 from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
 from paceline.cluster.training_clock import TrainingClock
 from paceline.errors import SettingError
+from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
 
@@ -135,7 +135,10 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
     BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step).
     """
 
-    def __init__(self, timeout_seconds: float) -> None:
+    def __init__(
+        self, timeout_seconds: float, collective: str = "native", compression: str = "none"
+    ) -> None:
+        self._chosen = (collective, compression)
         super().__init__(
             broadcast_buffers=False,
             gradient_as_bucket_view=True,
@@ -144,9 +147,12 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     def configure_ddp(self) -> None:
         super().configure_ddp()
-        if self._pace is not None:  # Lightning registers hooks on CUDA only
+        self._mean = None
+        if self._pace is not None or self._chosen != ("native", "none"):
             assert isinstance(self.model, DistributedDataParallel)
-            self.model.register_comm_hook(self._pace, _wait_then_allreduce)
+            self._mean = BucketMean(*self._chosen)
+            # Lightning registers hooks on CUDA only.
+            self.model.register_comm_hook((self._mean, self._pace), _reduce)
 
     def on_train_end(self) -> None:
         """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
@@ -161,6 +167,8 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         self.seconds_exposed = max(0, communicating - hidden) / 1e9
         sizes = str(seen.get("rebuilt_bucket_sizes") or seen.get("bucket_sizes") or "")
         self.bytes_exchanged = sum(int(size) for size in sizes.split(",") if size.strip())
+        if self._mean is not None and self._mean.wire.bytes_sent:
+            self.bytes_exchanged = self._mean.wire.bytes_sent // max(1, self.updates)
 
 
 def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
@@ -173,26 +181,25 @@ def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
     return computed
 
 
-def _wait_then_allreduce(
-    pace: Pace,
+def _reduce(
+    how: tuple[BucketMean, Pace | None],
     bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
 ) -> Future[Tensor]:
-    """DDP's own all-reduce; the last bucket leaves when the emulated backward has ended.
+    """Paced, the last bucket leaves when the emulated backward has ended.
 
     The next step begins when it is reduced: where workers share cores, one that had to wait for
     its turn on a core would else begin late, for others' real compute.
     """
-    group = dist.group.WORLD
-    assert group is not None
-    if not bucket.is_last():
-        return allreduce_hook(group, bucket)
+    mean, pace = how
+    if pace is None or not bucket.is_last():
+        return mean(bucket)
     pace.wait()
 
     def begin(reduced: Future[Tensor]) -> Tensor:
         pace.begin()
         return reduced.value()
 
-    return allreduce_hook(group, bucket).then(begin)
+    return mean(bucket).then(begin)
 
 
 def _without_sigterm_broadcast(trainer: Trainer) -> None:

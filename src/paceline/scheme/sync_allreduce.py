@@ -10,14 +10,15 @@ from paceline.scheme.scheme import AbstractScheme, Apply, Mean, Step, Turn
 
 
 class SyncAllReduce(AbstractScheme):
-    """`collective`: how the mean is formed: native, or on the virtual clock also ring, tree,
-    multicolor, parameter_server, which differ in time alone.
+    """`collective`: how the mean is formed: native, ring, tree, multicolor, parameter_server,
+    hierarchical, which differ in time alone. `compression`: of what is sent, on real processes:
+    none, fp16, bf16, power_sgd (torch's own).
     """
 
     claim = "synchronous"
 
-    def __init__(self, collective: str = "native") -> None:
-        self.collective = collective
+    def __init__(self, collective: str = "native", compression: str = "none") -> None:
+        self.collective, self.compression = collective, compression
 
     def step(self, turn: Turn) -> Step:
         mean = yield Mean(turn.gradient)

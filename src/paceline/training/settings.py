@@ -10,6 +10,7 @@ from paceline.cluster.profile import profile_of
 from paceline.cluster.served_weights import SERVED_PRECISIONS
 from paceline.cluster.step_times import step_times
 from paceline.errors import SettingError
+from paceline.exchange.compression import COMPRESSIONS
 from paceline.model.learning_rate import LearningRate
 from paceline.training.point import is_virtual, num_workers
 
@@ -75,10 +76,22 @@ def _cluster(config: dict[str, Any]) -> None:
         profile_of(cluster)
         if times is None:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
-    known = COLLECTIVES if is_virtual(config) else ("native",)
-    if collective not in known:
-        message = f"{collective!r} is not known on this clock; there are: {', '.join(known)}"
+    if collective not in COLLECTIVES:
+        message = f"there is no {collective!r}; there are: {', '.join(COLLECTIVES)}"
         raise SettingError("scheme.collective", message)
+    _compression(config, collective)
+
+
+def _compression(config: dict[str, Any], collective: str) -> None:
+    compression = config["scheme"].get("compression", "none")
+    if compression not in COMPRESSIONS:
+        message = f"there is no {compression!r}; there are: {', '.join(COMPRESSIONS)}"
+        raise SettingError("scheme.compression", message)
+    if compression != "none" and is_virtual(config):
+        raise SettingError("scheme.compression", f"{compression} has no virtual form")
+    if compression == "power_sgd" and collective != "native":
+        message = f"power_sgd goes with native, not with {collective}"
+        raise SettingError("scheme.compression", message)
 
 
 def _precision(config: dict[str, Any], device: str) -> None:

@@ -86,8 +86,11 @@ class SynchronousSide(AbstractSide):
         self.num_batches = budget.num_steps // config["workers"]
         self._workers = config["workers"]
         timeout = config["cluster"]["timeout_seconds"]
+        how = (scheme.collective, scheme.compression)
         alone = self._workers == 1
-        self._strategy = OneWorkerStrategy(device) if alone else SyncAllReduceStrategy(timeout)
+        self._strategy = (
+            OneWorkerStrategy(device) if alone else SyncAllReduceStrategy(timeout, *how)
+        )
         self._pace = _pace(config)
         self._strategy.prepare(
             workers=self._workers,

@@ -1,0 +1,92 @@
+"""A worker's end of a collective: point-to-point messages, counted where they are sent."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.exchange.collective.plan import Move, Plan, Round
+
+
+class Wire:
+    """One worker's messages to the other members of `group` (None: all processes).
+
+    gloo carries CPU tensors, NCCL CUDA tensors; NCCL wants a collective of the whole group before
+    the first message (DDP's constructor has some). All workers take part in each call.
+    `workers_per_node`, for `hierarchical`: None puts all of them on one node.
+    `bytes_sent` and `bytes_received` count since the wire was made; `rounds` holds (bytes sent,
+    bytes received) of each round of the last all-reduce.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup | None = None, workers_per_node: int | None = None
+    ) -> None:
+        self.group = group
+        self.worker = dist.get_rank(group)
+        self.workers = dist.get_world_size(group)
+        self.workers_per_node = workers_per_node or self.workers
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.rounds: list[tuple[int, int]] = []
+        self._kept = torch.empty(0, dtype=torch.uint8)
+
+    def carry_out(self, plan: Plan, vector: Tensor) -> None:
+        """In place. `vector` [num_elements] is contiguous, of any dtype that can be added."""
+        self.rounds = []
+        for moves in plan:
+            before = self.bytes_sent, self.bytes_received
+            self._exchange(moves, vector)
+            self.rounds.append((self.bytes_sent - before[0], self.bytes_received - before[1]))
+
+    def _exchange(self, moves: Round, vector: Tensor) -> None:
+        sent = [move for move in moves if move.sender == self.worker]
+        received = [move for move in moves if move.receiver == self.worker]
+        landed = self._landing_places(received, vector)
+        messages = [self._send(vector[m.first : m.last], m.receiver) for m in sent]
+        messages += [
+            self._receive(place, m.sender) for place, m in zip(landed, received, strict=True)
+        ]
+        if messages:  # in one batch: NCCL carries them out at once, whatever their order
+            for work in dist.batch_isend_irecv(messages):
+                work.wait()
+        for place, move in zip(landed, received, strict=True):
+            if move.adds:
+                vector[move.first : move.last].add_(place)
+
+    def _landing_places(self, received: list[Move], vector: Tensor) -> list[Tensor]:
+        """What is added lands beside the vector."""
+        sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
+        beside = iter(self._memory(sum(sizes), vector.device).split(sizes))
+        return [
+            next(beside).view(vector.dtype) if m.adds else vector[m.first : m.last]
+            for m in received
+        ]
+
+    def _memory(self, num_bytes: int, device: torch.device) -> Tensor:
+        """Kept on a CPU, where fresh memory is dear; on CUDA calls may overlap on streams."""
+        if device.type != "cpu":
+            return torch.empty(num_bytes, dtype=torch.uint8, device=device)
+        if self._kept.numel() < num_bytes:
+            self._kept = torch.empty(num_bytes, dtype=torch.uint8)
+        return self._kept[:num_bytes]
+
+    def _send(self, part: Tensor, receiver: int) -> dist.P2POp:
+        self.bytes_sent += part.nbytes
+        return dist.P2POp(dist.isend, _bytes(part), group=self.group, group_peer=receiver)
+
+    def _receive(self, part: Tensor, sender: int) -> dist.P2POp:
+        self.bytes_received += part.nbytes
+        return dist.P2POp(dist.irecv, _bytes(part), group=self.group, group_peer=sender)
+
+
+def busiest_bytes(rounds: list[list[tuple[int, int]]]) -> int:
+    """What the busiest links carry one after the other; `rounds` of each worker's wire.
+
+    A link carries both directions at once, and a round lasts as long as its busiest worker. Over
+    the bandwidth this is the time that cost formulas speak of, latency apart.
+    """
+    return sum(max(max(counted) for counted in at_once) for at_once in zip(*rounds, strict=True))
+
+
+def _bytes(part: Tensor) -> Tensor:
+    """As bytes, which every backend carries, whatever the dtype."""
+    return part.view(torch.uint8)

@@ -1,0 +1,130 @@
+"""DDP's buckets, averaged by a chosen collective, or compressed by torch's own hooks.
+
+DDP hands over a bucket as soon as backward has filled it, in the same order on all workers. In that
+order they are averaged while backward goes on: on a CPU by a thread, on CUDA on streams of their
+own.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_hook,
+    bf16_compress_wrapper,
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+)
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from paceline.errors import SettingError
+from paceline.exchange.collective.named import AllReduce, collective
+from paceline.exchange.collective.wire import Wire
+from paceline.exchange.compression import COMPRESSIONS
+
+Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
+Hook = Callable[[Any, Bucket], Future[Tensor]]
+
+_HALVES: dict[str, tuple[Hook, Callable[[Hook], Hook]]] = {
+    "fp16": (fp16_compress_hook, fp16_compress_wrapper),
+    "bf16": (bf16_compress_hook, bf16_compress_wrapper),
+}
+_FULL_STEPS = 2  # before PowerSGD begins; with error feedback torch allows no fewer
+# A gloo thread may be the last to drop what PowerSGD's callbacks hold, and a group whose last
+# holder is one of its own threads aborts the process (seen): it is kept to the process's end.
+_kept_groups: list[dist.ProcessGroup | None] = []
+
+
+class BucketMean:
+    """The mean of a bucket over all workers, as a future; called on each of them.
+
+    fp16 and bf16 halve what is sent, by any collective. `power_sgd` (Vogels 2019,
+    arXiv:1905.13727; torch's, of rank 1, from the third step on) sums factors by the backend's own
+    all-reduce. `num_buckets` were handed over; `wire` has counted the bytes, except native's.
+    Raises SettingError("scheme.collective") or ("scheme.compression") for what cannot be had.
+    """
+
+    def __init__(
+        self, collective_name: str, compression: str, workers_per_node: int | None = None
+    ) -> None:
+        all_reduce = collective(collective_name)
+        _check(collective_name, compression)
+        self.wire = Wire(workers_per_node=workers_per_node)
+        self.num_buckets = 0
+        self._hook = self._chosen(collective_name, compression, all_reduce)
+
+    def __call__(self, bucket: Bucket) -> Future[Tensor]:
+        self.num_buckets += 1
+        return self._hook(self.wire.group, bucket)
+
+    def _chosen(self, name: str, compression: str, all_reduce: AllReduce) -> Hook:
+        if compression == "power_sgd":
+            _kept_groups.append(dist.group.WORLD)
+            state = PowerSGDState(self.wire.group, start_powerSGD_iter=_FULL_STEPS)
+            return _in_turn(partial(_power_sgd, state))
+        if name == "native":
+            return allreduce_hook if compression == "none" else _HALVES[compression][0]
+        ours = _in_turn(partial(_mean, all_reduce, self.wire))
+        return ours if compression == "none" else _HALVES[compression][1](ours)
+
+
+def register(
+    model: DistributedDataParallel,
+    collective_name: str,
+    compression: str,
+    workers_per_node: int | None = None,
+) -> BucketMean | None:
+    """Before the first backward. None for native without compression: DDP's own, left as it is."""
+    if (collective_name, compression) == ("native", "none"):
+        return None
+    mean = BucketMean(collective_name, compression, workers_per_node)
+    model.register_comm_hook(mean, _call)
+    return mean
+
+
+def _call(mean: BucketMean, bucket: Bucket) -> Future[Tensor]:
+    return mean(bucket)
+
+
+def _check(collective_name: str, compression: str) -> None:
+    if compression not in COMPRESSIONS:
+        known = ", ".join(COMPRESSIONS)
+        raise SettingError("scheme.compression", f"there is no {compression}; there are: {known}")
+    if compression == "power_sgd" and collective_name != "native":
+        message = f"power_sgd sums its factors by native all-reduce, not {collective_name}"
+        raise SettingError("scheme.compression", message)
+
+
+def _mean(all_reduce: AllReduce, wire: Wire, bucket: Bucket) -> Tensor:
+    """Divided first, as torch does, lest a sum of halves overflow."""
+    vector = bucket.buffer().div_(wire.workers)
+    all_reduce(vector, wire)
+    return vector
+
+
+def _power_sgd(state: PowerSGDState, bucket: Bucket) -> Tensor:
+    """To its end: its later all-reduces start in gloo's threads, where two buckets would race."""
+    return powerSGD_hook(state, bucket).wait()
+
+
+def _in_turn(work: Callable[[Bucket], Tensor]) -> Hook:
+    """A hook that does the work for one bucket after the other, in a thread of its own."""
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bucket mean")
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        vector = bucket.buffer()
+        filled = Future(devices=[vector.device] if vector.is_cuda else None)
+        done = filled.then(lambda _: work(bucket))  # an error in it is raised by backward
+        if vector.is_cuda:
+            filled.set_result(vector)
+        else:
+            thread.submit(filled.set_result, vector)
+        return done
+
+    return hook

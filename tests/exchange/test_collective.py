@@ -1,0 +1,105 @@
+"""All collectives against the sum, between real processes; and the bytes that they really send."""
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from paceline.cluster.collective_cost import COLLECTIVES as MODELLED
+from paceline.cluster.collective_cost import allreduce_seconds
+from paceline.cluster.launch import launch
+from paceline.cluster.profile import ClusterProfile, Link
+from paceline.errors import SettingError
+from paceline.exchange.collective.named import COLLECTIVES, collective
+from paceline.exchange.collective.wire import busiest_bytes
+
+CASES = 16
+LENGTH = 1_048_583  # a prime
+BYTES = 4 * LENGTH
+ALL_RIGHT = dict.fromkeys(COLLECTIVES, True)
+ONE_BYTE_A_SECOND = ClusterProfile(Link(0, 1), Link(0, 1), None, 0, 1)
+
+
+def drawn_cases(workers):
+    """Lengths and dtypes: 0, 1, fewer than workers, any, and some that are cut into pieces."""
+    dtypes = st.sampled_from(["float32", "float64", "bfloat16"])
+    lengths = st.integers(0, workers) | st.integers(0, 100) | st.integers(30_000, 40_000)
+    cases = [(length, dtype) for length in (0, 1) for dtype in ("float32", "bfloat16")]
+
+    @settings(max_examples=CASES, derandomize=True, database=None, phases=[Phase.generate])
+    @given(st.tuples(lengths, dtypes))
+    def draw(case):
+        cases.append(case)
+
+    draw()
+    return cases
+
+
+@pytest.mark.parametrize("workers", range(1, 9))
+def test_every_collective_sums_any_length_and_dtype_as_native_does(workers, tmp_path):
+    """Integers exactly, other numbers to the rounding of any order; the same bits everywhere."""
+    cases = drawn_cases(workers)
+    assert len(cases) >= CASES
+    target = "tests.exchange.collective_cases:sums"
+    seen = launch(target, (cases, 3), workers=workers, servers=0, log_folder=tmp_path)
+    for number, case in enumerate(cases):
+        first, *others = [worker[number] for worker in seen]
+        assert {name: right for name, (right, _) in first.items()} == ALL_RIGHT, case
+        assert [other == first for other in others] == [True] * (workers - 1), case
+
+
+def test_some_of_the_processes_can_meet_alone(tmp_path):
+    target = "tests.exchange.collective_cases:sums_in_a_part"
+    seen = launch(target, (), workers=4, servers=0, log_folder=tmp_path)
+    assert {name: right for name, (right, _) in seen[1].items()} == ALL_RIGHT
+    assert seen == [None, seen[1], None, seen[1]]
+
+
+@pytest.fixture(scope="module", params=[2, 4, 8])
+def counted(request, tmp_path_factory):
+    """Bytes of each collective over so many workers, two on a node."""
+    folder = tmp_path_factory.mktemp("traffic")
+    target = "tests.exchange.collective_cases:traffic"
+    return launch(target, (LENGTH, 2), workers=request.param, servers=0, log_folder=folder)
+
+
+def formula(name, workers):
+    """Bytes that pass the busiest links one after the other."""
+    if name == "hierarchical":
+        return formula("tree", 2) + formula("ring", workers // 2)
+    if name == "parameter_server":
+        workers -= 1  # send: one of them is the server, which the formula has on its own
+        return BYTES * workers
+    return allreduce_seconds(name, BYTES, workers, ONE_BYTE_A_SECOND)
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "native"])
+def test_the_busiest_links_carry_what_the_formula_says(name, counted):
+    rounds = [worker[name]["rounds"] for worker in counted]
+    assert busiest_bytes(rounds) == pytest.approx(formula(name, len(counted)), rel=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "native"])
+def test_the_wire_counts_what_the_kernel_counts(name, counted):
+    for worker in counted:
+        assert worker[name]["kernel"] == pytest.approx(worker[name]["wire"], rel=0.01)
+        sent, received = zip(*worker[name]["rounds"], strict=True)
+        assert (sum(sent), sum(received)) == worker[name]["wire"]
+
+
+def test_native_is_a_ring(counted):
+    for worker in counted:
+        expected = formula("ring", len(counted))
+        assert worker["native"]["kernel"] == pytest.approx((expected, expected), rel=0.01)
+
+
+def test_no_worker_sends_more_than_twice_the_vector_by_multicolor(counted):
+    assert max(sum(worker["multicolor"]["wire"][:1]) for worker in counted) <= 2 * BYTES
+
+
+def test_all_that_the_virtual_clock_models_can_be_had():
+    assert set(MODELLED) <= set(COLLECTIVES)
+
+
+def test_a_collective_that_is_not_known_is_named():
+    with pytest.raises(SettingError, match=r"scheme.collective: there is no star; .* ring, tree"):
+        collective("star")

@@ -1,0 +1,115 @@
+"""DDP's buckets really pass through the chosen collective or compression, on a CPU."""
+
+import itertools
+
+import pytest
+import torch
+
+from paceline.cluster.launch import ProcessFailure, launch
+from paceline.errors import SettingError
+from paceline.exchange.collective.named import COLLECTIVES
+from paceline.exchange.ddp_hook import COMPRESSIONS, BucketMean
+from tests.exchange.collective_ddp import SHAPES, STEPS
+
+WORKERS = 3
+OURS = [name for name in COLLECTIVES if name != "native"]
+WAYS = [
+    *itertools.product(COLLECTIVES, ["none", "fp16", "bf16"]),
+    ("native", "power_sgd"),
+]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """(collective, compression) -> gradients, buckets and bytes sent, of each worker."""
+    folder = tmp_path_factory.mktemp("hooks")
+    target = "tests.exchange.collective_ddp:gradients"
+    of_workers = launch(target, (WAYS,), workers=WORKERS, servers=0, log_folder=folder)
+    return {way: [worker[number] for worker in of_workers] for number, way in enumerate(WAYS)}
+
+
+def tensors(gradients):
+    return [torch.tensor(gradient, dtype=torch.float64) for gradient in gradients]
+
+
+@pytest.fixture(scope="module")
+def native(seen):
+    kept, *_ = seen["native", "none"][0]
+    assert [tuple(gradient.shape) for gradient in tensors(kept)] == SHAPES
+    return tensors(kept)
+
+
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
+def test_all_workers_end_with_the_same_gradients(way, seen):
+    first, *others = (kept for kept, *_ in seen[way])
+    assert others == [first] * (WORKERS - 1)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_gradients_are_the_mean_that_ddp_itself_forms(name, seen, native):
+    for ours, theirs in zip(tensors(seen[name, "none"][0][0]), native, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
+    """A vector of n bytes costs at least 2 (p-1) n over all workers, by any of these."""
+    num_bytes = 8 * sum(torch.Size(shape).numel() for shape in SHAPES)
+    _, buckets, _ = seen[name, "none"][0]
+    assert buckets >= 2 * STEPS  # so that their order matters
+    sent = sum(bytes_sent for _, _, bytes_sent in seen[name, "none"])
+    assert sent == STEPS * 2 * (WORKERS - 1) * num_bytes
+
+
+@pytest.mark.parametrize("half", ["fp16", "bf16"])
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, native):
+    kept, buckets, sent = seen[name, half][0]
+    assert buckets >= 2 * STEPS
+    if name != "native":
+        assert 4 * sent == seen[name, "none"][0][2]
+    precision = torch.finfo(torch.float16 if half == "fp16" else torch.bfloat16)
+    largest = max(gradient.abs().max() for gradient in native)
+    for rounded, exact in zip(tensors(kept), native, strict=True):
+        off = (rounded - exact).abs().max()
+        assert 0 < off <= 2 * WORKERS * precision.eps * largest
+        as_half = rounded.to(torch.float16 if half == "fp16" else torch.bfloat16)
+        assert torch.equal(as_half.double(), rounded)
+
+
+def test_power_sgd_leaves_matrices_of_rank_1_after_two_full_steps(seen, native):
+    kept, buckets, _ = seen["native", "power_sgd"][0]
+    assert buckets >= 2 * STEPS
+    for rough, exact in zip(tensors(kept), native, strict=True):
+        if rough.dim() == 1:
+            torch.testing.assert_close(rough, exact, rtol=1e-13, atol=1e-13)
+        else:
+            assert torch.linalg.matrix_rank(exact) > 1
+            assert torch.linalg.matrix_rank(rough, rtol=1e-9) == 1
+
+
+def test_native_without_compression_is_left_to_ddp(seen):
+    assert [(buckets, sent) for _, buckets, sent in seen["native", "none"]] == [(None, None)] * 3
+
+
+def test_a_worker_that_fails_in_backward_ends_the_others(tmp_path):
+    target = "tests.exchange.collective_ddp:failing"
+    with pytest.raises(ProcessFailure, match="worker 1: ValueError: a bad gradient"):
+        launch(target, (), workers=2, servers=0, log_folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("collective", "compression", "message"),
+    [
+        ("star", "none", r"scheme.collective: there is no star; .* ring"),
+        ("ring", "zip", r"scheme.compression: there is no zip; .* fp16, bf16, power_sgd"),
+        ("ring", "power_sgd", r"scheme.compression: power_sgd .* not ring"),
+    ],
+)
+def test_what_cannot_be_had_is_named(collective, compression, message):
+    with pytest.raises(SettingError, match=message):
+        BucketMean(collective, compression)
+
+
+def test_every_compression_is_tested():
+    assert {compression for _, compression in WAYS} == set(COMPRESSIONS)

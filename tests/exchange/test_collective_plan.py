@@ -1,0 +1,115 @@
+"""Every plan, carried out on exact integers without processes; and the trees of multicolor."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.exchange.collective import hierarchical, multicolor, parameter_server, ring, tree
+from paceline.exchange.collective.plan import pieces
+
+PLANS = {
+    "ring": ring.plan,
+    "tree": tree.plan,
+    "multicolor": multicolor.plan,
+    "parameter_server": parameter_server.plan,
+    "hierarchical, one node": lambda workers, length: hierarchical.plan(workers, length, workers),
+    "hierarchical, nodes of 3": lambda workers, length: hierarchical.plan(workers, length, 3),
+}
+every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+exactly = settings(max_examples=40, derandomize=True, database=None, deadline=None)
+SHORT, LONG = st.integers(0, 30), st.integers(30_000, 60_000)
+
+
+@every_plan
+@exactly
+@given(workers=st.integers(1, 20), length=SHORT)
+def test_every_worker_ends_with_the_sum(plan, workers, length):
+    vectors = [[10**worker + i for i in range(length)] for worker in range(workers)]
+    total = [sum(column) for column in zip(*vectors, strict=True)]
+    for moves in plan(workers, length):
+        held = [list(vector) for vector in vectors]
+        for move in moves:
+            for i in range(move.first, move.last):
+                kept = vectors[move.receiver][i] if move.adds else 0
+                vectors[move.receiver][i] = kept + held[move.sender][i]
+    assert vectors == [total] * workers
+
+
+@every_plan
+@exactly
+@given(workers=st.integers(1, 9), length=SHORT | LONG)
+def test_no_message_is_empty_and_none_overwrites_what_another_carries(plan, workers, length):
+    """What lands in place is neither sent nor added to in that round, nor is a sum sent."""
+    for moves in plan(workers, length):
+        assert all(0 <= m.first < m.last <= length and m.sender != m.receiver for m in moves)
+        for worker in range(workers):
+            sent = [m for m in moves if m.sender == worker]
+            received = [m for m in moves if m.receiver == worker]
+            for landed, other in itertools.product(received, sent + received):
+                alone = landed is other or (landed.adds and other in received and other.adds)
+                assert alone or landed.last <= other.first or other.last <= landed.first
+
+
+@pytest.mark.parametrize("workers", range(1, 70))
+def test_no_worker_is_an_inner_member_of_two_trees(workers):
+    inner = [member for order in multicolor.trees(workers) for member in inner_members(order)]
+    assert len(set(inner)) == len(inner)
+
+
+@pytest.mark.parametrize("workers", range(2, 70))
+def test_each_color_has_a_tree_over_all_workers_with_at_most_k_children(workers):
+    colors = multicolor.num_colors(workers)
+    moves = [move for moves in multicolor.plan(workers, colors) for move in moves]
+    for color in range(colors):  # one element each
+        up = {m.sender: m.receiver for m in moves if m.first == color and m.adds}
+        down = {m.receiver: m.sender for m in moves if m.first == color and not m.adds}
+        root = multicolor.trees(workers)[color][0]
+        assert up == down
+        assert set(up) == set(range(workers)) - {root}
+        assert max(list(up.values()).count(parent) for parent in up.values()) <= colors
+        for member in up:
+            assert root in itertools.islice(ancestors(member, up), workers)
+
+
+def test_the_example_of_kumar():
+    """8 nodes, 4 colors."""
+    inner = [inner_members(order) for order in multicolor.trees(8)]
+    assert inner == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+
+
+@pytest.mark.parametrize(
+    ("workers", "colors"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (6, 3), (7, 3), (8, 4), (11, 2)]
+)
+def test_as_many_colors_as_have_room(workers, colors):
+    assert multicolor.num_colors(workers) == colors
+
+
+@exactly
+@given(workers=st.integers(1, 20), length=st.integers(0, 20_000))
+def test_limits_of_hierarchical(workers, length):
+    """One node: the tree. A node for each worker: the ring."""
+    assert hierarchical.plan(workers, length, workers) == tree.plan(workers, length)
+    assert hierarchical.plan(workers, length, 1) == ring.plan(workers, length)
+
+
+@exactly
+@given(first=st.integers(0, 9), length=st.integers(1, 10**6))
+def test_pieces_cover_a_part_once_and_are_neither_small_nor_many(first, length):
+    parts = pieces(first, first + length)
+    assert [parts[0][0], parts[-1][1]] == [first, first + length]
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(parts))
+    assert len(parts) == 1 or min(last - start for start, last in parts) >= 4096
+    assert len(parts) <= 64
+
+
+def inner_members(order):
+    children = multicolor.num_colors(len(order))
+    return {order[(position - 1) // children] for position in range(1, len(order))}
+
+
+def ancestors(member, parents):
+    while member in parents:
+        member = parents[member]
+        yield member
