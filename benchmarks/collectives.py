@@ -20,7 +20,7 @@ from paceline.cluster.profile import ClusterProfile, Link
 from paceline.exchange.collective.named import COLLECTIVES, collective
 from paceline.exchange.collective.socket_bytes import socket_bytes
 from paceline.exchange.collective.wire import Wire, busiest_bytes
-from paceline.exchange.process_group import join, leave
+from paceline.exchange.process_group import join
 
 MEGABYTES = (30, 54, 102, 250)
 WORKERS = (2, 4, 8)
@@ -96,9 +96,7 @@ def measure(megabytes: tuple[int, ...], turns: int) -> list[dict[str, Seen]]:
     """In each process: of each size and collective, taken by turns."""
     torch.set_num_threads(1)
     join(300, "cpu")
-    found = [_measure_size(size * 1_000_000, turns) for size in megabytes]
-    leave()
-    return found
+    return [_measure_size(size * 1_000_000, turns) for size in megabytes]
 
 
 def _measure_size(num_bytes: int, turns: int) -> dict[str, Seen]:

@@ -12,7 +12,7 @@ from paceline.errors import SettingError
 from paceline.exchange.collective.named import COLLECTIVES, collective
 from paceline.exchange.collective.wire import busiest_bytes
 
-CASES = 16
+CASES = 10
 LENGTH = 1_048_583  # a prime
 BYTES = 4 * LENGTH
 ALL_RIGHT = dict.fromkeys(COLLECTIVES, True)

@@ -98,7 +98,8 @@ def _start(
 
 def _end(launched: list[Launched]) -> None:
     for each in launched:
-        each.process.kill()
+        if each.process.is_alive():  # else its number may be another's by now
+            each.process.kill()
     for each in launched:
         each.process.join()
         each.process.close()

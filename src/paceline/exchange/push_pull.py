@@ -56,6 +56,8 @@ class WorkerWire:
         self.gradient = part(memory, 0, num_weights, dtype)
         self.weights = part(memory, self._weights_at, num_weights, dtype)
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
+        self._pull_bytes = self.weights.nbytes
+        self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd] = []
         self.versions = [0] * len(bounds)  # read last, per server
         self.bytes_sent = 0
@@ -74,14 +76,14 @@ class WorkerWire:
             self.connect([Address(*receive_json(rank)) for rank in ranks])
         headers = [end.pull() for end in self._ends]
         self.versions = [header.version for header in headers]
-        self.bytes_received += self.weights.nbytes
+        self.bytes_received += self._pull_bytes
         return headers[0].proceed
 
     def push_pull(self) -> bool:
         """Send the gradient to all servers and wait for the weights of each; may we proceed?"""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.push(version)
-        self.bytes_sent += self.gradient.nbytes + self.statistics.nbytes
+        self.bytes_sent += self._push_bytes
         return self.pull()
 
     def leave(self) -> None:
@@ -121,7 +123,9 @@ class ServerWire:
     ) -> None:
         self.weights = torch.zeros(num_weights, dtype=dtype)
         self._statistics = torch.zeros(workers, num_statistics, dtype=dtype)
-        pull_bytes = self.weights.nbytes
+        # Where caches are cold from training, a call into torch costs as much as a small message.
+        self._kept = [bytes_of(statistics) for statistics in self._statistics]
+        self._pull_bytes = pull_bytes = self.weights.nbytes
         push_bytes = pull_bytes + num_statistics * dtype.itemsize
         self._workers = range(workers)
         secret, self._timeout_seconds = joined()
@@ -167,7 +171,7 @@ class ServerWire:
             end.answer(header, self.weights)
         except OSError as error:
             return self._lose(worker, str(error))
-        self.bytes_sent += self.weights.nbytes
+        self.bytes_sent += self._pull_bytes
         if end.pending:
             self._selector.modify(end.connection, _BOTH, worker)
         while end.pending and not end.closed:
@@ -196,8 +200,8 @@ class ServerWire:
     def _take(self, worker: int, header: Header) -> None:
         if header.proceed:
             end = self._ends[worker]
-            self._statistics[worker] = end.statistics  # a snapshot reads them after the answer
-            self.bytes_received += end.gradient.nbytes + end.statistics.nbytes
+            self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
+            self.bytes_received += end.push_bytes
         else:
             self._close(worker)
         self._messages.append((worker, header))

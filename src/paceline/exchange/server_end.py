@@ -24,9 +24,11 @@ class ServerEnd:
     ) -> None:
         self.connection, self.gradient, self.statistics = connection, gradient, statistics
         self._answered = answered
+        self.landed = bytes_of(statistics)
+        self.push_bytes = gradient.nbytes + statistics.nbytes
         self._version: int | None = None  # that the worker may answer to; None: it may not speak
         self._header = bytearray(HEADER_BYTES)
-        self._body = [] if answered is not None else [bytes_of(gradient), bytes_of(statistics)]
+        self._body = [] if answered is not None else [bytes_of(gradient), self.landed]
         self._incoming = self._next_message()
         self._outgoing = Pieces()
         connection.setblocking(False)
@@ -62,10 +64,11 @@ class ServerEnd:
     def answer(self, header: Header, weights: Tensor) -> None:
         """Begin to send them; while it is `pending`, they must stay as they are. Raises OSError."""
         self._version = header.version
-        body = [bytes_of(weights)] if self._answered is None else []
         if self._answered is not None:
             self._answered.copy_(weights)
-        self._outgoing = Pieces(memoryview(pack(header)), *body)
+            self._outgoing = Pieces(memoryview(pack(header)))
+        else:
+            self._outgoing = Pieces(memoryview(pack(header)), bytes_of(weights))
         self.flush()
 
     def flush(self) -> None:
