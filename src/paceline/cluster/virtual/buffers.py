@@ -5,7 +5,6 @@ A fresh vector of 45 MB per update costs 27 ms in page faults, one that is used 
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 
@@ -38,7 +37,7 @@ class BufferPool:
     """
 
     def __init__(self, like: Tensor, *, recycled: bool = True) -> None:
-        self._like = like
+        self._like, self._shape = like.new_empty(0), like.shape
         self._recycled = recycled
         self._free: list[Buffer] = []
         self.made = 0
@@ -50,7 +49,7 @@ class BufferPool:
             buffer.holders = 1
             return buffer
         self.made += 1
-        return Buffer(torch.empty_like(self._like))
+        return Buffer(self._like.new_empty(self._shape))
 
     def copy(self, vector: Tensor) -> Buffer:
         buffer = self.take()

@@ -68,6 +68,7 @@ class VirtualCluster(SingleDeviceStrategy):
         self._draw: Draw | None = None
         self._batch_size = 0
         self._turn: VirtualWorker | None = None
+        self._gradient: Buffer | None = None  # of the step under way
         self._real_seconds = real_seconds
         self.snapshots_at: list[float] = []  # real seconds
 
@@ -91,7 +92,7 @@ class VirtualCluster(SingleDeviceStrategy):
         self.held: list[nn.Parameter] = [w for group in sgd.param_groups for w in group["params"]]
         self._statistics = statistics_of(self._module)
         self._segments = group_segments(sgd)
-        remote: Optimizer = RemoteSGD(sgd, self._drop_gradients, self._finish_step)
+        remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
     def on_train_start(self) -> None:
@@ -126,6 +127,8 @@ class VirtualCluster(SingleDeviceStrategy):
     def on_train_end(self) -> None:
         super().on_train_end()
         self.clock.end()
+        for weight in self.held:
+            weight.grad = None  # the pool's
         self._note_snapshots()
         self._hold(self.clock.shared())
 
@@ -146,16 +149,20 @@ class VirtualCluster(SingleDeviceStrategy):
         _point(self._statistics, self._turn.statistics.views(self._statistics))
         return self._draw(self._turn.index, self._turn.finished)
 
-    def _drop_gradients(self) -> None:
-        for weight in self.held:
-            weight.grad = None
+    def _zero_gradient(self) -> None:
+        """Backward adds to a vector of the pool, so that gradients exist once."""
+        if self._gradient is None:
+            self._gradient = self.clock.pool.take()
+        self._gradient.vector.zero_()
+        for weight, view in zip(self.held, self._gradient.views(self.held), strict=True):
+            weight.grad = view
 
     def _finish_step(self) -> None:
         """The gradient is here: on with the rule."""
         assert self._turn is not None
-        gradient = self.clock.pool.take()
-        torch.cat([_gradient(weight).reshape(-1) for weight in self.held], out=gradient.vector)
+        assert self._gradient is not None
         turn, self._turn = self._turn, None
+        gradient, self._gradient = self._gradient, None
         self.clock.finish_step(turn, gradient)
         self._note_snapshots()
         if self.clock.diverged:
@@ -174,10 +181,6 @@ def _point(tensors: Sequence[Tensor], views: Sequence[Tensor]) -> None:
     """Swap content without a copy."""
     for tensor, view in zip(tensors, views, strict=True):
         tensor.data = view
-
-
-def _gradient(weight: nn.Parameter) -> Tensor:
-    return torch.zeros_like(weight) if weight.grad is None else weight.grad
 
 
 def _flat(tensors: Sequence[Tensor], device: Any = None) -> Tensor:
