@@ -100,6 +100,7 @@ def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> d
         "training": {
             "epochs": 3,
             "samples": None,
+            "momentum_correction": "none",
             "lr_rule": "none",
             "lr_reference_batch_size": 8,
             "warmup_epochs": 0,

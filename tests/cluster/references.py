@@ -14,7 +14,11 @@ from tests.tiny import NUM_TRAIN, PlainSGD, batches_of
 def rate_of(config, images_per_update):
     samples = config["training"]["epochs"] * NUM_TRAIN
     return learning_rate(
-        config, images_per_update=images_per_update, epoch=NUM_TRAIN, samples=samples
+        config,
+        images_per_update=images_per_update,
+        epoch=NUM_TRAIN,
+        samples=samples,
+        images_in_flight=config["workers"] * config["batch_size"],
     )
 
 
@@ -34,7 +38,11 @@ class Flat:
 
     def __init__(self, config):
         self._plain = PlainSGD(config)
-        self.options = config["model"]["optimizer"]
+        self.options = dict(config["model"]["optimizer"])
+        if config["training"]["momentum_correction"] == "asynchrony":
+            age = self.options["momentum"] / (1 - self.options["momentum"])
+            age = max(0, age - (config["workers"] - 1))
+            self.options["momentum"] = age / (1 + age)
         self.shapes = {name: value.shape for name, value in self._plain.weights().items()}
         self.first = torch.cat([value.flatten() for value in self._plain.weights().values()])
 

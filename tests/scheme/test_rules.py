@@ -273,3 +273,20 @@ def test_every_scheme_has_settings_a_source_and_laws(path):
 def test_every_setting_of_a_scheme_has_its_file():
     files = {path.stem for path in (ROOT / "conf/scheme").glob("*.yaml")}
     assert files == {path.stem for path in SCHEMES}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "staleness"),
+    [
+        (AsyncParameterServer(servers=1), 3),
+        (StaleSynchronous(servers=1, bound=1), 3),
+        (SyncThenAsync(servers=1, switch_at=0.5), 3),
+        (Mixed(servers=1, group_size=2), 1),
+        (Mixed(servers=1, group_size=4), 0),
+        (SyncParameterServer(servers=1), 0),
+        (SyncAllReduce(), 0),
+        (ElasticAveraging(servers=1, period=2, elasticity=0.1), 0),
+    ],
+)
+def test_expected_staleness_of_four_workers(scheme, staleness):
+    assert scheme.expected_staleness(4) == staleness

@@ -72,6 +72,7 @@ OTHERS = [
     ("training.precision", "8-true"),
     ("training.precision", "16-mixed"),
     ("training.lr_rule", "cubic"),
+    ("training.momentum_correction", "some"),
     ("training.schedule", "saw"),
     ("training.milestones", [0.75, 0.5]),
     ("training.milestones", [0.5, 1.5]),
@@ -100,6 +101,21 @@ def test_a_bad_value_is_named(setting, value, config):
         check(config)
     assert error.value.setting == setting
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "optimizer", "setting"),
+    [
+        (1, {"momentum": 1}, "training.momentum"),
+        (0.9, {}, "training.momentum_correction"),
+    ],
+)
+def test_momentum_that_cannot_be_corrected(momentum, optimizer, setting, config):
+    config["training"] |= {"momentum_correction": "asynchrony", "momentum": momentum}
+    config["model"] = {"optimizer": optimizer}
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
 
 
 def test_the_defaults_and_what_is_just_allowed_pass(config):

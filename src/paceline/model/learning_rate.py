@@ -6,21 +6,25 @@ from dataclasses import dataclass
 from paceline.errors import SettingError
 
 _EXPONENTS = {"none": 0.0, "square_root": 0.5, "linear": 1.0}
+_RULES = (*_EXPONENTS, "inverse_staleness")
 _SCHEDULES = ("constant", "cosine", "steps")
 
 
 @dataclass(frozen=True)
 class LearningRate:
-    """What multiplies the base rate: a rule for large batches, its warm-up, and a schedule.
+    """What multiplies the base rate: a rule for large batches or stale gradients, its warm-up, and
+    a schedule.
 
     Rules: linear and warm-up as Goyal 2017 (arXiv:1706.02677), square root as Krizhevsky 2014
-    (arXiv:1404.5997). Cosine: Loshchilov 2017 (arXiv:1608.03983), over the whole budget.
+    (arXiv:1404.5997), inverse staleness as Gupta 2016 (arXiv:1509.04210): over the mean staleness
+    of equally fast workers, where that is above 1. A rule that lowers the rate needs no warm-up.
+    Cosine: Loshchilov 2017 (arXiv:1608.03983), over the whole budget.
 
     Travels as JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
     Raises SettingError that names the setting under `training`.
     """
 
-    rule: str  # none, linear, square_root
+    rule: str  # none, linear, square_root, inverse_staleness
     update_batch_size: int  # images behind one update of the weights
     reference_batch_size: int  # images behind one update at the base rate
     warmup_samples: int  # the rule's factor sets in linearly over these; none for rule `none`
@@ -28,10 +32,11 @@ class LearningRate:
     total_samples: int  # the budget
     milestones: tuple[float, ...]  # fractions of the budget, for steps
     gamma: float  # factor at each milestone, for steps
+    images_in_flight: int = 0  # of all workers, where they do not wait for each other
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
-        _check_choice("training.lr_rule", self.rule, tuple(_EXPONENTS))
+        _check_choice("training.lr_rule", self.rule, _RULES)
         _check_choice("training.schedule", self.schedule, _SCHEDULES)
         _check("batch_size", self.update_batch_size >= 1, "must be at least 1")
         _check(
@@ -53,11 +58,15 @@ class LearningRate:
         return rule * self._schedule_factor(samples / self.total_samples)
 
     def _rule_factor(self, samples: int, update_batch_size: int) -> float:
-        ratio = update_batch_size / self.reference_batch_size
-        scale = ratio ** _EXPONENTS[self.rule]
-        if samples >= self.warmup_samples:
+        scale = self._scale(update_batch_size)
+        if samples >= self.warmup_samples or scale < 1:
             return scale
         return 1 + (scale - 1) * samples / self.warmup_samples
+
+    def _scale(self, update_batch_size: int) -> float:
+        if self.rule == "inverse_staleness":
+            return 1 / max(1.0, self.images_in_flight / update_batch_size - 1)
+        return (update_batch_size / self.reference_batch_size) ** _EXPONENTS[self.rule]
 
     def _schedule_factor(self, progress: float) -> float:
         if self.schedule == "cosine":

@@ -16,7 +16,7 @@ Each server holds a part of the weights, with its optimizer state, and counts it
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractServedScheme, check_servers
+from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers
 from paceline.scheme.serving import AtOnce, Serving
 
 DAMPINGS = ("none", "inverse_staleness", "delay_compensation")
@@ -26,8 +26,6 @@ class AsyncParameterServer(AbstractServedScheme):
     """`servers`: processes that share the weights by bytes. `compensation`: lambda above, 2 in the
     paper for CIFAR-10.
     """
-
-    claim = "asynchronous"
 
     def __init__(self, servers: int, damping: str = "none", compensation: float = 2.0) -> None:
         self.servers = check_servers(servers)
@@ -40,8 +38,14 @@ class AsyncParameterServer(AbstractServedScheme):
         self._damping, self._compensation = damping, compensation
         self.needs_read = damping == "delay_compensation"
 
+    def claim(self, workers: int) -> Claim:
+        return "asynchronous"
+
     def pushes_per_update(self, workers: int) -> int:
         return 1
+
+    def expected_staleness(self, workers: int) -> float:
+        return float(workers - 1)
 
     def serving(self, workers: int) -> Serving:
         return AtOnce()

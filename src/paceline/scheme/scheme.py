@@ -82,24 +82,30 @@ class AbstractScheme(ABC):
     `servers`: processes that share the weights by bytes. `own_weights`: workers hold weights of
     their own, apply gradients to them, and take equally many steps; else the servers apply
     gradients, and grant steps. `steps_per_push`: of a worker, that a push stands for.
-    `needs_read`: servers keep the weights that each worker was answered with. `claim`: what a run
-    calls itself, which its certificate confirms or denies.
+    `needs_read`: servers keep the weights that each worker was answered with.
     """
 
     servers: int = 0
     own_weights: bool = True
     steps_per_push: int = 1
     needs_read: bool = False
-    claim: Claim = "apart"
     collective: str = "native"  # that carries out a Mean
 
     @abstractmethod
     def step(self, turn: Turn) -> Step:
         """One worker's step, from its gradient to its end."""
 
+    def claim(self, workers: int) -> Claim:
+        """What a run calls itself, which its certificate confirms or denies."""
+        return "apart"
+
     def pushes_per_update(self, workers: int) -> int:
         """Batches behind one update of the weights: what rate rules scale with."""
         return workers
+
+    def expected_staleness(self, workers: int) -> float:
+        """Mean over pushes that are not waited for, of equally fast workers."""
+        return 0.0
 
     def images_per_update(self, batch_size: int, workers: int) -> int:
         return batch_size * self.pushes_per_update(workers)

@@ -7,21 +7,25 @@ Law: with bound 0, rate r and no momentum this is synchronous SGD with rate K r;
 is never reached it is async_parameter_server.
 """
 
-from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_whole
+from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_whole
 from paceline.scheme.serving import Bounded, Serving
 
 
 class StaleSynchronous(AbstractServedScheme):
     """`bound`: steps that the fastest worker may have taken more than the slowest."""
 
-    claim = "partly asynchronous"
-
     def __init__(self, servers: int, bound: int) -> None:
         self.servers = check_servers(servers)
         self._bound = check_whole("bound", bound, at_least=0)
 
+    def claim(self, workers: int) -> Claim:
+        return "partly asynchronous"
+
     def pushes_per_update(self, workers: int) -> int:
         return 1
+
+    def expected_staleness(self, workers: int) -> float:
+        return float(workers - 1)
 
     def serving(self, workers: int) -> Serving:
         return Bounded(workers, self._bound)

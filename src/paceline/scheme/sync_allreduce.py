@@ -6,7 +6,7 @@ Law: K workers with batches of B/K are one worker with batches of B, momentum an
 On real processes this rule is carried out by Lightning's DDP, whose buckets overlap backward.
 """
 
-from paceline.scheme.scheme import AbstractScheme, Apply, Mean, Step, Turn
+from paceline.scheme.scheme import AbstractScheme, Apply, Claim, Mean, Step, Turn
 
 
 class SyncAllReduce(AbstractScheme):
@@ -15,10 +15,11 @@ class SyncAllReduce(AbstractScheme):
     none, fp16, bf16, power_sgd (torch's own).
     """
 
-    claim = "synchronous"
-
     def __init__(self, collective: str = "native", compression: str = "none") -> None:
         self.collective, self.compression = collective, compression
+
+    def claim(self, workers: int) -> Claim:
+        return "synchronous"
 
     def step(self, turn: Turn) -> Step:
         mean = yield Mean(turn.gradient)

@@ -9,14 +9,12 @@ Law: without backup workers this is sync_allreduce.
 """
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_whole
+from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_whole
 from paceline.scheme.serving import Serving, Together
 
 
 class SyncParameterServer(AbstractServedScheme):
     """`backup_workers`: b above, of all workers."""
-
-    claim = "synchronous"
 
     def __init__(self, servers: int, backup_workers: int = 0) -> None:
         self.servers = check_servers(servers)
@@ -24,6 +22,9 @@ class SyncParameterServer(AbstractServedScheme):
         if backup_workers and servers > 1:
             message = "who is late must be one server's decision: servers=1 is needed"
             raise SettingError("scheme.backup_workers", message)
+
+    def claim(self, workers: int) -> Claim:
+        return "synchronous"
 
     def pushes_per_update(self, workers: int) -> int:
         if self._backup_workers >= workers:

@@ -11,18 +11,21 @@ Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 
 import math
 
-from paceline.scheme.scheme import AbstractServedScheme, check_servers, check_share
+from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_share
 from paceline.scheme.serving import Serving, ThenAtOnce
 
 
 class SyncThenAsync(AbstractServedScheme):
     """`switch_at`: a share of the run's samples."""
 
-    claim = "partly asynchronous"
-
     def __init__(self, servers: int, switch_at: float) -> None:
         self.servers = check_servers(servers)
         self._switch_at = check_share("switch_at", switch_at)
+
+    def claim(self, workers: int) -> Claim:
+        if self._switch_at == 1:
+            return "synchronous"
+        return "partly asynchronous" if self._switch_at else "asynchronous"
 
     def batches_per_round(self, workers: int) -> int:
         return workers
@@ -32,6 +35,9 @@ class SyncThenAsync(AbstractServedScheme):
             return updates * workers
         together = math.ceil(self._switch_at * num_steps / workers)
         return min(updates, together) * workers + max(0, updates - together)
+
+    def expected_staleness(self, workers: int) -> float:
+        return float(workers - 1)
 
     def serving(self, workers: int) -> Serving:
         return ThenAtOnce(workers, self._switch_at)

@@ -12,9 +12,11 @@ from paceline.cluster.step_times import step_times
 from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.model.learning_rate import LearningRate
+from paceline.model.momentum import corrected_momentum
 from paceline.training.point import is_virtual, num_workers
 
 CLOCKS = ("wall", "virtual")
+MOMENTUM_CORRECTIONS = ("none", "asynchrony")
 PRECISIONS = ("32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true")
 
 
@@ -34,6 +36,7 @@ def check(config: dict[str, Any]) -> None:
         _number(config, setting, above=0)
     for setting in ("training.momentum", "training.weight_decay", "training.warmup_epochs"):
         _number(config, setting)
+    _momentum_correction(config)
     _number(config, "measurement.warmup_fraction", below=1)
     for setting in ("training.samples", "training.gradient_clip_val"):
         if _value(config, setting) is not None:
@@ -48,7 +51,12 @@ def check(config: dict[str, Any]) -> None:
 
 
 def learning_rate(
-    config: dict[str, Any], *, images_per_update: int, epoch: int, samples: int
+    config: dict[str, Any],
+    *,
+    images_per_update: int,
+    epoch: int,
+    samples: int,
+    images_in_flight: int = 0,
 ) -> LearningRate:
     """The rate by `training`'s settings. `epoch`: training images; `samples`: the budget."""
     training = config["training"]
@@ -61,7 +69,29 @@ def learning_rate(
         total_samples=samples,
         milestones=tuple(training["milestones"]),
         gamma=training["gamma"],
+        images_in_flight=images_in_flight,
     )
+
+
+def model(config: dict[str, Any], staleness: float) -> dict[str, Any]:
+    """What builds the module, where pushes are so stale on average [updates]."""
+    model = config["model"]
+    if config["training"]["momentum_correction"] == "none":
+        return model
+    momentum = corrected_momentum(model["optimizer"]["momentum"], staleness)
+    return model | {"optimizer": model["optimizer"] | {"momentum": momentum}}
+
+
+def _momentum_correction(config: dict[str, Any]) -> None:
+    setting, value = "training.momentum_correction", config["training"]["momentum_correction"]
+    if value not in MOMENTUM_CORRECTIONS:
+        known = ", ".join(MOMENTUM_CORRECTIONS)
+        raise SettingError(setting, f"there is no {value!r}; there are: {known}")
+    if value == "none":
+        return
+    _number(config, "training.momentum", below=1)
+    if "momentum" not in config["model"].get("optimizer", {}):
+        raise SettingError(setting, "the model has no model.optimizer.momentum")
 
 
 def _cluster(config: dict[str, Any]) -> None:
