@@ -77,6 +77,8 @@ LAWS = {
         replay(4, scheme__servers=3),
         replay(3, scheme__damping="inverse_staleness"),
         replay(2, scheme__damping="delay_compensation", scheme__servers=2),
+        replay(4, training__lr_rule="inverse_staleness"),
+        replay(4, training__momentum_correction="asynchrony"),
     ],
     "sync_parameter_server": [
         alone(),
@@ -105,6 +107,7 @@ LAWS = {
         together(2, scheme__switch_at=1),
         replay(2, scheme__switch_at=0),
         replay(2, scheme__switch_at=0.5),
+        replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
     ],
     "independent": [alone(), independent_loops(3)],
     "local_sgd": [
@@ -198,6 +201,8 @@ def assert_nothing_is_lost(config, seen):
     for server in servers:
         pushes = {worker: count // period for worker, count in steps.items()}
         assert Counter(worker for worker, _ in server["pushes"]) == +Counter(pushes)
+        if config["names"]["scheme"] == ASYNC:
+            assert server["held"] == 0
         if server["updates"] == len(server["pushes"]):
             held = config["names"]["scheme"] == "stale_synchronous"
             assert_staleness_adds_up(server["pushes"], answered_at_once=not held)

@@ -45,6 +45,7 @@ def worker(number=0, **changes):
         "images_seen": np.array([True, True, False, number == 1]),
         "num_parameters": 98,
         "lr": 0.1,
+        "momentum": 0.9,
         "images_per_update": 8,
         "evaluated": "weights",
         "weights_digest": "abc",
@@ -65,6 +66,7 @@ def server(number, pushes, **changes):
         "pushes": pushes,
         "updates": len(pushes),
         "dropped": 0,
+        "held": 0,
         "diverged": False,
         "peak_rss_bytes": 5000,
     }
@@ -155,6 +157,7 @@ def test_a_result_by_hand():
 
 STALE = server(0, [(0, 0), (1, 1)])
 OTHER = {"weights_digest": "other"}
+HELD = server(0, [(0, 0), (1, 1)], held=1)
 FRESH = server(0, [(0, 0), (1, 0)])
 
 
@@ -168,13 +171,21 @@ FRESH = server(0, [(0, 0), (1, 0)])
         ("synchronous", (STALE | {"dropped": 1},), {}, "synchronous"),
         ("asynchronous", (STALE,), OTHER, "asynchronous: stale pushes seen"),
         ("asynchronous", (FRESH,), {}, "not asynchronous: no push was stale"),
+        ("asynchronous", (HELD,), {}, "not asynchronous: workers waited for another's step"),
+        ("partly asynchronous", (HELD,), {}, "partly asynchronous: stale pushes seen"),
+        ("partly asynchronous", (FRESH,), {}, "not partly asynchronous: no push was stale"),
         ("partly asynchronous", (STALE,), {}, "partly asynchronous: stale pushes seen"),
         ("apart", (), {}, "none: workers hold weights of their own"),
     ],
 )
 def test_what_a_run_may_be_called(claim, servers, second, certificate):
     found = Findings(CONFIG, [worker(0, claim=claim), worker(1, **second)], list(servers))
-    assert found.result()["certificate"] == certificate
+    result = found.result()
+    assert result["certificate"] == certificate
+    failed = certificate.startswith("not ")
+    assert (result["status"], result["reason"]) == (
+        ("failed", certificate) if failed else ("finished", "")
+    )
 
 
 def test_one_worker_is_neither_synchronous_nor_asynchronous():

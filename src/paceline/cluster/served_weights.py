@@ -45,6 +45,7 @@ class ServerReport:
     pushes: list[tuple[int, int]] = field(default_factory=list)
     updates: int = 0
     dropped: int = 0  # pushes that came too late to be applied
+    held: int = 0  # answers that waited for another worker's push
     bytes_sent: int = 0
     bytes_received: int = 0
     diverged: bool = False
@@ -106,33 +107,43 @@ class ServedWeights:
         arrival = Arrival(worker, self.report.updates - version, self._progress)
         self.report.pushes.append((arrival.worker, arrival.staleness))
         self._staleness[worker] = arrival.staleness
-        return self._carry_out(self._serving.arrive(arrival))
+        return self._carry_out(self._serving.arrive(arrival), worker)
 
     def leave(self, worker: int) -> tuple[int, ...]:
         """The worker sends no more; the workers to answer now."""
-        return self._carry_out(self._serving.leave(worker))
+        return self._carry_out(self._serving.leave(worker), worker)
 
     @property
     def _progress(self) -> float:
         budget = self._plan.num_steps
         return self.samples / (budget * self._plan.batch_size) if budget else 0.0
 
-    def _carry_out(self, release: Release) -> tuple[int, ...]:
+    def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
             self._update(release.applied)
         self._granted -= len(release.dropped)
         self.report.dropped += len(release.dropped)
+        self.report.held += sum(each != worker for each in release.answered)
         return release.answered
 
     def _update(self, workers: tuple[int, ...]) -> None:
-        gradients = [self._served(worker) for worker in workers]
-        gradient = gradients[0] if len(gradients) == 1 else torch.stack(gradients).mean(0)
+        gradient = self._mean(workers)
         images = len(workers) * self._plan.batch_size
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
         self.report.updates += 1
         self.samples += images * self._scheme.steps_per_push
         if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
             self._keep_snapshot()
+
+    def _mean(self, workers: tuple[int, ...]) -> Tensor:
+        """One vector more, however many workers."""
+        first, *others = workers
+        if not others:
+            return self._served(first)
+        total = self._served(first).clone()
+        for worker in others:
+            total += self._served(worker)
+        return total.div_(len(workers))
 
     def _served(self, worker: int) -> Tensor:
         read = self._read.get(worker, self.weights)

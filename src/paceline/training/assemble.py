@@ -10,6 +10,7 @@ import numpy as np
 
 from paceline.cluster.watch import LostWorker
 from paceline.measurement.throughput import images_per_second
+from paceline.training.certificate import Certificate, certificate
 from paceline.training.record import TIMELINE
 
 Seen = dict[str, Any]
@@ -84,6 +85,7 @@ class Findings:
         seconds = max(self._seconds_of(seen) for seen in self._workers)
         updates = self._updates()
         phases = self.phases()
+        taken = [row["steps"] for row in phases]
         first = self._workers[0]
         return {
             "status": status,
@@ -92,6 +94,7 @@ class Findings:
             "servers": len(self._servers),
             "global_batch_size": first["images_per_update"],
             "lr": first["lr"],
+            "momentum": first["momentum"],
             "samples": steps * size,
             "distinct_samples": self._distinct_samples(),
             "updates": updates,
@@ -116,7 +119,9 @@ class Findings:
             "bytes_received": sum(row["bytes_received"] for row in phases),
             "num_parameters": first["num_parameters"],
             "evaluated": first["evaluated"],
-            "certificate": self._certificate(),
+            "certificate": self._certificate().words,
+            "steps_spread": max(taken) - min(taken),
+            "held_answers": sum(server["held"] for server in self._servers),
             "lost_workers": self._lost,
             "peak_rss_bytes": max(seen["peak_rss_bytes"] for seen in self._workers + self._servers),
         }
@@ -194,27 +199,9 @@ class Findings:
             "stale_share": float((seen > 0).mean()),
         }
 
-    def _certificate(self) -> str:
-        """What this run may be called by what was seen in it; from two workers on."""
-        if len(self._workers) + len(self._lost) == 1:
-            return "one worker"
-        claim = self._workers[0]["claim"]
-        if claim == "apart":
-            return "none: workers hold weights of their own"
-        if claim == "synchronous":
-            return self._is_synchronous()
-        stale = self._staleness_result()["stale_share"]
-        return f"{claim}: stale pushes seen" if stale else f"not {claim}: no push was stale"
-
-    def _is_synchronous(self) -> str:
-        for server in self._servers:
-            stale = sum(staleness > 0 for _, staleness in server["pushes"])
-            if stale > server["dropped"]:
-                return "not synchronous: stale pushes were applied"
-        equal = len({seen["weights_digest"] for seen in self._workers}) == 1
-        if self._servers or equal:
-            return "synchronous"
-        return "not synchronous: workers ended with other weights"
+    def _certificate(self) -> Certificate:
+        count = len(self._workers) + len(self._lost)
+        return certificate(self._workers[0]["claim"], count, self._workers, self._servers)
 
     def _verdict(self, last: dict[str, Any]) -> tuple[str, str]:
         if any(seen["diverged"] for seen in self._workers + self._servers):
@@ -223,6 +210,8 @@ class Findings:
             return "diverged", "the validation loss is not finite"
         if self._scores[-1]["at_chance"]:
             return "diverged", f"accuracy at chance: top-1 is {last['top1']:.3f}"
+        if not self._certificate().earned:
+            return "failed", self._certificate().words
         lost = [
             f"worker {each['worker']} was lost after {each['steps']} steps: {each['reason']}"
             for each in self._lost

@@ -18,6 +18,7 @@ STALENESS = ("server", "staleness", "pushes")
 MEASURED = (
     "global_batch_size",
     "lr",
+    "momentum",
     "samples",
     "distinct_samples",
     "updates",
@@ -43,6 +44,8 @@ MEASURED = (
     "num_parameters",
     "evaluated",
     "certificate",
+    "steps_spread",
+    "held_answers",
     "lost_workers",
     "peak_rss_bytes",
 )  # of result.json; null where a point failed

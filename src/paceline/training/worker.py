@@ -23,7 +23,7 @@ from paceline.scheme.scheme import AbstractScheme
 from paceline.training.budget import budget_of
 from paceline.training.feed import open_feed
 from paceline.training.point import num_workers
-from paceline.training.settings import learning_rate
+from paceline.training.settings import learning_rate, model
 from paceline.training.sides import side_of
 from paceline.training.weights import save_weights
 
@@ -33,7 +33,7 @@ class Worker:
 
     def __init__(self, config: dict[str, Any], scheme: AbstractScheme, folder: Path) -> None:
         self._config = config
-        self._claim = scheme.claim
+        self._claim = scheme.claim(config["workers"])
         self._folder = folder
         self._worker = dist.get_rank()
         self._joined = time.time()
@@ -42,12 +42,14 @@ class Worker:
         )
         self._feed = open_feed(config, instantiate(config["data"]))
         self._budget = budget_of(config, scheme, self._feed.num_train)
+        self._staleness = scheme.expected_staleness(config["workers"])
         self._module = self._build_module()
         self._rate = learning_rate(
             config,
             images_per_update=self._budget.images_per_update,
             epoch=self._feed.num_train,
             samples=self._budget.samples,
+            images_in_flight=config["workers"] * config["batch_size"] if self._staleness else 0,
         )
         self._clock = TrainingClock()
         self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)
@@ -74,6 +76,7 @@ class Worker:
             "images_seen": self._images_seen(self._side.draws(steps, self._worker)),
             "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
             "lr": self._peak_rate(trainer),
+            "momentum": trainer.optimizers[0].param_groups[0]["momentum"],
             "images_per_update": self._budget.images_per_update,
             "evaluated": self._side.evaluated,
             "joined": self._joined,
@@ -87,7 +90,7 @@ class Worker:
     def _build_module(self) -> LightningModule:
         """The same weights on every worker; afterwards, random numbers of its own (dropout)."""
         seed_everything(self._config["seed"], verbose=False)
-        module = instantiate(self._config["model"])
+        module = instantiate(model(self._config, self._staleness))
         torch.manual_seed(self._config["seed"] * 10_007 + self._worker)
         return module
 
