@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.errors import SettingError
-
-_COLORS = 4  # of Kumar's example: 8 nodes, 4 colors
+from paceline.exchange.collective.multicolor import num_colors
 
 
 def _ring(num_bytes: int, workers: int, profile: ClusterProfile) -> float:
@@ -48,9 +47,9 @@ def _hierarchical(num_bytes: int, workers: int, profile: ClusterProfile) -> floa
 def _multicolor(num_bytes: int, workers: int, profile: ClusterProfile) -> float:
     """share n/BW + 2 depth latency, with share <= 2 (Kumar 2017, arXiv:1711.00705; formula ours).
 
-    k = 4 trees (fewer for fewer workers), each k-ary and for n/k bytes, whose inner members are
-    disjoint; pipelined, in segments so small that filling the pipe costs nothing but latency.
-    Inside the nodes first, as Kumar's GPUs; then one worker of each, alone on its interface.
+    k trees, each k-ary and for n/k bytes, whose inner members are disjoint; pipelined, in segments
+    so small that filling the pipe costs nothing but latency. Inside the nodes first, as
+    Kumar's GPUs; then one worker of each, alone on its interface.
     """
     levels = _levels(workers, profile)
     latency = sum(2 * _depth(count) * link.latency for link, count in levels)
@@ -110,7 +109,7 @@ def _core_seconds(collective: str, num_bytes: int, workers: int, profile: Cluste
         "native": (2 * hops * inside, hops * inside / workers),
         "ring": (hops * inside, hops * inside / workers),
         "tree": (each_way, each_way),
-        "multicolor": (min(_COLORS, inside) * each_way, each_way),
+        "multicolor": (num_colors(inside) * each_way, each_way),
         "parameter_server": (2 * inside, 2 * inside),
         "hierarchical": (each_way, each_way),
     }[collective]
@@ -128,7 +127,7 @@ def _levels(workers: int, profile: ClusterProfile) -> list[tuple[Link, int]]:
 
 def _depth(members: int) -> int:
     """Of a tree with k children a node."""
-    children, depth, below = min(_COLORS, members), 0, 1
+    children, depth, below = num_colors(members), 0, 1
     reached = 1
     while reached < members:
         below *= children
@@ -142,7 +141,7 @@ def _sent(members: int) -> float:
     It is inner in one tree of k. The root of that sends up in k-1 trees, an inner member below it
     in all k, each n/k; and down to its children, n/k each.
     """
-    trees = min(_COLORS, members)
+    trees = num_colors(members)
     root = trees - 1 + min(trees, members - 1)
     below = trees + max(0, min(trees, members - 1 - trees))
     return max(root, below) / trees
