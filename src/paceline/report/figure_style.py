@@ -39,9 +39,9 @@ def figure_settings() -> Iterator[None]:
 
 
 def scheme_style(scheme: str, schemes: Sequence[str]) -> tuple[str, str]:
-    """Colour and marker, the same in every figure of a study."""
-    place = list(schemes).index(scheme)
-    return COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    """Colour and marker, the same in every figure of a study, and of no other scheme up to 49."""
+    turn, place = divmod(list(schemes).index(scheme), len(COLOURS))
+    return COLOURS[place], MARKERS[(place + turn) % len(MARKERS)]
 
 
 def percent_ticks() -> FuncFormatter:
