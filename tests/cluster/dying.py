@@ -36,6 +36,7 @@ class DyingClassifier(Classifier):
     ) -> None:
         super().__init__(network, optimizer)
         self._when, self._num_steps = when, num_steps
+        self._third = Path(folder) / "worker 1 has come to its third step"
         self._sign = Path(folder) / "the others have taken all other steps"
         self._dying = Path(folder) / "the process that dies while it waits"
         if tcp:
@@ -43,11 +44,14 @@ class DyingClassifier(Classifier):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != DYING:
+            if batch_idx == TURN:
+                _wait_for(self._third)  # else a slow machine leaves it no step
             if batch_idx == TURN and self._when == "held":
                 self._let_it_die()
             if batch_idx == self._num_steps - TURN - 2:  # one is left, beside worker 1's third
                 self._sign.touch()
         elif batch_idx == TURN:
+            self._third.touch()
             moments = {
                 "before": die,
                 "in a push": self._patch,
@@ -82,10 +86,14 @@ class DyingClassifier(Classifier):
             time.sleep(0.01)
 
     def _wait(self) -> None:
-        while not self._sign.exists():
-            time.sleep(0.01)
+        _wait_for(self._sign)
         time.sleep(0.3)  # for the other to come for a step that only this one can leave to it
         die()
+
+
+def _wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
 
 
 class AllDie(DyingClassifier):
