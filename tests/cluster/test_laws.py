@@ -11,7 +11,14 @@ from torch.testing import assert_close
 from paceline.cluster.launch import ProcessFailure
 from paceline.scheme.scheme import Apply, Mean, Turn, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from tests.cluster.references import averaged, elastic, plain_weights, replayed
+from tests.cluster.references import (
+    averaged,
+    elastic,
+    gossiped,
+    mean_kept,
+    plain_weights,
+    replayed,
+)
 from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
@@ -55,6 +62,11 @@ def together(workers=2, **settings):
 
 def replay(workers=2, **settings):
     return Law("replaying the pushes gives the weights", replayed, workers, settings)
+
+
+def replay_pairs(workers, graph):
+    settings = {"scheme__graph": graph}
+    return Law("replaying the means in pairs gives the weights", gossiped, workers, settings)
 
 
 def independent_loops(workers=2, **settings):
@@ -120,6 +132,13 @@ LAWS = {
     "elastic_averaging": [
         Law("both go towards each other", elastic, 2, {"scheme__period": 3}),
         Law("both go towards each other", elastic, 3, {"scheme__period": 1}),
+    ],
+    "gossip": [
+        alone(scheme__graph="complete"),
+        replay_pairs(2, "ring"),
+        replay_pairs(3, "complete"),
+        replay_pairs(4, "ring"),
+        replay_pairs(6, "exponential"),
     ],
 }
 
@@ -209,6 +228,25 @@ def assert_staleness_adds_up(pushes, *, answered_at_once):
         most = version - read[worker]
         assert staleness == most if answered_at_once else 0 <= staleness <= most
         read[worker] = version + 1
+
+
+@on_both_clocks
+def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock, tmp_path):
+    """Paced, so that none has ended when another's rate is not 0 yet; it is, after 36 steps."""
+    settings = {
+        "scheme__graph": "complete",
+        "training__epochs": 80,
+        "training__schedule": "steps",
+        "training__milestones": [0.15],
+        "training__gamma": 1e-300,
+        "model__optimizer__weight_decay": 0.0,
+        "cluster__step_seconds": 0.004,
+        **NO_MOMENTUM,
+    }
+    config = tiny_point("gossip", 4, 4, **settings | CLOCKS[clock])
+    seen, weights = run_tiny(config, tmp_path)
+    assert len({worker["weights_digest"] for worker in seen}) == 1
+    assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
 
 
 def waiting(blocked, broadcasting, folder):

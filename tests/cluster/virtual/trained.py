@@ -11,6 +11,7 @@ from paceline.cluster.virtual.strategy import VirtualCluster
 from paceline.model.classifier import Classifier
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
@@ -35,6 +36,8 @@ SCHEMES = {
     "local_sgd": lambda: LocalSGD(period=3),
     "post_local_sgd": lambda: PostLocalSGD(period=3, switch_at=0.5),
     "elastic_averaging": lambda: ElasticAveraging(2, period=2, elasticity=0.3),
+    "gossip over a ring": lambda: Gossip("ring"),
+    "gossip over a complete graph": lambda: Gossip("complete"),
 }
 JITTERED = StepTimes(jitter=0.5, seed=3)
 
