@@ -232,15 +232,17 @@ def assert_staleness_adds_up(pushes, *, answered_at_once):
 
 @on_both_clocks
 def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock, tmp_path):
-    """Paced, so that none has ended when another's rate is not 0 yet; it is, after 36 steps."""
+    """The rate is 0 after 18 of 120 steps; paced, so that no worker ends before all have come to
+    that.
+    """
     settings = {
         "scheme__graph": "complete",
-        "training__epochs": 80,
+        "training__epochs": 40,
         "training__schedule": "steps",
         "training__milestones": [0.15],
         "training__gamma": 1e-300,
         "model__optimizer__weight_decay": 0.0,
-        "cluster__step_seconds": 0.004,
+        "cluster__step_seconds": 0.01,
         **NO_MOMENTUM,
     }
     config = tiny_point("gossip", 4, 4, **settings | CLOCKS[clock])
@@ -249,13 +251,13 @@ def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock
     assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
 
 
-def waiting(blocked, broadcasting, folder):
+def waiting(blocked, broadcasting, folder, scheme=ASYNC, **budget):
     patience = 4 if broadcasting else 30
     return tiny_point(
-        ASYNC,
+        scheme,
         2,
         4,
-        training__samples=4 * 260,
+        **(budget or {"training__samples": 4 * 260}),
         model___target_="tests.tiny.WaitingClassifier",
         model__blocked=blocked,
         model__folder=str(folder),
@@ -271,6 +273,20 @@ def test_asynchronous_means_asynchronous(blocked, tmp_path):
     first = [worker for worker, _ in seen[2]["pushes"]].index(blocked)
     assert first >= 200
     assert seen[2]["pushes"][first] == (blocked, first)
+
+
+@pytest.mark.parametrize("blocked", [0, 1])
+def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
+    """Of 264 steps of each; 200 means come in the middle of the blocked step of who is asked."""
+    config = waiting(blocked, False, tmp_path, "gossip", training__epochs=44)
+    seen, weights = run_tiny(config, tmp_path)
+    averages = seen[0]["averages"]
+    assert averages[199] == (0, 1) if blocked == 0 else averages[0][0] >= 200
+    assert_close(weights, gossiped(config, seen), rtol=1e-12, atol=1e-14)
+    sent, received = (
+        sum(worker[way] for worker in seen) for way in ("bytes_sent", "bytes_received")
+    )
+    assert sent == received == (1 + 2 * 264) * 103 * 8  # of 103 weights; one says hello
 
 
 def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):

@@ -50,7 +50,9 @@ def _work(bounds, node):
 
 
 def _serve(server, first, last):
-    wire = ServerWire(last - first, NUM_STATISTICS if server == 0 else 0, torch.float64, workers=[0])
+    wire = ServerWire(
+        last - first, NUM_STATISTICS if server == 0 else 0, torch.float64, workers=[0]
+    )
     wire.weights.copy_(torch.arange(first, last, dtype=torch.float64) / 3)
     wire.answer(0, Header(FIRST + server, True))
     received = [wire.receive()]

@@ -17,7 +17,9 @@ _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 
 
 class WorkerEnd:
-    """`name`: of the other end, for messages. `pushed`, `pulled`: what bodies are sent from and received into; in shared memory none is."""
+    """`name`: of the other end, for messages. `pushed`, `pulled`: what bodies are sent from and
+    received into; in shared memory none is.
+    """
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ there is an edge, where one is active and one passive, for
     exponential    d = 1, 3, 5, 9, ...: 1 and 2^i + 1    (Assran et al. 2019, arXiv:1811.10792)
     complete       every d
 
-An even number of workers up to 16 makes exponential the same as complete.
+Up to 8 workers the last two are the same.
 
 Law: averaging keeps the mean of all weights; over a complete graph, when the rate is 0, workers
 reach consensus. One worker is plain SGD.
