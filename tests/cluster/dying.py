@@ -102,6 +102,12 @@ class AllDie(DyingClassifier):
             die()
 
 
+class FirstDies(DyingClassifier):
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() == 0 and batch_idx == TURN:
+            die()
+
+
 class DyingServers(AbstractScheme):
     """Asynchronous; the last server dies when its fifth push has come."""
 

@@ -115,6 +115,76 @@ def elastic(config, seen):
     return flat.named(center)
 
 
+def gossiped(config, seen):
+    """The mean of workers' weights, each as it was after its last step."""
+    return Gossiped(config, seen).weights()
+
+
+def mean_kept(config, seen):
+    """The first weights and all that workers applied, whatever they averaged."""
+    return Gossiped(config, seen).mean_by_gradients()
+
+
+class Gossiped:
+    """By the workers' records of their means in pairs: each after so many steps of either."""
+
+    def __init__(self, config, seen):
+        self.flat, self._workers = Flat(config), range(config["workers"])
+        self._shares = [batches_of(config, worker) for worker in self._workers]
+        self._images = len(self._workers) * config["batch_size"]
+        self._num_steps = config["training"]["epochs"] * NUM_TRAIN // self._images
+        behind = instantiate(config["scheme"]).images_per_update(
+            config["batch_size"], len(self._workers)
+        )
+        self._rate, self._lr = rate_of(config, behind), config["model"]["optimizer"]["lr"]
+        self._optimizers = [Momentum(self.flat.options, self.flat.first) for _ in self._workers]
+        self.held = [self.flat.first.clone() for _ in self._workers]
+        self._begun = list(self.held)  # what each computes on
+        self._steps = [0 for _ in self._workers]
+        self._ended = {}
+        self._applied = torch.zeros_like(self.flat.first)
+        self._pending = [list(seen[worker]["averages"]) for worker in self._workers]
+        self.in_steps = self._num_in_steps()
+        while any([self._go_on(worker) for worker in self._workers]):
+            pass
+        assert not any(self._pending), "means that no two agree on"
+
+    def weights(self):
+        return self.flat.named(torch.stack([self._ended[k] for k in self._workers]).mean(0))
+
+    def mean_by_gradients(self):
+        return self.flat.named(self.flat.first - self._applied / len(self._workers))
+
+    def _num_in_steps(self):
+        """Means that caught a worker in the middle of a step, with its gradient under way."""
+        passive = [k for k in self._workers if k % 2 == 0]
+        return sum(steps < self._num_steps for k in passive for steps, _ in self._pending[k])
+
+    def _go_on(self, worker):
+        """To the next mean or step, if it is there."""
+        steps = self._steps[worker]
+        if self._pending[worker] and self._pending[worker][0][0] == steps:
+            partner = self._pending[worker][0][1]
+            if self._pending[partner][:1] != [(self._steps[partner], worker)]:
+                return False
+            for each in (worker, partner):
+                self._pending[each].pop(0)
+            mean = (self.held[worker] + self.held[partner]) / 2
+            self.held[worker] = self.held[partner] = mean
+            return True
+        if steps == self._num_steps:
+            return False
+        gradient = self.flat.gradient(self._shares[worker][steps], self._begun[worker])
+        factor = self._rate.factor(steps * self._images)
+        self._applied += self._lr * factor * gradient
+        held = self._optimizers[worker].step(self.held[worker], gradient, factor)
+        self.held[worker] = self._begun[worker] = held
+        self._steps[worker] += 1
+        if self._steps[worker] == self._num_steps:
+            self._ended[worker] = held
+        return True
+
+
 def replayed(config, seen):
     """The weights that the servers' records of arrivals imply. Servers may see them in different
     orders, so each part of the weights is replayed by its own server's record.

@@ -27,7 +27,7 @@ def dying(folder, when, *, scheme=ASYNC, workers=2, servers=1, tcp=False):
         scheme,
         workers,
         4,
-        **({"scheme__servers": servers} if scheme != SYNC else {}),
+        **({"scheme__servers": servers} if scheme not in (SYNC, "gossip") else {}),
         model___target_="tests.cluster.dying.DyingClassifier",
         model__when=when,
         model__tcp=tcp,
@@ -102,10 +102,17 @@ def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp
     assert family() <= before
 
 
-@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server"])
-def test_a_synchronous_run_does_without_nobody(scheme, tmp_path):
+@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server", "gossip"])
+def test_a_run_whose_workers_wait_for_others_does_without_nobody(scheme, tmp_path):
     with pytest.raises(ProcessFailure, match=r"^worker 1: killed by SIGKILL$"):
         run_tiny(dying(tmp_path, "before", scheme=scheme), tmp_path)
+
+
+def test_a_gossiping_run_ends_with_a_worker_that_is_asked(tmp_path):
+    config = dying(tmp_path, "before", scheme="gossip")
+    config["model"]["_target_"] = "tests.cluster.dying.FirstDies"
+    with pytest.raises(ProcessFailure, match=r"^worker 0: killed by SIGKILL$"):
+        run_tiny(config, tmp_path)
 
 
 @pytest.mark.parametrize("bound", [0, 2])

@@ -11,7 +11,14 @@ from torch.testing import assert_close
 from paceline.cluster.launch import ProcessFailure
 from paceline.scheme.scheme import Apply, Mean, Turn, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from tests.cluster.references import averaged, elastic, plain_weights, replayed
+from tests.cluster.references import (
+    averaged,
+    elastic,
+    gossiped,
+    mean_kept,
+    plain_weights,
+    replayed,
+)
 from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
@@ -55,6 +62,11 @@ def together(workers=2, **settings):
 
 def replay(workers=2, **settings):
     return Law("replaying the pushes gives the weights", replayed, workers, settings)
+
+
+def replay_pairs(workers, graph):
+    settings = {"scheme__graph": graph}
+    return Law("replaying the means in pairs gives the weights", gossiped, workers, settings)
 
 
 def independent_loops(workers=2, **settings):
@@ -123,6 +135,13 @@ LAWS = {
     "elastic_averaging": [
         Law("both go towards each other", elastic, 2, {"scheme__period": 3}),
         Law("both go towards each other", elastic, 3, {"scheme__period": 1}),
+    ],
+    "gossip": [
+        alone(scheme__graph="complete"),
+        replay_pairs(2, "ring"),
+        replay_pairs(3, "complete"),
+        replay_pairs(4, "ring"),
+        replay_pairs(6, "exponential"),
     ],
 }
 
@@ -216,13 +235,34 @@ def assert_staleness_adds_up(pushes, *, answered_at_once):
         read[worker] = version + 1
 
 
-def waiting(blocked, broadcasting, folder):
+@on_both_clocks
+def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock, tmp_path):
+    """The rate is 0 after 18 of 120 steps; paced, so that no worker ends before all have come to
+    that.
+    """
+    settings = {
+        "scheme__graph": "complete",
+        "training__epochs": 40,
+        "training__schedule": "steps",
+        "training__milestones": [0.15],
+        "training__gamma": 1e-300,
+        "model__optimizer__weight_decay": 0.0,
+        "cluster__step_seconds": 0.01,
+        **NO_MOMENTUM,
+    }
+    config = tiny_point("gossip", 4, 4, **settings | CLOCKS[clock])
+    seen, weights = run_tiny(config, tmp_path)
+    assert len({worker["weights_digest"] for worker in seen}) == 1
+    assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
+
+
+def waiting(blocked, broadcasting, folder, scheme=ASYNC, **settings):
     patience = 4 if broadcasting else 30
     return tiny_point(
-        ASYNC,
+        scheme,
         2,
         4,
-        training__samples=4 * 260,
+        **(settings or {"training__samples": 4 * 260}),
         model___target_="tests.tiny.WaitingClassifier",
         model__blocked=blocked,
         model__folder=str(folder),
@@ -238,6 +278,24 @@ def test_asynchronous_means_asynchronous(blocked, tmp_path):
     first = [worker for worker, _ in seen[2]["pushes"]].index(blocked)
     assert first >= 200
     assert seen[2]["pushes"][first] == (blocked, first)
+
+
+@pytest.mark.parametrize("blocked", [0, 1])
+def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
+    """Of 264 steps of each; 200 means come in the middle of the blocked step of who is asked.
+
+    The rate is low, so that rounding does not grow over as many steps.
+    """
+    settings = {"training__epochs": 44, "model__optimizer__lr": 0.01}
+    config = waiting(blocked, False, tmp_path, "gossip", **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    averages = seen[0]["averages"]
+    assert averages[199] == (0, 1) if blocked == 0 else averages[0][0] >= 200
+    assert_close(weights, gossiped(config, seen), rtol=1e-12, atol=1e-14)
+    sent, received = (
+        sum(worker[way] for worker in seen) for way in ("bytes_sent", "bytes_received")
+    )
+    assert sent == received == (1 + 2 * 264) * 103 * 8  # of 103 weights; one says hello
 
 
 def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):

@@ -50,7 +50,9 @@ def _work(bounds, node):
 
 
 def _serve(server, first, last):
-    wire = ServerWire(last - first, NUM_STATISTICS if server == 0 else 0, torch.float64, workers=1)
+    wire = ServerWire(
+        last - first, NUM_STATISTICS if server == 0 else 0, torch.float64, workers=[0]
+    )
     wire.weights.copy_(torch.arange(first, last, dtype=torch.float64) / 3)
     wire.answer(0, Header(FIRST + server, True))
     received = [wire.receive()]
@@ -89,7 +91,7 @@ def _work_in_turn(worker, node):
 
 
 def _serve_two():
-    wire = ServerWire(3, 0, torch.float64, workers=2)
+    wire = ServerWire(3, 0, torch.float64, workers=range(2))
     for worker in range(2):
         wire.answer(worker, Header(0, True))
     order = []
@@ -169,7 +171,7 @@ FAULTS = {
 
 
 def _serve_the_rest():
-    wire = ServerWire(LARGE, 1, torch.float32, workers=2)
+    wire = ServerWire(LARGE, 1, torch.float32, workers=range(2))
     tolerate([1])
     for worker in range(2):
         wire.answer(worker, Header(0, True))

@@ -12,11 +12,12 @@ from torch.testing import assert_close
 from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.scheme import Adopt, Apply, Mean, Push, Turn, next_message
+from paceline.scheme.scheme import Adopt, Apply, Mean, PairMean, Push, Turn, next_message
 from paceline.scheme.serving import Arrival, Release
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -41,19 +42,20 @@ SERVED = [
 ]
 
 
-def turn(step=0, progress=0.0):
+def turn(step=0, progress=0.0, worker=1):
     return Turn(
-        GRADIENT.clone(), WEIGHTS.clone(), worker=1, workers=4, step=step, progress=progress
+        GRADIENT.clone(), WEIGHTS.clone(), worker=worker, workers=4, step=step, progress=progress
     )
 
 
 def messages_of(scheme, *answers, **when):
-    """All messages of a step; communications and Apply are answered in turn, Adopt by nothing."""
+    """All messages of a step; communications and Apply are answered in turn, others by nothing."""
     rule, left, found = scheme.step(turn(**when)), list(answers), []
     message = next_message(rule, None)
     while message is not None:
         found.append(message)
-        message = next_message(rule, None if isinstance(message, Adopt) else left.pop(0).clone())
+        unanswered = isinstance(message, Adopt | PairMean)
+        message = next_message(rule, None if unanswered else left.pop(0).clone())
     assert not left
     return found
 
@@ -108,6 +110,44 @@ def test_an_elastic_worker_and_the_center_go_towards_each_other():
     assert_close(adopted.weights, torch.full((2,), 3.0))
     assert is_same([rule.send(None)], Apply(GRADIENT))
     assert is_same(messages_of(scheme, WEIGHTS, step=5), Apply(GRADIENT))
+
+
+def partners_of(graph, workers):
+    return [Gossip(graph).partners(worker, workers) for worker in range(workers)]
+
+
+@pytest.mark.parametrize(
+    ("graph", "workers", "partners"),
+    [
+        ("ring", 1, [()]),
+        ("ring", 2, [(), (0,)]),
+        ("ring", 5, [(), (0, 2), (), (2, 4), ()]),  # and not 4 with 0: both are passive
+        ("ring", 6, [(), (0, 2), (), (2, 4), (), (0, 4)]),
+        ("exponential", 6, [(), (0, 2, 4), (), (0, 2, 4), (), (0, 2, 4)]),
+        ("complete", 5, [(), (0, 2, 4), (), (0, 2, 4), ()]),
+    ],
+)
+def test_active_workers_ask_their_neighbours_in_the_graph(graph, workers, partners):
+    assert partners_of(graph, workers) == partners
+
+
+def test_neighbours_in_an_exponential_graph_are_1_3_5_9_and_17_apart():
+    apart = {(partner - 41) % 100 for partner in partners_of("exponential", 100)[41]}
+    assert apart == {way * d % 100 for d in (1, 3, 5, 9, 17, 33, 65) for way in (1, -1)}
+    assert len(partners_of("complete", 100)[41]) == 50
+
+
+def test_an_active_worker_asks_for_a_mean_and_then_applies_its_gradient():
+    scheme, asked = Gossip("complete"), []
+    for step in range(40):
+        mean, *rest = messages_of(scheme, WEIGHTS, step=step, worker=3)
+        assert is_same(rest, Apply(GRADIENT))
+        asked.append(mean.partner)
+    assert set(asked) == {0, 2}
+    assert 10 < asked.count(0) < 30
+    again = [messages_of(scheme, WEIGHTS, step=step, worker=3)[0].partner for step in range(40)]
+    assert asked == again
+    assert is_same(messages_of(scheme, WEIGHTS, worker=2), Apply(GRADIENT))
 
 
 @pytest.mark.parametrize(
@@ -222,6 +262,7 @@ def test_batches_behind_updates():
         (LocalSGD(period=3), 32, 12),
         (PostLocalSGD(period=3, switch_at=0.5), 32, 12),
         (ElasticAveraging(1, period=3, elasticity=0.1), 8, 12),
+        (Gossip("ring"), 32, 4),
     ],
     ids=lambda scheme: type(scheme).__name__,
 )
@@ -253,6 +294,7 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: PostLocalSGD(1, "half"), "switch_at: .* not 'half'"),
         (lambda: ElasticAveraging(1, 1, 1), "elasticity: 1 leaves nothing of the center"),
         (lambda: ElasticAveraging(1, 1, -0.1), "elasticity: .* not -0.1"),
+        (lambda: Gossip("star"), "graph: there is no star; there are: ring, exponential, complete"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(build, message):

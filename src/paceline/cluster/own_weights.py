@@ -1,5 +1,7 @@
 """A worker that applies gradients to weights of its own, as a Lightning strategy."""
 
+from contextlib import nullcontext
+
 import torch
 import torch.distributed as dist
 from pytorch_lightning import Trainer
@@ -7,10 +9,11 @@ from torch import Tensor
 
 from paceline.cluster.flat_sgd import FlatSGD
 from paceline.cluster.flat_weights import FlatWeights
+from paceline.cluster.pair_link import pair_link
 from paceline.cluster.rule_strategy import AbstractRuleStrategy
 from paceline.cluster.server_link import ServerLink
 from paceline.cluster.snapshot import Snapshot, flatten
-from paceline.scheme.scheme import Adopt, Apply, Mean, Message, Push
+from paceline.scheme.scheme import Adopt, Apply, Mean, Message, PairMean, Push
 
 
 class OwnWeightsStrategy(AbstractRuleStrategy):
@@ -25,8 +28,10 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         weights, gradient = (
             torch.zeros(size, dtype=self.held[0].dtype, device=device) for _ in range(2)
         )
-        flat = FlatWeights(self.held, weights, gradient)
-        self._sgd = FlatSGD(flat.weights, self.plan.segments)
+        self._pairs = pair_link(self.scheme, self.plan)
+        flat = FlatWeights(self.held, self._pairs.computed if self._pairs else weights, gradient)
+        self._own = self._pairs.weights if self._pairs else flat.weights
+        self._sgd = FlatSGD(self._own, self.plan.segments)
         self._mean = torch.empty(size, dtype=weights.dtype)
         self._bytes = 0  # of vectors that were averaged
         self._kept: list[Snapshot] = []
@@ -38,7 +43,16 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             first = flat.weights.cpu()
             dist.broadcast(first, 0)
         flat.weights.copy_(first)
+        if self._pairs is not None:
+            self._own.copy_(first)
+            self._pairs.begin()
         return flat
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        if self._pairs is not None:
+            self._pairs.finish()
+            self._flat.adopt(self._own)
 
     @property
     def updates(self) -> int:
@@ -50,9 +64,13 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
-        if self._servers is None:
-            return self._bytes, self._bytes
-        return self._servers.wire.bytes_sent, self._servers.wire.bytes_received
+        if self._servers is not None:
+            return self._servers.wire.bytes_sent, self._servers.wire.bytes_received
+        return self._pairs.bytes_exchanged if self._pairs else (self._bytes, self._bytes)
+
+    @property
+    def averages(self) -> list[tuple[int, int]]:
+        return self._pairs.averages if self._pairs else []
 
     def finish(self) -> list[Snapshot]:
         """Snapshot n is worker n modulo workers' to evaluate."""
@@ -68,19 +86,30 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def _carry_out(self, message: Message) -> Tensor | None:
         if isinstance(message, Apply):
-            rate = self._learning_rate
-            self._sgd.step(message.gradient, rate.factor(self.samples) if rate else 1.0)
+            self._apply(message.gradient)
             return self._flat.weights
         if isinstance(message, Adopt):
             self._flat.weights.copy_(message.weights)
             return None
         if isinstance(message, Mean):
             return self._mean_over_workers(message.value)
+        if isinstance(message, PairMean):
+            assert self._pairs is not None
+            self._pairs.average(message.partner)
+            self._flat.adopt(self._own)
+            return None
         assert isinstance(message, Push)
         assert self._servers is not None
         self._servers.wire.gradient.copy_(message.value)
         self._servers.push(self._statistics)
         return self._servers.wire.weights.to(self.root_device)
+
+    def _apply(self, gradient: Tensor) -> None:
+        rate = self._learning_rate
+        with self._pairs.step() if self._pairs else nullcontext():
+            factor = rate.factor(self.samples) if rate else 1.0
+            self._sgd.step(gradient.to(self._own.device), factor)
+            self._flat.adopt(self._own)
 
     def _mean_over_workers(self, value: Tensor) -> Tensor:
         self._mean.copy_(value)

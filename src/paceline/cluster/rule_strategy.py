@@ -117,6 +117,11 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
     def bytes_exchanged(self) -> tuple[int, int]:
         """Sent and received."""
 
+    @property
+    def averages(self) -> list[tuple[int, int]]:
+        """With other workers, in pairs: this worker's steps before, and the partner, in order."""
+        return []
+
     @abstractmethod
     def finish(self) -> list[Snapshot]:
         """The snapshots that are this worker's to evaluate, when all have ended."""

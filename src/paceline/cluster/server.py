@@ -26,7 +26,7 @@ class Server:
     def __init__(self, scheme: AbstractScheme, plan: ServerPlan) -> None:
         self._plan = plan
         dtype = getattr(torch, plan.dtype)
-        self._wire = ServerWire(plan.num_weights, plan.num_statistics, dtype, plan.workers)
+        self._wire = ServerWire(plan.num_weights, plan.num_statistics, dtype, range(plan.workers))
         self._clock = TrainingClock()
         self._served = ServedWeights(
             scheme,

@@ -1,7 +1,9 @@
 """A connection between a worker and a server of one run, which have proved to be that."""
 
 import hmac
+import os
 import socket
+import weakref
 from typing import NamedTuple
 
 from paceline.exchange.handshake import (
@@ -14,6 +16,16 @@ from paceline.exchange.handshake import (
 )
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a node that is gone: 25 s
+_open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """A child (a DataLoader's worker) would keep a connection open when its parent is dead."""
+    for connection in list(_open):
+        connection.close()
+
+
+os.register_at_fork(after_in_child=_close_all)
 
 
 class Address(NamedTuple):
@@ -66,7 +78,8 @@ def _introduce(connection: socket.socket, secret: bytes, hello: Hello) -> None:
 
 
 def prepare(connection: socket.socket) -> None:
-    """Small messages at once; a node that is gone is noticed."""
+    """Small messages at once; a process that is gone is noticed, and a node."""
+    _open.add(connection)
     if connection.family == socket.AF_UNIX:
         return
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

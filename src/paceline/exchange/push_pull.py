@@ -10,23 +10,23 @@ import os
 import selectors
 import socket
 from collections import deque
+from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from paceline.exchange.connection import Address, connect
+from paceline.exchange.connection import Address
 from paceline.exchange.handshake import Hello
 from paceline.exchange.header import Header
 from paceline.exchange.listener import Listener
-from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.lost import Lost
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.node import this_node
 from paceline.exchange.pieces import bytes_of
 from paceline.exchange.process_group import joined
 from paceline.exchange.server_end import ServerEnd
-from paceline.exchange.shared_memory import Places, allocate, part, share, take_share, whole_pages
-from paceline.exchange.worker_end import WorkerEnd
+from paceline.exchange.shared_memory import Places, allocate, part, take_share, whole_pages
+from paceline.exchange.worker_end import WorkerEnd, reach
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 
@@ -97,18 +97,10 @@ class WorkerWire:
         pushed = [bytes_of(self.gradient[first:last])]
         if server == 0:
             pushed.append(bytes_of(self.statistics))
-        secret, timeout_seconds = joined()
-        hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
-        try:
-            connection, shared = connect(
-                secret, address, hello, node=self._node, timeout_seconds=timeout_seconds
-            )
-        except ConnectionError as error:
-            raise LostPeerError(f"server {server} cannot be reached: {error}") from None
-        if not shared:
-            return WorkerEnd(server, connection, pushed, [pulled], timeout_seconds)
-        share(connection, self._descriptor, self._places(first))
-        return WorkerEnd(server, connection, [], [], timeout_seconds)
+        places = self._places(first)
+        return reach(
+            f"server {server}", address, pushed, pulled, self._descriptor, places, self._node
+        )
 
     def _places(self, first: int) -> Places:
         begin = first * self._size
@@ -116,18 +108,21 @@ class WorkerWire:
 
 
 class ServerWire:
-    """A server's end: `weights` is its part. It takes messages in the order of their arrival."""
+    """A server's end: `weights` is its part. It takes messages in the order of their arrival.
+
+    `workers`: their ranks.
+    """
 
     def __init__(
-        self, num_weights: int, num_statistics: int, dtype: torch.dtype, workers: int
+        self, num_weights: int, num_statistics: int, dtype: torch.dtype, workers: Sequence[int]
     ) -> None:
         self.weights = torch.zeros(num_weights, dtype=dtype)
-        self._statistics = torch.zeros(workers, num_statistics, dtype=dtype)
+        self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
         # Where caches are cold from training, a call into torch costs as much as a small message.
-        self._kept = [bytes_of(statistics) for statistics in self._statistics]
+        self._kept = {worker: bytes_of(each) for worker, each in self._statistics.items()}
         self._pull_bytes = pull_bytes = self.weights.nbytes
         push_bytes = pull_bytes + num_statistics * dtype.itemsize
-        self._workers = range(workers)
+        self._workers = workers
         secret, self._timeout_seconds = joined()
         self._listener = Listener(
             secret, [Hello(worker, push_bytes, pull_bytes) for worker in self._workers]

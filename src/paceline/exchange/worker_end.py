@@ -1,41 +1,36 @@
-"""A worker's end of the connection to one server."""
+"""A worker's end of the connection to one server, or to a worker that answers as one."""
 
-import os
 import socket
 import struct
-import weakref
 
+import torch.distributed as dist
+
+from paceline.exchange.connection import Address, connect
+from paceline.exchange.handshake import Hello
 from paceline.exchange.header import HEADER_BYTES, Header, pack, unpack
 from paceline.exchange.lost import LostPeerError
 from paceline.exchange.pieces import Pieces
+from paceline.exchange.process_group import joined
+from paceline.exchange.shared_memory import Places, share
 
-_open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    """A child (a DataLoader's worker) would keep a connection open when its parent is dead."""
-    for connection in list(_open):
-        connection.close()
-
-
-os.register_at_fork(after_in_child=_close_all)
 _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 
 
 class WorkerEnd:
-    """`pushed`, `pulled`: what bodies are sent from and received into; in shared memory none is."""
+    """`name`: of the other end, for messages. `pushed`, `pulled`: what bodies are sent from and
+    received into; in shared memory none is.
+    """
 
     def __init__(
         self,
-        server: int,
+        name: str,
         connection: socket.socket,
         pushed: list[memoryview],
         pulled: list[memoryview],
         timeout_seconds: float,
     ) -> None:
-        self._server, self._timeout_seconds = server, timeout_seconds
+        self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
-        _open.add(connection)
         self._pushed, self._pulled = pushed, pulled
         self._header = bytearray(HEADER_BYTES)
         connection.setblocking(True)  # the kernel's own time limit spares a system call each time
@@ -71,7 +66,35 @@ class WorkerEnd:
 
     def _lost(self, error: Exception) -> LostPeerError:
         seen = str(error) or "its connection ended"
-        return LostPeerError(f"server {self._server} is gone: {seen}")
+        return LostPeerError(f"{self._name} is gone: {seen}")
 
     def _too_late(self) -> TimeoutError:
-        return TimeoutError(f"server {self._server} is silent for {self._timeout_seconds} s")
+        return TimeoutError(f"{self._name} is silent for {self._timeout_seconds} s")
+
+
+def reach(
+    name: str,
+    address: Address,
+    pushed: list[memoryview],
+    pulled: memoryview,
+    descriptor: int,
+    places: Places,
+    node: str,
+) -> WorkerEnd:
+    """Connect this worker, which is on `node`, with who is at `address`. `descriptor`, `places`: of
+    `pushed` and `pulled` in the memory that they share if both are on one node.
+
+    Raises LostPeerError where nobody is there who knows the run's secret.
+    """
+    secret, timeout_seconds = joined()
+    hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
+    try:
+        connection, shared = connect(
+            secret, address, hello, node=node, timeout_seconds=timeout_seconds
+        )
+    except ConnectionError as error:
+        raise LostPeerError(f"{name} cannot be reached: {error}") from None
+    if not shared:
+        return WorkerEnd(name, connection, pushed, [pulled], timeout_seconds)
+    share(connection, descriptor, places)
+    return WorkerEnd(name, connection, [], [], timeout_seconds)

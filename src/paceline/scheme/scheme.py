@@ -63,8 +63,17 @@ class Adopt:
     weights: Tensor
 
 
+@dataclass(frozen=True)
+class PairMean:
+    """The mean of this worker's and the partner's weights replaces both, at once, even in the
+    middle of the partner's step, whose gradient is still that of the weights before.
+    """
+
+    partner: int
+
+
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "apart"]
-Message = Mean | Push | Apply | Adopt
+Message = Mean | Push | PairMean | Apply | Adopt
 Step = Generator[Message, Any, None]
 
 
@@ -121,6 +130,10 @@ class AbstractScheme(ABC):
     def most_batches(self, num_steps: int, workers: int) -> int:
         """That are drawn at most until `num_steps` of them are in the weights."""
         return num_steps
+
+    def partners(self, worker: int, workers: int) -> tuple[int, ...]:
+        """Whom this worker may ask for a PairMean; they themselves ask nobody."""
+        return ()
 
     def serving(self, workers: int) -> Serving:
         """A server's part, for one server and run."""

@@ -181,6 +181,7 @@ class RuleSide(AbstractSide):
             "seconds_communicate": self._strategy.seconds_communicating,
             "bytes_sent": sent,
             "bytes_received": received,
+            "averages": self._strategy.averages,
         }
 
 

@@ -121,6 +121,7 @@ def _seen_of(worker: VirtualWorker) -> dict[str, Any]:
         "seconds_communicate": worker.seconds_communicating,
         "bytes_sent": worker.bytes_sent,
         "bytes_received": worker.bytes_received,
+        "averages": worker.averages,
         "timeline": worker.timeline or (),
         "weights_digest": _digest(worker),
     }

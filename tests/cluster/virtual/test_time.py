@@ -12,6 +12,7 @@ from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.meeting import BUCKET_BYTES, Brought, allreduce_end
 from paceline.cluster.virtual.network import VirtualNetwork
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.gossip import Gossip
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.cluster.virtual.trained import train
 
@@ -130,3 +131,37 @@ def test_between_nodes_messages_pass_while_the_server_works():
     first, second = (worker.step_ends for worker in strategy.clock.workers)
     assert first == [1.75, 3.5]
     assert second == [2.0, 3.75]
+
+
+def test_a_mean_in_pairs_goes_there_and_back_and_costs_the_partner_no_time():
+    """Over a link of 0.125 s and 0.25 s per message; worker 0 is asked."""
+    profile = machine(server_seconds=9, link=Link(0.125, NUM_BYTES * 4))
+    strategy, _ = train(Gossip("ring"), 2, 4, step_times=StepTimes(), profile=profile)
+    passive, active = strategy.clock.workers
+    assert passive.step_ends == [1, 2]
+    assert active.step_ends == [1.75, 3.5]
+    assert passive.averages == [(1, 1), (2, 1)]  # at 1.375 s and 3.125 s
+    assert active.averages == [(0, 0), (1, 0)]
+    assert active.timeline[:3] == [
+        (1, "compute", 0.0, 1.0),
+        (1, "communicate", 1.0, 1.375),
+        (1, "communicate", 1.375, 1.75),
+    ]
+    assert (passive.seconds_communicating, active.seconds_communicating) == (0, 1.5)
+    exchanged = {(worker.bytes_sent, worker.bytes_received) for worker in (passive, active)}
+    assert exchanged == {(2 * NUM_BYTES, 2 * NUM_BYTES)}
+
+
+def test_means_in_pairs_between_nodes_pass_the_links_of_the_nodes():
+    """Workers 0 and 1 on a node, 2 and 3 on another, and a second per message between them."""
+    profile = ClusterProfile(Link(0.5, NUM_BYTES), FREE, 2, 0, math.inf)
+    network = VirtualNetwork(profile, workers=4, servers=0)
+    assert network.pass_on(1, 1, 0, NUM_BYTES) == (1, 1)
+    assert network.pass_on(1, 1, 2, NUM_BYTES) == (1, 2.5)
+    assert network.pass_on(1, 0, 3, NUM_BYTES) == (2, 3.5)  # the link is held until 2 s
+    assert network.pass_on(1, 2, 1, NUM_BYTES) == (1, 2.5)  # and free the other way
+    strategy, _ = train(Gossip("complete"), 4, 8, step_times=StepTimes(), profile=profile)
+    for active in strategy.clock.workers[1::2]:
+        away = sum(partner // 2 != active.index // 2 for _, partner in active.averages)
+        assert active.seconds_communicating >= 3 * away
+    assert [worker.seconds_communicating for worker in strategy.clock.workers[::2]] == [0, 0]

@@ -5,10 +5,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.cluster.profile import ClusterProfile, Link
 from paceline.cluster.step_times import StepTimes
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from tests.cluster.references import Gossiped
 from tests.cluster.virtual.trained import JITTERED, SCHEMES, train, weights_of
 from tests.tiny import PlainSGD, batches_of, tiny_network, tiny_point
 
@@ -115,3 +118,33 @@ def test_workers_that_share_nothing_are_plain_sgd_each():
     assert_close(held, alone, rtol=1e-12, atol=1e-14)
     mean = torch.cat([part.flatten() for part in weights_of(module).values()])
     assert_close(mean, torch.stack(alone).mean(0), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("graph", "workers"), [("ring", 6), ("complete", 9), ("complete", 2)])
+def test_gossiping_workers_compute_on_what_they_began_with_and_keep_the_mean(graph, workers):
+    """Many means come in the middle of a step; by the replay of all of them, and by the sum of all
+    gradients. Links hold up messages, so that workers step while others wait.
+    """
+    link = Link(latency=0.2, bandwidth=8000)
+    strategy, _ = train(
+        Gossip(graph),
+        workers,
+        36 * workers,
+        profile=ClusterProfile(link, link, 2, 0, 1),
+        momentum=0.0,
+        weight_decay=0.0,
+    )
+    config = tiny_point("gossip", workers, 4, training__epochs=3 * workers)
+    config["model"]["optimizer"] |= {"momentum": 0.0, "weight_decay": 0.0}
+    seen = [{"averages": worker.averages} for worker in strategy.clock.workers]
+    reference = Gossiped(config, seen)
+    assert reference.in_steps > 9 * workers
+    held = [worker.weights.vector for worker in strategy.clock.workers]
+    assert_close(held, reference.held, rtol=1e-12, atol=1e-14)
+    mean = reference.flat.named(strategy.clock.shared().weights)
+    assert_close(mean, reference.mean_by_gradients(), rtol=1e-12, atol=1e-14)
+
+
+def test_gossiping_workers_hold_a_vector_each_and_what_they_compute_on():
+    strategy, _ = train(Gossip("complete"), 16, 320)
+    assert strategy.clock.pool.made <= 16 + 8 + 2

@@ -11,6 +11,7 @@ from paceline.cluster.virtual.strategy import VirtualCluster
 from paceline.model.classifier import Classifier
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
@@ -35,13 +36,15 @@ SCHEMES = {
     "local_sgd": lambda: LocalSGD(period=3),
     "post_local_sgd": lambda: PostLocalSGD(period=3, switch_at=0.5),
     "elastic_averaging": lambda: ElasticAveraging(2, period=2, elasticity=0.3),
+    "gossip over a ring": lambda: Gossip("ring"),
+    "gossip over a complete graph": lambda: Gossip("complete"),
 }
 JITTERED = StepTimes(jitter=0.5, seed=3)
 
 
-def module_of(batch_norm=False):
+def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01):
     torch.manual_seed(3)
-    sgd = partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01)
+    sgd = partial(torch.optim.SGD, lr=0.1, momentum=momentum, weight_decay=weight_decay)
     return Classifier(tiny_network(batch_norm).double(), sgd)
 
 
@@ -59,14 +62,23 @@ def trainer_of(strategy, **options):
         )
 
 
-def train(scheme, workers, num_steps=60, *, batch_norm=False, **options):
+def train(
+    scheme,
+    workers,
+    num_steps=60,
+    *,
+    batch_norm=False,
+    momentum=0.9,
+    weight_decay=0.01,
+    **options,
+):
     """The strategy and the module after `num_steps` steps of 4 images."""
     torch.set_num_threads(1)  # as in a run
     config = tiny_point("sync_allreduce", workers, 4)
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
     strategy = VirtualCluster(scheme, workers=workers, num_steps=num_steps, **options)
-    module = module_of(batch_norm)
+    module = module_of(batch_norm, momentum, weight_decay)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, num_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

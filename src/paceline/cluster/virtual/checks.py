@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Push, Turn
+from paceline.scheme.scheme import AbstractScheme, Message, Turn
 
 
 def check_scheme(scheme: Any, workers: int) -> None:
@@ -19,6 +19,6 @@ def check_scheme(scheme: Any, workers: int) -> None:
     step = scheme.step(Turn(vector, vector, worker=0, workers=workers, step=0, progress=0))
     first = next(step, None)
     step.close()
-    if not isinstance(first, Mean | Push | Apply | Adopt):
+    if not isinstance(first, Message):
         name = type(first).__name__
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")

@@ -15,11 +15,12 @@ from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.gathering import Gathering
-from paceline.cluster.virtual.meeting import Brought, Meeting
+from paceline.cluster.virtual.meeting import Meeting
+from paceline.cluster.virtual.pairing import Pairing
 from paceline.cluster.virtual.replicas import Replicas
 from paceline.cluster.virtual.servers import VirtualServers
 from paceline.cluster.virtual.worker import VirtualWorker
-from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Push, Turn
+from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, PairMean, Push, Turn
 
 _TIMELINE_WORKERS = 16  # more rows than that no figure shows
 Outcome = tuple[VirtualWorker, Any]  # and what its rule is answered with
@@ -54,7 +55,13 @@ class VirtualClock:
         allreduce = partial(
             allreduce_seconds, scheme.collective, workers=plan.workers, profile=profile
         )
-        self._meeting = Meeting(self.pool, plan.workers, allreduce)
+        self._meeting = Meeting(
+            self.pool,
+            self.workers,
+            seconds=allreduce,
+            events=self.events,
+            met=lambda mean: self._go_on([(worker, mean) for worker in self.workers]),
+        )
         self._gathering = Gathering(plan)
         self.servers: VirtualServers | None = None
         if scheme.servers:
@@ -72,6 +79,13 @@ class VirtualClock:
         if scheme.own_weights:
             segments = plan.segments
             self._replicas = Replicas(self.pool, weights, segments, plan.workers, shared=recycled)
+            self._pairing = Pairing(
+                self._replicas,
+                self.workers,
+                profile=profile,
+                events=self.events,
+                answered=lambda worker: self._go_on([(worker, None)]),
+            )
         self._start(weights)
 
     # what a Trainer does
@@ -158,21 +172,22 @@ class VirtualClock:
         return not self.diverged and (steps is None or worker.finished < steps)
 
     def _begin(self, worker: VirtualWorker) -> None:
+        if self._replicas is not None:
+            worker.weights = self._replicas.begin(worker.index)
         if not self._may_begin(worker):
             if self.servers is not None:
                 self.servers.leave(worker)
             return
         if self._ending:
             return
-        if self._replicas is not None:
-            worker.weights = self._replicas.of[worker.index].weights
+        worker.computing = True
         worker.compute_seconds = self._times.seconds(worker.index, worker.finished)
         self.events.plan(
             self.events.now + worker.compute_seconds, partial(self._end_backward, worker)
         )
 
     def _end_backward(self, worker: VirtualWorker) -> None:
-        worker.computed_at = self.events.now
+        worker.computing, worker.computed_at = False, self.events.now
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
         self._ready = worker
 
@@ -225,7 +240,10 @@ class VirtualClock:
 
     def _communicate(self, worker: VirtualWorker, message: Any) -> None:
         if isinstance(message, Mean):
-            self._bring(worker, message.value)
+            self._meeting.bring(worker, message.value)
+            return
+        if isinstance(message, PairMean):
+            self._pairing.ask(worker, message.partner)
             return
         assert isinstance(message, Push)
         assert self.servers is not None
@@ -250,26 +268,6 @@ class VirtualClock:
             worker.weights, worker.answer = answer, None
         else:
             worker.weights = self.pool.copy(weights)
-
-    def _bring(self, worker: VirtualWorker, value: Tensor) -> None:
-        overlapped = worker.gradient is not None and value is worker.gradient.vector
-        about = Brought(worker.computed_at, worker.compute_seconds, overlapped)
-        worker.bytes_sent += value.nbytes
-        worker.bytes_received += value.nbytes
-        brought = worker.give_gradient() if overlapped else self.pool.copy(value)
-        end = self._meeting.bring(brought, about)
-        worker.let_go_of_gradient(self.pool)
-        if end is not None:
-            now = self.events.now
-            self.events.plan(max(end, now), partial(self._meet, now))
-
-    def _meet(self, complete_at: float) -> None:
-        mean = self._meeting.mean()
-        for worker in self.workers:
-            worker.spend("wait", worker.computed_at, complete_at)
-            worker.spend("communicate", complete_at, self.events.now)
-        self._go_on([(worker, mean) for worker in self.workers])
-        self._meeting.leave()
 
     def _apply(self, applying: Sequence[Outcome]) -> list[Outcome]:
         """By the workers' own optimizers; each is answered with its weights after that."""

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
 
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
+from paceline.cluster.virtual.events import EventQueue
+from paceline.cluster.virtual.worker import VirtualWorker
 
 BUCKET_BYTES = 25 * 2**20  # of DistributedDataParallel: what is reduced at once
 BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
@@ -44,33 +47,51 @@ def allreduce_end(
 class Meeting:
     """Adds up in what came first, in the order of arrival: one vector, however many workers.
 
-    `seconds(num_bytes)`: what an all-reduce takes.
+    `seconds(num_bytes)`: what an all-reduce takes. `met(mean)` is called when it is over; the mean
+    is valid until that returns.
     """
 
-    def __init__(self, pool: BufferPool, workers: int, seconds: Callable[[int], float]) -> None:
+    def __init__(
+        self,
+        pool: BufferPool,
+        workers: Sequence[VirtualWorker],
+        *,
+        seconds: Callable[[int], float],
+        events: EventQueue,
+        met: Callable[[Tensor], None],
+    ) -> None:
         self._pool, self._workers, self._seconds = pool, workers, seconds
+        self._events, self._met = events, met
         self._sum: Buffer | None = None
         self._brought: list[Brought] = []
 
-    def bring(self, value: Buffer, about: Brought) -> float | None:
-        """When the mean is there, if all are here now. `value` is the meeting's from now on."""
+    def bring(self, worker: VirtualWorker, value: Tensor) -> None:
+        """All meet when the last one has brought its own."""
+        overlapped = worker.gradient is not None and value is worker.gradient.vector
+        self._brought.append(Brought(worker.computed_at, worker.compute_seconds, overlapped))
+        worker.bytes_sent += value.nbytes
+        worker.bytes_received += value.nbytes
+        self._add(worker.give_gradient() if overlapped else self._pool.copy(value))
+        worker.let_go_of_gradient(self._pool)
+        if len(self._brought) == len(self._workers):
+            now, end = self._events.now, allreduce_end(self._brought, value.nbytes, self._seconds)
+            self._events.plan(max(end, now), partial(self._meet, now))
+
+    def _add(self, value: Buffer) -> None:
+        """It is the meeting's from now on."""
         if self._sum is None:
             self._sum = value
         else:
             self._sum.vector.add_(value.vector)
             self._pool.release(value)
-        self._brought.append(about)
-        if len(self._brought) < self._workers:
-            return None
-        return allreduce_end(self._brought, self._sum.vector.nbytes, self._seconds)
 
-    def mean(self) -> Tensor:
-        """Of all, when they are here; valid until they leave."""
+    def _meet(self, complete_at: float) -> None:
         assert self._sum is not None
-        return self._sum.vector.div_(self._workers) if self._workers > 1 else self._sum.vector
-
-    def leave(self) -> None:
-        assert self._sum is not None
+        for worker in self._workers:
+            worker.spend("wait", worker.computed_at, complete_at)
+            worker.spend("communicate", complete_at, self._events.now)
+        count = len(self._workers)
+        self._met(self._sum.vector.div_(count) if count > 1 else self._sum.vector)
         self._pool.release(self._sum)
         self._sum = None
         self._brought = []

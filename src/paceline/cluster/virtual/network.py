@@ -1,4 +1,4 @@
-"""Messages between nodes on the virtual clock.
+"""Messages between nodes, and between workers, on the virtual clock.
 
 A message holds the sender's and the receiver's direction of a link while it passes, and messages
 pass one after the other, in the order in which they are sent. So do those of the parameter server
@@ -37,6 +37,7 @@ class VirtualNetwork:
 
     def __init__(self, profile: ClusterProfile, workers: int, servers: int) -> None:
         self._link: Link = profile.link
+        self._node_link: Link = profile.node_link
         nodes = [_Ends() for _ in range(profile.num_nodes(workers))]
         self._workers = [nodes[profile.node_of(worker)] for worker in range(workers)]
         self._servers = [_Ends() for _ in range(servers)]
@@ -46,6 +47,12 @@ class VirtualNetwork:
 
     def answer(self, now: float, server: int, worker: int, num_bytes: int) -> Passage:
         return self._pass(now, self._servers[server].out, self._workers[worker].into, num_bytes)
+
+    def pass_on(self, now: float, sender: int, receiver: int, num_bytes: int) -> Passage:
+        """From worker to worker; inside a node over links that nobody else holds."""
+        if self._workers[sender] is self._workers[receiver]:
+            return Passage(now, now + self._node_link.seconds(num_bytes))
+        return self._pass(now, self._workers[sender].out, self._workers[receiver].into, num_bytes)
 
     def _pass(self, now: float, out: _Port, into: _Port, num_bytes: int) -> Passage:
         start = max(now, out.free, into.free)

@@ -41,8 +41,21 @@ class Replicas:
         first = pool.copy(weights)
         replica = Replica(first, FlatSGD(first.vector, segments), set(range(workers)))
         self.of = [replica] * workers
+        self._kept: dict[int, Buffer] = {}  # what workers compute on whose weights have changed
         for worker in range(0 if shared else workers - 1):
             self._split(replica, {worker})
+
+    def begin(self, worker: int) -> Buffer:
+        """Its weights, on which it computes now."""
+        if (kept := self._kept.pop(worker, None)) is not None:
+            self._pool.release(kept)
+        return self.of[worker].weights
+
+    def keep(self, worker: int) -> Buffer:
+        """A copy of what it computes on, until it begins again: its weights are about to change."""
+        if worker not in self._kept:
+            self._kept[worker] = self._pool.copy(self.of[worker].weights.vector)
+        return self._kept[worker]
 
     def apply(self, workers: set[int], gradient: Tensor, factor: float) -> None:
         """SGD by the same gradient for these workers; once for those that share a replica."""
@@ -53,9 +66,14 @@ class Replicas:
 
     def hold(self, worker: int, weights: Tensor) -> None:
         """From now on; its optimizer's state stays."""
-        replica = self.of[worker]
-        own = replica if replica.holders == {worker} else self._split(replica, {worker})
-        own.weights.vector.copy_(weights)
+        self._own(worker).copy_(weights)
+
+    def average(self, one: int, other: int) -> None:
+        """The mean of their weights replaces both."""
+        if self.of[one] is self.of[other]:
+            return
+        mean = self._own(one).add_(self.of[other].weights.vector).mul_(0.5)
+        self._own(other).copy_(mean)
 
     def mean(self) -> Tensor:
         """Of the weights of all workers, as a vector of its own."""
@@ -63,6 +81,12 @@ class Replicas:
         for replica in self._distinct(range(len(self.of))):
             mean.add(replica.weights.vector, len(replica.holders))
         return mean.value
+
+    def _own(self, worker: int) -> Tensor:
+        """Its weights, which nobody shares from now on."""
+        replica = self.of[worker]
+        own = replica if replica.holders == {worker} else self._split(replica, {worker})
+        return own.weights.vector
 
     def _distinct(self, workers) -> list[Replica]:
         return list(dict.fromkeys(self.of[worker] for worker in workers))

@@ -25,9 +25,11 @@ class VirtualWorker:
         self.message: Tensor | None = None
         self.answer: Buffer | None = None  # to a push
         self.granted = True  # another step, by server 0
+        self.averages: list[tuple[int, int]] = []  # in pairs: steps before, the partner
         self.finished = 0  # steps
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.computing = False
         self.compute_seconds = 0.0  # of the step under way
         self.computed_at = 0.0
         self.seconds_communicating = 0.0  # waiting included
