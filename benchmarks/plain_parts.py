@@ -1,0 +1,33 @@
+"""The parts of a point that rivals train with: the project's own, without Lightning."""
+
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from paceline.training.feed import open_feed
+
+
+def network(point: dict[str, Any]) -> nn.Module:
+    torch.set_num_threads(1)
+    torch.manual_seed(point["seed"])
+    return instantiate(point["model"]["network"])
+
+
+def optimizer(point: dict[str, Any], trained: nn.Module) -> Optimizer:
+    """As the project's servers have it: one pass over memory."""
+    return instantiate(point["model"]["optimizer"])(trained.parameters(), fused=True)
+
+
+def batches(point: dict[str, Any], worker: int) -> Any:
+    """As many as all workers together take, so that no worker runs out of them."""
+    steps = point["training"]["samples"] // point["batch_size"]
+    return open_feed(point, instantiate(point["data"])).train(worker, steps)
+
+
+def compute_gradients(trained: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    images, labels = batch
+    cross_entropy(trained(images), labels).backward()
