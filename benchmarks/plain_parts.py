@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from hydra.utils import instantiate
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
@@ -28,6 +28,8 @@ def batches(point: dict[str, Any], worker: int) -> Any:
     return open_feed(point, instantiate(point["data"])).train(worker, steps)
 
 
-def compute_gradients(trained: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+def gradients(trained: nn.Module, batch: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Of the mean loss, by parameter; those of the network must be clear before."""
     images, labels = batch
     cross_entropy(trained(images), labels).backward()
+    return [weight.grad for weight in trained.parameters() if weight.grad is not None]

@@ -15,7 +15,7 @@ import numpy as np
 import ray
 import torch
 
-from benchmarks.plain_parts import batches, compute_gradients, network, optimizer
+from benchmarks.plain_parts import batches, gradients, network, optimizer
 
 Weights = dict[str, np.ndarray]
 Gradients = list[np.ndarray]
@@ -61,9 +61,9 @@ class Server:
         self._network = network(point)
         self._optimizer = optimizer(point, self._network)
 
-    def apply_gradients(self, *gradients: Gradients) -> Weights:
+    def apply_gradients(self, *pushed: Gradients) -> Weights:
         weights = self._network.parameters()
-        for weight, parts in zip(weights, zip(*gradients, strict=True), strict=True):
+        for weight, parts in zip(weights, zip(*pushed, strict=True), strict=True):
             weight.grad = torch.from_numpy(np.stack(parts).sum(axis=0))
         self._optimizer.step()
         return self.get_weights()
@@ -82,5 +82,5 @@ class Worker:
         state = {name: torch.from_numpy(value) for name, value in weights.items()}
         self._network.load_state_dict(state)
         self._network.zero_grad()
-        compute_gradients(self._network, next(self._batches))
-        return [weight.grad.numpy() for weight in self._network.parameters()]
+        found = gradients(self._network, next(self._batches))
+        return [gradient.numpy() for gradient in found]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import rpc
 
-from benchmarks.plain_parts import batches, compute_gradients, network, optimizer
+from benchmarks.plain_parts import batches, gradients, network, optimizer
 
 
 class Server:
@@ -30,12 +30,12 @@ class Server:
 
     @staticmethod
     @rpc.functions.async_execution
-    def update(server: rpc.RRef, gradients: list[Tensor]) -> torch.futures.Future:
+    def update(server: rpc.RRef, pushed: list[Tensor]) -> torch.futures.Future:
         """The updated network, in future."""
         self = server.local_value()
         updated: torch.futures.Future = torch.futures.Future()
         with self._lock:
-            for weight, gradient in zip(self._network.parameters(), gradients, strict=True):
+            for weight, gradient in zip(self._network.parameters(), pushed, strict=True):
                 weight.grad = gradient
             self._optimizer.step()
             updated.set_result(self._network)
@@ -68,8 +68,7 @@ def _train(server: rpc.RRef, point: dict[str, Any], worker: int) -> np.ndarray:
     own, ends = iter(batches(point, worker)), []
     trained = server.rpc_sync().get_network()
     for _ in range(steps):
-        compute_gradients(trained, next(own))
-        gradients = [weight.grad for weight in trained.parameters()]
-        trained = rpc.rpc_sync(server.owner(), Server.update, (server, gradients))
+        found = gradients(trained, next(own))
+        trained = rpc.rpc_sync(server.owner(), Server.update, (server, found))
         ends.append(time.perf_counter())
     return np.array(ends)
