@@ -12,6 +12,7 @@ MODULES = (
     "parameter_server",
     "collectives",
     "asynchronous",
+    "asynchronous_throughput",
     "launch",
     "logging_cost",
     "virtual_clock",
