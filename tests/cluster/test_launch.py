@@ -45,6 +45,12 @@ def test_a_setting_that_only_a_process_can_judge_is_a_setting_error(tmp_path):
         run_tiny(config, tmp_path)
 
 
+def test_a_setting_that_a_scheme_refuses_is_told_by_its_name(tmp_path):
+    config = tiny_point("gossip", 1, 4, scheme__graph="star")
+    with pytest.raises(SettingError, match=r"^scheme.graph: there is no star; there are: ring, "):
+        run_tiny(config, tmp_path)
+
+
 def test_a_wrong_count_of_workers_is_an_error(tmp_path):
     with pytest.raises(ProcessFailure, match="workers: 3 asked for, 2 training"):
         launch("tests.cluster.counting:count", (3,), workers=2, servers=0, log_folder=tmp_path)

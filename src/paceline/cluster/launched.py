@@ -77,8 +77,9 @@ def _report(report: Report) -> None:
 
 def _raised(error: BaseException) -> Raised:
     lost = isinstance(error, LostPeerError) or any(sign in str(error) for sign in _LOST_PEER)
-    if isinstance(error, SettingError):
-        return Raised(error.message, error.setting, lost, time.monotonic())
+    for cause in (error, error.__cause__):  # Hydra wraps what is raised where it builds
+        if isinstance(cause, SettingError):
+            return Raised(cause.message, cause.setting, lost, time.monotonic())
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     return Raised(reason, None, lost, time.monotonic())
 
