@@ -52,7 +52,7 @@ class FlatSGD:
         gradients = [gradient] if len(self._sizes) == 1 else gradient.split(self._sizes)
         vectors = zip(self._weights, gradients, self._momenta, strict=True)
         for segment, (weights, part, moving) in zip(self._segments, vectors, strict=True):
-            torch._fused_sgd_(
+            torch._fused_sgd_(  # pyright: ignore[reportPrivateImportUsage]
                 [weights],
                 [part],
                 [moving] if segment["momentum"] else [],
