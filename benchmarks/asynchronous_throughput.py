@@ -79,7 +79,7 @@ def _against(peer: str, case: str, seen: Found) -> dict[str, Any]:
     name = f"{SCHEME} / {peer}: {case}"
     if theirs:
         return ratio_row(name, ours, theirs, "images/s", 2)
-    name += ": not measured, since Ray (the extra `rivals`) is not installed"
+    name += ": not measured, since Ray (the extra `peers`) is not installed"
     return row(name, median(ours), math.nan, "images/s", math.nan, "shown", True)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a point that rivals train with: the project's own, without Lightning."""
+"""The parts of a point that peers train with: the project's own, without Lightning."""
 
 from typing import Any
 

@@ -227,6 +227,15 @@ class WaitingClassifier(Classifier):
             time.sleep(0.01)
 
 
+class DoublingClassifier(Classifier):
+    """Puts twice the gradient in the place of each."""
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        for weight in self.parameters():
+            assert weight.grad is not None
+            weight.grad = 2 * weight.grad
+
+
 class FailingClassifier(Classifier):
     """Worker 1 fails in its third step: by an exception, or `killed` by SIGKILL."""
 

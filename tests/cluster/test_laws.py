@@ -171,6 +171,21 @@ def test_every_scheme_has_laws():
 
 
 @on_both_clocks
+@pytest.mark.parametrize("scheme", [ASYNC, "local_sgd"])
+def test_what_a_hook_puts_in_the_place_of_gradients_counts(scheme, clock, tmp_path):
+    """Twice the gradient, without weight decay, is twice the rate."""
+    settings = {
+        "model___target_": "tests.tiny.DoublingClassifier",
+        "model__optimizer__weight_decay": 0.0,
+        **CLOCKS[clock],
+    }
+    config = tiny_point(scheme, 1, 8, **settings)
+    _, weights = run_tiny(config, tmp_path)
+    config["model"]["optimizer"]["lr"] *= 2
+    assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
+
+
+@on_both_clocks
 @pytest.mark.parametrize("workers", [2, 4])
 def test_the_rule_of_sync_allreduce_is_lightnings_ddp(workers, clock, tmp_path):
     """On real processes DDP stands in for the rule: only this law ties the two. The virtual clock
@@ -222,6 +237,8 @@ def assert_nothing_is_lost(config, seen):
         assert Counter(worker for worker, _ in server["pushes"]) == +Counter(pushes)
         if config["names"]["scheme"] == ASYNC:
             assert server["held"] == 0
+        if config["names"]["scheme"] == "sync_parameter_server":
+            assert (server["held"] > 0) == (workers > 1)
         if server["updates"] == len(server["pushes"]):
             held = config["names"]["scheme"] == "stale_synchronous"
             assert_staleness_adds_up(server["pushes"], answered_at_once=not held)
@@ -304,6 +321,12 @@ def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):
     config["cluster"]["timeout_seconds"] = 5
     with pytest.raises(ProcessFailure, match=r"(?i)timed out|timeout|lockstep"):
         run_tiny(config, tmp_path)
+
+
+def test_an_optimizer_without_momentum_has_none_in_the_record(tmp_path):
+    adam = {"_target_": "torch.optim.Adam", "_partial_": True, "lr": 0.01}
+    seen, _ = run_tiny(tiny_point(SYNC, 1, 8, model__optimizer=adam), tmp_path)
+    assert seen[0]["momentum"] is None
 
 
 def test_evaluation_perturbs_nothing(tmp_path):

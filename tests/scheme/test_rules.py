@@ -322,7 +322,9 @@ def test_every_setting_of_a_scheme_has_its_file():
     [
         (AsyncParameterServer(servers=1), 3),
         (StaleSynchronous(servers=1, bound=1), 3),
+        (StaleSynchronous(servers=1, bound=0), 1.5),
         (SyncThenAsync(servers=1, switch_at=0.5), 3),
+        (SyncThenAsync(servers=1, switch_at=1), 0),
         (Mixed(servers=1, group_size=2), 1),
         (Mixed(servers=1, group_size=4), 0),
         (SyncParameterServer(servers=1), 0),

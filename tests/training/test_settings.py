@@ -106,7 +106,7 @@ def test_a_bad_value_is_named(setting, value, config):
 @pytest.mark.parametrize(
     ("momentum", "optimizer", "setting"),
     [
-        (1, {"momentum": 1}, "training.momentum"),
+        (1, {"momentum": 1}, "model.optimizer.momentum"),
         (0.9, {}, "training.momentum_correction"),
     ],
 )

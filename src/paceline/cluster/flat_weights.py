@@ -1,7 +1,18 @@
 """A network whose weights and gradients are views of one vector each."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
+
+
+def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -> None:
+    """Into `views`, where backward put them: what a module's hook has put in their place."""
+    for weight, view in zip(weights, views, strict=True):
+        if weight.grad is None:
+            view.zero_()
+        elif weight.grad is not view:
+            view.copy_(weight.grad.detach())
 
 
 class FlatWeights:
@@ -34,6 +45,9 @@ class FlatWeights:
         self.gradient.zero_()
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
+
+    def gather_gradient(self) -> None:
+        gather_gradients(self._parameters, self._gradients)
 
     def stage_weights(self) -> None:
         """Bring the weights to the wire."""

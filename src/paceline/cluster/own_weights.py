@@ -25,11 +25,10 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def _connect(self, trainer: Trainer) -> FlatWeights:
         size, device = sum(weight.numel() for weight in self.held), self.root_device
-        weights, gradient = (
-            torch.zeros(size, dtype=self.held[0].dtype, device=device) for _ in range(2)
-        )
+        gradient = torch.zeros(size, dtype=self.held[0].dtype, device=device)
         self._pairs = pair_link(self.scheme, self.plan)
-        flat = FlatWeights(self.held, self._pairs.computed if self._pairs else weights, gradient)
+        weights = self._pairs.computed if self._pairs else torch.zeros_like(gradient)
+        flat = FlatWeights(self.held, weights, gradient)
         self._own = self._pairs.weights if self._pairs else flat.weights
         self._sgd = FlatSGD(self._own, self.plan.segments)
         self._mean = torch.empty(size, dtype=weights.dtype)

@@ -139,6 +139,7 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
         if self._pace is not None:
             self._pace.wait()
         before = time.perf_counter()
+        self._flat.gather_gradient()
         turn = Turn(
             gradient=self._flat.gradient,
             weights=self._flat.weights,

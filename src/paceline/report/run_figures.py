@@ -23,7 +23,8 @@ _BODY = 0.995  # of the pushes; a rare late one would squeeze all others
 
 def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
     """Validation top-1 against `place` (samples or seconds): one line per run."""
-    runs = ends_of_scale(findings, findings.points).sort_values("workers", kind="stable")
+    trained = findings.points[findings.points["status"] != "failed"]
+    runs = ends_of_scale(findings, trained).sort_values("workers", kind="stable")
     several = runs["kind"].nunique() > 1
     figure, axes = grid(shown, 2.9)
     log = place == "seconds" and _far_apart(runs["seconds"].dropna())

@@ -113,7 +113,7 @@ class AbstractScheme(ABC):
         return workers
 
     def expected_staleness(self, workers: int) -> float:
-        """Mean over pushes that are not waited for, of equally fast workers."""
+        """Mean over the pushes that are not waited for, if any are, of equally fast workers."""
         return 0.0
 
     def images_per_update(self, batch_size: int, workers: int) -> int:

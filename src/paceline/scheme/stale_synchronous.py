@@ -25,7 +25,7 @@ class StaleSynchronous(AbstractServedScheme):
         return 1
 
     def expected_staleness(self, workers: int) -> float:
-        return float(workers - 1)
+        return (workers - 1) / (1 if self._bound else 2)  # with bound 0 all start each step anew
 
     def serving(self, workers: int) -> Serving:
         return Bounded(workers, self._bound)

@@ -37,7 +37,7 @@ class SyncThenAsync(AbstractServedScheme):
         return min(updates, together) * workers + max(0, updates - together)
 
     def expected_staleness(self, workers: int) -> float:
-        return float(workers - 1)
+        return float(workers - 1) if self._switch_at < 1 else 0.0
 
     def serving(self, workers: int) -> Serving:
         return ThenAtOnce(workers, self._switch_at)

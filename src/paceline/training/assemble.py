@@ -210,7 +210,7 @@ class Findings:
             return "diverged", "the validation loss is not finite"
         if self._scores[-1]["at_chance"]:
             return "diverged", f"accuracy at chance: top-1 is {last['top1']:.3f}"
-        if not self._certificate().earned:
+        if not (self._certificate().earned or self._lost):
             return "failed", self._certificate().words
         lost = [
             f"worker {each['worker']} was lost after {each['steps']} steps: {each['reason']}"

@@ -89,9 +89,9 @@ def _momentum_correction(config: dict[str, Any]) -> None:
         raise SettingError(setting, f"there is no {value!r}; there are: {known}")
     if value == "none":
         return
-    _number(config, "training.momentum", below=1)
     if "momentum" not in config["model"].get("optimizer", {}):
         raise SettingError(setting, "the model has no model.optimizer.momentum")
+    _number(config, "model.optimizer.momentum", below=1)
 
 
 def _cluster(config: dict[str, Any]) -> None:

@@ -76,7 +76,7 @@ class Worker:
             "images_seen": self._images_seen(self._side.draws(steps, self._worker)),
             "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
             "lr": self._peak_rate(trainer),
-            "momentum": trainer.optimizers[0].param_groups[0]["momentum"],
+            "momentum": trainer.optimizers[0].param_groups[0].get("momentum"),
             "images_per_update": self._budget.images_per_update,
             "evaluated": self._side.evaluated,
             "joined": self._joined,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.cluster.flat_sgd import group_segments
+from paceline.cluster.flat_weights import gather_gradients
 from paceline.cluster.honoured import check_honoured
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.cluster.remote_sgd import RemoteSGD
@@ -127,8 +128,6 @@ class VirtualCluster(SingleDeviceStrategy):
     def on_train_end(self) -> None:
         super().on_train_end()
         self.clock.end()
-        for weight in self.held:
-            weight.grad = None  # the pool's
         self._note_snapshots()
         self._hold(self.clock.shared())
 
@@ -145,14 +144,14 @@ class VirtualCluster(SingleDeviceStrategy):
             raise StopIteration
         assert self._turn.weights is not None
         assert self._draw is not None
+        self._gradient = self.clock.pool.take()
         _point(self.held, self._turn.weights.views(self.held))
         _point(self._statistics, self._turn.statistics.views(self._statistics))
         return self._draw(self._turn.index, self._turn.finished)
 
     def _zero_gradient(self) -> None:
         """Backward adds to a vector of the pool, so that gradients exist once."""
-        if self._gradient is None:
-            self._gradient = self.clock.pool.take()
+        assert self._gradient is not None
         self._gradient.vector.zero_()
         for weight, view in zip(self.held, self._gradient.views(self.held), strict=True):
             weight.grad = view
@@ -161,6 +160,9 @@ class VirtualCluster(SingleDeviceStrategy):
         """The gradient is here: on with the rule."""
         assert self._turn is not None
         assert self._gradient is not None
+        gather_gradients(self.held, self._gradient.views(self.held))
+        for weight in self.held:
+            weight.grad = None  # the clock's from now on
         turn, self._turn = self._turn, None
         gradient, self._gradient = self._gradient, None
         self.clock.finish_step(turn, gradient)
