@@ -171,7 +171,7 @@ def test_every_scheme_has_laws():
 
 
 @on_both_clocks
-@pytest.mark.parametrize("scheme", [ASYNC, "local_sgd"])
+@pytest.mark.parametrize("scheme", [ASYNC, "independent"])
 def test_what_a_hook_puts_in_the_place_of_gradients_counts(scheme, clock, tmp_path):
     """Twice the gradient, without weight decay, is twice the rate."""
     settings = {

@@ -41,10 +41,14 @@ def fill(tensors: Sequence[Tensor], values: Tensor) -> None:
         tensor.data.copy_(part.view_as(tensor))
 
 
+@torch.no_grad()
 def flatten(tensors: Sequence[Tensor], into: Tensor) -> Tensor:
     """Copy tensors into one vector, of its device and dtype."""
+    if all(t.dtype == into.dtype and t.device == into.device for t in tensors):
+        flat = [t if t.dim() == 1 else t.reshape(-1) for t in tensors]
+        return torch.cat(flat, out=into) if flat else into  # in each push: one call into torch
     for tensor, part in zip(tensors, into.split(_sizes(tensors)), strict=True):
-        part.copy_(tensor.detach().reshape(-1))
+        part.copy_(tensor.reshape(-1))
     return into
 
 
