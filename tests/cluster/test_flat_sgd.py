@@ -26,11 +26,10 @@ def test_it_is_torch_optim_sgd_also_after_a_fork():
             left, ours = ours, ours.clone()
             kept, sgd = left.clone(), sgd.fork(ours)
         factor = 1 / (turn + 1)
-        for part, piece, group in zip(
-            parts, gradient.split(SIZES), reference.param_groups, strict=True
-        ):
-            part.grad = piece.clone()
-            group["lr"] = GROUPS[reference.param_groups.index(group)]["lr"] * factor
+        pieces = gradient.split(SIZES)
+        for group, piece, options in zip(reference.param_groups, pieces, GROUPS, strict=True):
+            group["params"][0].grad = piece.clone()
+            group["lr"] = options["lr"] * factor
         reference.step()
         sgd.step(gradient, factor)
         assert_close(ours, torch.cat(parts), rtol=1e-15, atol=0)
