@@ -6,6 +6,15 @@ import torch
 from torch import Tensor, nn
 
 
+def zero_gradients(
+    vector: Tensor, weights: Sequence[nn.Parameter], views: Sequence[Tensor]
+) -> None:
+    """Backward adds to `views`, which make up `vector`; whatever dropped them is undone."""
+    vector.zero_()
+    for weight, view in zip(weights, views, strict=True):
+        weight.grad = view
+
+
 def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -> None:
     """Into `views`, where backward put them: what a module's hook has put in their place."""
     for weight, view in zip(weights, views, strict=True):
@@ -41,10 +50,7 @@ class FlatWeights:
         self.stage_weights()
 
     def zero_gradient(self) -> None:
-        """Clear the gradients in place; whatever dropped them is undone."""
-        self.gradient.zero_()
-        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
-            parameter.grad = gradient
+        zero_gradients(self.gradient, self._parameters, self._gradients)
 
     def gather_gradient(self) -> None:
         gather_gradients(self._parameters, self._gradients)

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class Findings:
             "bytes_received": sum(row["bytes_received"] for row in phases),
             "num_parameters": first["num_parameters"],
             "evaluated": first["evaluated"],
-            "certificate": self._certificate().words,
+            "certificate": self._certificate.words,
             "steps_spread": max(taken) - min(taken),
             "held_answers": sum(server["held"] for server in self._servers),
             "lost_workers": self._lost,
@@ -199,6 +200,7 @@ class Findings:
             "stale_share": float((seen > 0).mean()),
         }
 
+    @cached_property
     def _certificate(self) -> Certificate:
         count = len(self._workers) + len(self._lost)
         return certificate(self._workers[0]["claim"], count, self._workers, self._servers)
@@ -210,8 +212,8 @@ class Findings:
             return "diverged", "the validation loss is not finite"
         if self._scores[-1]["at_chance"]:
             return "diverged", f"accuracy at chance: top-1 is {last['top1']:.3f}"
-        if not (self._certificate().earned or self._lost):
-            return "failed", self._certificate().words
+        if not (self._certificate.earned or self._lost):
+            return "failed", self._certificate.words
         lost = [
             f"worker {each['worker']} was lost after {each['steps']} steps: {each['reason']}"
             for each in self._lost

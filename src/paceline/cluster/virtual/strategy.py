@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.cluster.flat_sgd import group_segments
-from paceline.cluster.flat_weights import gather_gradients
+from paceline.cluster.flat_weights import gather_gradients, zero_gradients
 from paceline.cluster.honoured import check_honoured
 from paceline.cluster.profile import ClusterProfile, Link
 from paceline.cluster.remote_sgd import RemoteSGD
@@ -152,9 +152,7 @@ class VirtualCluster(SingleDeviceStrategy):
     def _zero_gradient(self) -> None:
         """Backward adds to a vector of the pool, so that gradients exist once."""
         assert self._gradient is not None
-        self._gradient.vector.zero_()
-        for weight, view in zip(self.held, self._gradient.views(self.held), strict=True):
-            weight.grad = view
+        zero_gradients(self._gradient.vector, self.held, self._gradient.views(self.held))
 
     def _finish_step(self) -> None:
         """The gradient is here: on with the rule."""
