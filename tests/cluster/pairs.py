@@ -69,7 +69,9 @@ def lose(lost):
         ends = link._wire._ends.values()
         for end in list(ends):
             (end.connection if worker == 0 else end._connection).shutdown(2)
+        send_json("its connection has ended", 1 - worker)
     else:
+        receive_json(lost)  # a question before that is still answered
         try:
             link.average(0) if worker == 1 else link.finish()
         except LostPeerError as error:
