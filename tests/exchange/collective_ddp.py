@@ -5,29 +5,45 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.exchange.ddp_hook import register
+from paceline.errors import SettingError
+from paceline.exchange import node
+from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.process_group import join
 
 STEPS = 3
 SHAPES = [(9, 7), (9,), (8, 9), (8,), (5, 8), (5,)]  # of gradients, in the order of parameters
 
 
+def nodes(layouts):
+    """Workers of a node where worker k is on layout[k], or the error."""
+    join(30, "cpu")
+    return [_workers_of_a_node(layout[dist.get_rank()]) for layout in layouts]
+
+
+def _workers_of_a_node(name):
+    node.this_node = lambda: name
+    try:
+        return node.workers_of_a_node()
+    except SettingError as error:
+        return str(error)
+
+
 def gradients(ways):
     """Of each (collective, compression): mean gradients of the last step; buckets; bytes sent."""
     join(30, "cpu")
+    node.this_node = lambda: f"node {dist.get_rank() // 2}"
     torch.set_num_threads(1)
     return [_after_steps(*way) for way in ways]
 
 
 def _after_steps(collective, compression):
     model = _network()
-    mean = register(model, collective, compression, workers_per_node=2)
+    mean = BucketMean(collective, compression)
+    model.register_comm_hook(mean, _mean)
     for step in range(STEPS):
         model.zero_grad()
         _backward(model, step)
     kept = [parameter.grad.tolist() for parameter in model.parameters()]
-    if mean is None:
-        return kept, None, None
     return kept, mean.num_buckets, mean.wire.bytes_sent
 
 
@@ -35,10 +51,14 @@ def failing():
     """Worker 1 fails between two buckets, of which worker 0 waits for the second."""
     join(30, "cpu")
     model = _network()
-    register(model, "ring", "none")
+    model.register_comm_hook(BucketMean("ring", "none"), _mean)
     if dist.get_rank() == 1:
         model.module[0].weight.register_hook(_fail)
     _backward(model, 0)
+
+
+def _mean(mean, bucket):
+    return mean(bucket)
 
 
 def _fail(gradient):

@@ -89,8 +89,24 @@ def test_power_sgd_leaves_matrices_of_rank_1_after_two_full_steps(seen, native):
             assert torch.linalg.matrix_rank(rough, rtol=1e-9) == 1
 
 
-def test_native_without_compression_is_left_to_ddp(seen):
-    assert [(buckets, sent) for _, buckets, sent in seen["native", "none"]] == [(None, None)] * 3
+@pytest.mark.parametrize("half", ["none", "fp16"])
+def test_hierarchical_learns_from_the_workers_where_they_are(half, seen):
+    """Workers 0 and 1 share a node; inside it a vector of n bytes goes up and down once, and
+    between two nodes half of it twice each way.
+    """
+    num_bytes = 8 * sum(torch.Size(shape).numel() for shape in SHAPES)
+    share = 1 if half == "none" else 4
+    sent = [share * sent / (STEPS * num_bytes) for _, _, sent in seen["hierarchical", half]]
+    assert sent == pytest.approx([2, 1, 1], rel=0.01)  # odd lengths have no half
+
+
+def test_workers_of_a_node(tmp_path):
+    layouts = ["aaa", "aab", "abc", "aba", "abb"]
+    target = "tests.exchange.collective_ddp:nodes"
+    first, *others = launch(target, (layouts,), workers=3, servers=0, log_folder=tmp_path)
+    assert first[:3] == [3, 2, 1]
+    assert all("scheme.collective: hierarchical wants" in error for error in first[3:])
+    assert others == [first, first]
 
 
 def test_a_worker_that_fails_in_backward_ends_the_others(tmp_path):

@@ -21,11 +21,11 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 )
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
-from torch.nn.parallel import DistributedDataParallel
 
 from paceline.exchange.collective.named import AllReduce, collective
 from paceline.exchange.collective.wire import Wire
 from paceline.exchange.compression import check_compression
+from paceline.exchange.node import workers_of_a_node
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
 Hook = Callable[[Any, Bucket], Future[Tensor]]
@@ -45,16 +45,16 @@ class BucketMean:
 
     fp16 and bf16 halve what is sent, by any collective. `power_sgd` (Vogels 2019,
     arXiv:1905.13727; torch's, of rank 1, from the third step on) sums factors by the backend's own
-    all-reduce. `num_buckets` were handed over; `wire` has counted the bytes, except native's.
+    all-reduce. `hierarchical` asks the workers where they are. `num_buckets` were handed over;
+    `wire` has counted the bytes, except native's.
     Raises SettingError("scheme.collective") or ("scheme.compression") for what cannot be had.
     """
 
-    def __init__(
-        self, collective_name: str, compression: str, workers_per_node: int | None = None
-    ) -> None:
+    def __init__(self, collective_name: str, compression: str) -> None:
         all_reduce = collective(collective_name)
         check_compression(compression, collective_name)
-        self.wire = Wire(workers_per_node=workers_per_node)
+        hierarchical = collective_name == "hierarchical"
+        self.wire = Wire(workers_per_node=workers_of_a_node() if hierarchical else None)
         self.num_buckets = 0
         self._hook = self._chosen(collective_name, compression, all_reduce)
 
@@ -71,24 +71,6 @@ class BucketMean:
             return allreduce_hook if compression == "none" else _HALVES[compression][0]
         ours = _in_turn(partial(_mean, all_reduce, self.wire))
         return ours if compression == "none" else _HALVES[compression][1](ours)
-
-
-def register(
-    model: DistributedDataParallel,
-    collective_name: str,
-    compression: str,
-    workers_per_node: int | None = None,
-) -> BucketMean | None:
-    """Before the first backward. None for native without compression: DDP's own, left as it is."""
-    if (collective_name, compression) == ("native", "none"):
-        return None
-    mean = BucketMean(collective_name, compression, workers_per_node)
-    model.register_comm_hook(mean, _call)
-    return mean
-
-
-def _call(mean: BucketMean, bucket: Bucket) -> Future[Tensor]:
-    return mean(bucket)
 
 
 def _mean(all_reduce: AllReduce, wire: Wire, bucket: Bucket) -> Tensor:

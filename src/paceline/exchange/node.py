@@ -1,8 +1,14 @@
 """Which node a process is on, and by which address the others of its run reach it."""
 
+import hashlib
 import os
 import socket
 from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from paceline.errors import SettingError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -14,6 +20,25 @@ def this_node() -> str:
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {socket.gethostname()}"
+
+
+def workers_of_a_node() -> int:
+    """As all processes of the group say, each of which must call this: on every node but the last,
+    which may have fewer.
+
+    Raises SettingError("scheme.collective") where they do not fill node after node.
+    """
+    digest = hashlib.sha256(this_node().encode()).digest()[:8]
+    here = torch.frombuffer(bytearray(digest), dtype=torch.int64)
+    told = [torch.empty_like(here) for _ in range(dist.get_world_size())]
+    dist.all_gather(told, here)
+    names = [int(name) for name in told]
+    size = names.count(names[0])
+    nodes = [set(names[first : first + size]) for first in range(0, len(names), size)]
+    if len(set(names)) < len(nodes) or any(len(node) > 1 for node in nodes):
+        message = "hierarchical wants workers that fill one node after the other; these do not"
+        raise SettingError("scheme.collective", message)
+    return size
 
 
 def cluster_address() -> str:
