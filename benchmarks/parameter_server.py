@@ -112,7 +112,7 @@ def _server(size: int) -> dict[str, Callable[[], object]]:
 
 
 def _served(size: int) -> ServerWire:
-    wire = ServerWire(size, 0, torch.float32, workers=[WORKER])
+    wire = ServerWire(torch.zeros(size), 0, workers=[WORKER])
     wire.answer(WORKER, Header(0, True))
     return wire
 

@@ -195,6 +195,7 @@ def replayed(config, seen):
 class Replay:
     def __init__(self, config, seen):
         self._config, self._reports = config, seen[config["workers"] :]
+        self._group_size = config["scheme"].get("group_size", 1)
         self._flat, self._scheme = Flat(config), instantiate(config["scheme"])
         workers, size = config["workers"], config["batch_size"]
         self._rate = rate_of(config, self._scheme.images_per_update(size, workers))
@@ -231,8 +232,9 @@ class Replay:
 
     def _arrive(self, server, worker, staleness, turn):
         if (worker, turn) not in self._gradients:
-            batch = self._shares[worker][turn]
-            self._gradients[worker, turn] = self._flat.gradient(batch, self._read[worker])
+            group = self._shares[worker : worker + self._group_size]
+            gradients = [self._flat.gradient(share[turn], self._read[worker]) for share in group]
+            self._gradients[worker, turn] = torch.stack(gradients).mean(0)
         self._taken[server][worker] += 1
         self._late[server][worker] = staleness
         budget = self._config["training"]["epochs"] * NUM_TRAIN
@@ -251,7 +253,7 @@ class Replay:
             now, read = self._held[part], self._read[worker][part]
             late = self._late[server][worker]
             pushed.append(self._scheme.served(gradient, late, now, read))
-        images = len(workers) * self._config["batch_size"]
+        images = len(workers) * self._group_size * self._config["batch_size"]
         factor = self._rate.factor(self._samples[server], images)
         mean = torch.stack(pushed).mean(0)
         self._held[part] = self._sgd[server].step(self._held[part], mean, factor)

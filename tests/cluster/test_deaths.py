@@ -102,14 +102,15 @@ def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp
     assert family() <= before
 
 
-@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server", "gossip"])
+@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server", "mixed", "gossip"])
 def test_a_run_whose_workers_wait_for_others_does_without_nobody(scheme, tmp_path):
     with pytest.raises(ProcessFailure, match=r"^worker 1: killed by SIGKILL$"):
         run_tiny(dying(tmp_path, "before", scheme=scheme), tmp_path)
 
 
-def test_a_gossiping_run_ends_with_a_worker_that_is_asked(tmp_path):
-    config = dying(tmp_path, "before", scheme="gossip")
+@pytest.mark.parametrize("scheme", ["mixed", "gossip"])
+def test_a_run_ends_with_a_worker_that_answers_others(scheme, tmp_path):
+    config = dying(tmp_path, "before", scheme=scheme)
     config["model"]["_target_"] = "tests.cluster.dying.FirstDies"
     with pytest.raises(ProcessFailure, match=r"^worker 0: killed by SIGKILL$"):
         run_tiny(config, tmp_path)

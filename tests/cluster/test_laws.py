@@ -112,6 +112,7 @@ LAWS = {
         alone(scheme__group_size=1),
         together(2, scheme__group_size=2),
         replay(4, scheme__group_size=2, scheme__servers=2),
+        replay(6, scheme__group_size=3),
         replay(2, scheme__group_size=1),
     ],
     "sync_then_async": [
@@ -231,9 +232,9 @@ def assert_nothing_is_lost(config, seen):
     servers = seen[workers:]
     dropped = servers[0]["dropped"] if servers else 0
     assert sum(steps.values()) == budget + dropped
-    period = config["scheme"].get("period", 1)
+    period, group_size = (config["scheme"].get(each, 1) for each in ("period", "group_size"))
     for server in servers:
-        pushes = {worker: count // period for worker, count in steps.items()}
+        pushes = {worker: steps[worker] // period for worker in range(0, workers, group_size)}
         assert Counter(worker for worker, _ in server["pushes"]) == +Counter(pushes)
         if config["names"]["scheme"] == ASYNC:
             assert server["held"] == 0

@@ -1,9 +1,10 @@
 """Which BatchNorm statistics are evaluated: exact, against a bare loop."""
 
+import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.tiny import NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
+from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
 STATISTICS = ("2.running_mean", "2.running_var")
@@ -27,8 +28,12 @@ def bare_loop(config):
     return [replica.weights() for replica in replicas]
 
 
-def test_synchronous_workers_are_evaluated_with_the_mean_of_their_statistics(tmp_path):
-    config = normalised_point(SYNC, 2)
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server", "mixed"])
+def test_synchronous_workers_are_evaluated_with_the_mean_of_their_statistics(
+    scheme, clock, tmp_path
+):
+    config = normalised_point(scheme, 2, **CLOCKS[clock])
     _, weights = run_tiny(config, tmp_path)
     first, second = bare_loop(config)
     for name in STATISTICS:

@@ -50,10 +50,8 @@ def _work(bounds, node):
 
 
 def _serve(server, first, last):
-    wire = ServerWire(
-        last - first, NUM_STATISTICS if server == 0 else 0, torch.float64, workers=[0]
-    )
-    wire.weights.copy_(torch.arange(first, last, dtype=torch.float64) / 3)
+    weights = torch.arange(first, last, dtype=torch.float64) / 3
+    wire = ServerWire(weights, NUM_STATISTICS if server == 0 else 0, workers=[0])
     wire.answer(0, Header(FIRST + server, True))
     received = [wire.receive()]
     wire.weights.neg_()
@@ -91,7 +89,7 @@ def _work_in_turn(worker, node):
 
 
 def _serve_two():
-    wire = ServerWire(3, 0, torch.float64, workers=range(2))
+    wire = ServerWire(torch.zeros(3, dtype=torch.float64), 0, workers=range(2))
     for worker in range(2):
         wire.answer(worker, Header(0, True))
     order = []
@@ -171,7 +169,7 @@ FAULTS = {
 
 
 def _serve_the_rest():
-    wire = ServerWire(LARGE, 1, torch.float32, workers=range(2))
+    wire = ServerWire(torch.zeros(LARGE), 1, workers=range(2))
     tolerate([1])
     for worker in range(2):
         wire.answer(worker, Header(0, True))

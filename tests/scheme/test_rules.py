@@ -227,11 +227,13 @@ def test_the_fastest_worker_is_held_when_it_leads_by_more_than_the_bound():
     assert serving.leave(0) == Release(answered=(1,))
 
 
-def test_groups_are_synchronous_among_themselves_alone():
-    serving = Mixed(servers=1, group_size=2).serving(workers=4)
-    arrivals = [(0, 0), (3, 0), (2, 0), (1, 1)]
-    expected = [NOBODY, NOBODY, ((3, 2), (3, 2), ()), ((0, 1), (0, 1), ())]
-    assert released(serving, *arrivals) == expected
+def test_a_group_pushes_as_one_and_waits_for_no_other():
+    scheme = Mixed(servers=1, group_size=2)
+    assert [scheme.group_of(worker) for worker in range(4)] == [range(2)] * 2 + [range(2, 4)] * 2
+    assert list(scheme.pushing(workers=4)) == [0, 2]
+    assert scheme.steps_per_push == 2
+    serving = scheme.serving(workers=4)
+    assert released(serving, (2, 0), (0, 1)) == [((2,), (2,), ()), ((0,), (0,), ())]
 
 
 def test_sync_then_async_switches_by_samples():
@@ -288,7 +290,7 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: StaleSynchronous(1, -1), "bound: .* not -1"),
         (lambda: StaleSynchronous(1, 1.5), "bound: .* not 1.5"),
         (lambda: Mixed(1, 0), "group_size: .* not 0"),
-        (lambda: Mixed(1, 3).serving(4), "group_size: 3 does not divide workers=4"),
+        (lambda: Mixed(1, 3).pushes_per_update(4), "group_size: 3 does not divide workers=4"),
         (lambda: SyncThenAsync(1, 1.1), "switch_at: a number from 0 to 1 is needed, not 1.1"),
         (lambda: LocalSGD(0), "period: .* not 0"),
         (lambda: PostLocalSGD(1, "half"), "switch_at: .* not 'half'"),

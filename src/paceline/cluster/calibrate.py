@@ -88,7 +88,7 @@ def _work(size: int) -> dict[str, float]:
 
 
 def _serve(size: int) -> dict[str, float]:
-    wire = ServerWire(size, 0, torch.float32, workers=[_WORKER])
+    wire = ServerWire(torch.zeros(size), 0, workers=[_WORKER])
     wire.answer(_WORKER, Header(0, True))
     for _ in _pushes(wire, _rounds(size) + 1):
         wire.answer(_WORKER, Header(0, True))

@@ -64,7 +64,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
         if self._servers is not None:
-            return self._servers.wire.bytes_sent, self._servers.wire.bytes_received
+            return self._servers.bytes_exchanged
         return self._pairs.bytes_exchanged if self._pairs else (self._bytes, self._bytes)
 
     @property

@@ -85,7 +85,7 @@ class PassiveLink(AbstractPairLink):
 
     def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:
         super().__init__()
-        self._wire = ServerWire(num_weights, 0, dtype, asking)
+        self._wire = ServerWire(torch.zeros(num_weights, dtype=dtype), 0, asking)
         self.weights, self.computed = (torch.zeros(num_weights, dtype=dtype) for _ in range(2))
         self._asking = set(asking)
         self._error: Exception | None = None

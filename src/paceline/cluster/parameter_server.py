@@ -34,7 +34,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
-        return self._wire.bytes_sent, self._wire.bytes_received
+        return self._servers.bytes_exchanged
 
     def finish(self) -> list[Snapshot]:
         return self._servers.finish()

@@ -90,7 +90,7 @@ class ServedWeights:
             self._read[worker] = self.weights.clone()
         budget = self._plan.num_steps
         granted = not self.report.diverged and (budget is None or self._granted < budget)
-        self._granted += granted
+        self._granted += granted * self._scheme.steps_per_push
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class ServedWeights:
         workers to answer now.
         """
         self.report.lost.append((worker, reason))
-        self._granted -= stepping
+        self._granted -= stepping * self._scheme.steps_per_push
         self._staleness.pop(worker, None)  # its statistics would grow old
         return self.leave(worker)
 
@@ -121,17 +121,17 @@ class ServedWeights:
     def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
             self._update(release.applied)
-        self._granted -= len(release.dropped)
+        self._granted -= len(release.dropped) * self._scheme.steps_per_push
         self.report.dropped += len(release.dropped)
         self.report.held += sum(each != worker for each in release.answered)
         return release.answered
 
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
-        images = len(workers) * self._plan.batch_size
+        images = len(workers) * self._scheme.steps_per_push * self._plan.batch_size
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
         self.report.updates += 1
-        self.samples += images * self._scheme.steps_per_push
+        self.samples += images
         if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
             self._keep_snapshot()
 

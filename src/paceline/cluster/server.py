@@ -25,8 +25,9 @@ class Server:
 
     def __init__(self, scheme: AbstractScheme, plan: ServerPlan) -> None:
         self._plan = plan
-        dtype = getattr(torch, plan.dtype)
-        self._wire = ServerWire(plan.num_weights, plan.num_statistics, dtype, range(plan.workers))
+        self._workers = scheme.pushing(plan.workers)
+        weights = torch.zeros(plan.num_weights, dtype=getattr(torch, plan.dtype))
+        self._wire = ServerWire(weights, plan.num_statistics, self._workers)
         self._clock = TrainingClock()
         self._served = ServedWeights(
             scheme,
@@ -38,14 +39,14 @@ class Server:
         )
         # Where an update needs several workers, or each has steps of its own, none can be spared.
         self._survives = not scheme.own_weights and scheme.pushes_per_update(plan.workers) == 1
-        self._training = set(range(plan.workers))
+        self._training = set(self._workers)
         self._stepping: set[int] = set()  # whose granted step has not come yet
         self._held: list[int] = []  # who would stop, while the step of another may be lost
 
     @property
     def living(self) -> list[int]:
         lost = dict(self._served.report.lost)
-        return [worker for worker in range(self._plan.workers) if worker not in lost]
+        return [worker for worker in self._workers if worker not in lost]
 
     @property
     def snapshot_samples(self) -> list[int]:
@@ -60,7 +61,7 @@ class Server:
 
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
-        for worker in range(self._plan.workers):
+        for worker in self._workers:
             self._answer(worker, may_hold=False)  # all of them meet below
         if self._survives:
             tolerate(self._training)
@@ -133,7 +134,8 @@ def serve(scheme: AbstractScheme) -> ServerReport:
     server = Server(scheme, plan)
     report = server.run()
     living, samples = _agreed(server, plan, scheme.servers)
-    tolerate(set(range(plan.workers)) - set(living))  # the others' snapshots would go with them
+    # The others' snapshots would go with them.
+    tolerate(set(scheme.pushing(plan.workers)) - set(living))
     for turn, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[turn % len(living)])
     for worker in living:

@@ -108,15 +108,14 @@ class WorkerWire:
 
 
 class ServerWire:
-    """A server's end: `weights` is its part. It takes messages in the order of their arrival.
+    """A server's end: `weights` [num_weights] is its part, as it answers. It takes messages in the
+    order of their arrival.
 
     `workers`: their ranks.
     """
 
-    def __init__(
-        self, num_weights: int, num_statistics: int, dtype: torch.dtype, workers: Sequence[int]
-    ) -> None:
-        self.weights = torch.zeros(num_weights, dtype=dtype)
+    def __init__(self, weights: Tensor, num_statistics: int, workers: Sequence[int]) -> None:
+        self.weights, dtype = weights, weights.dtype
         self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
         # Where caches are cold from training, a call into torch costs as much as a small message.
         self._kept = {worker: bytes_of(each) for worker, each in self._statistics.items()}

@@ -1,15 +1,16 @@
 """Synchronous inside a group of workers, asynchronous between groups (Campos et al. 2017, Procedia
 Computer Science 108; a group is a node with its GPUs).
 
-    worker k:   push g_k(w_k)
-    server:     when all of a group have pushed   w <- sgd(w, mean g);   answer that group
+    worker k:            its gradient goes to the first of its group
+    first of a group:    push the mean of the group's gradients; hand on the answer
+    server:              at each push   w <- sgd(w, mean);   answer at once
 
 Law: with one group this is sync_parameter_server, with groups of one async_parameter_server.
 """
 
 from paceline.errors import SettingError
 from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_whole
-from paceline.scheme.serving import Grouped, Serving
+from paceline.scheme.serving import AtOnce, Serving
 
 
 class Mixed(AbstractServedScheme):
@@ -17,22 +18,22 @@ class Mixed(AbstractServedScheme):
 
     def __init__(self, servers: int, group_size: int) -> None:
         self.servers = check_servers(servers)
-        self._group_size = check_whole("group_size", group_size, at_least=1)
+        self.group_size = check_whole("group_size", group_size, at_least=1)
+        self.steps_per_push = self.group_size
 
     def claim(self, workers: int) -> Claim:
-        if workers == self._group_size:
+        if workers == self.group_size:
             return "synchronous"
-        return "partly asynchronous" if self._group_size > 1 else "asynchronous"
+        return "partly asynchronous" if self.group_size > 1 else "asynchronous"
 
     def pushes_per_update(self, workers: int) -> int:
-        if workers % self._group_size:
-            message = f"{self._group_size} does not divide workers={workers}"
+        if workers % self.group_size:
+            message = f"{self.group_size} does not divide workers={workers}"
             raise SettingError("scheme.group_size", message)
-        return self._group_size
+        return self.group_size
 
     def expected_staleness(self, workers: int) -> float:
-        return workers / self._group_size - 1
+        return workers / self.group_size - 1
 
     def serving(self, workers: int) -> Serving:
-        size = self.pushes_per_update(workers)
-        return Grouped([range(first, first + size) for first in range(0, workers, size)])
+        return AtOnce()

@@ -90,12 +90,14 @@ class AbstractScheme(ABC):
 
     `servers`: processes that share the weights by bytes. `own_weights`: workers hold weights of
     their own, apply gradients to them, and take equally many steps; else the servers apply
-    gradients, and grant steps. `steps_per_push`: of a worker, that a push stands for.
-    `needs_read`: servers keep the weights that each worker was answered with.
+    gradients, and grant steps. `group_size`: workers that push as one, which divides their number:
+    the first of them pushes their mean. `steps_per_push`: batches behind a push. `needs_read`:
+    servers keep the weights that each worker was answered with.
     """
 
     servers: int = 0
     own_weights: bool = True
+    group_size: int = 1
     steps_per_push: int = 1
     needs_read: bool = False
     collective: str = "native"  # that carries out a Mean
@@ -130,6 +132,15 @@ class AbstractScheme(ABC):
     def most_batches(self, num_steps: int, workers: int) -> int:
         """That are drawn at most until `num_steps` of them are in the weights."""
         return num_steps
+
+    def group_of(self, worker: int) -> range:
+        """Those who push as one with this worker; the first of them speaks to the servers."""
+        first = worker - worker % self.group_size
+        return range(first, first + self.group_size)
+
+    def pushing(self, workers: int) -> range:
+        """Workers that speak to the servers."""
+        return range(0, workers, self.group_size)
 
     def partners(self, worker: int, workers: int) -> tuple[int, ...]:
         """Whom this worker may ask for a PairMean; they themselves ask nobody."""

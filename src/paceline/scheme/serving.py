@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 
@@ -75,21 +74,6 @@ class Together(Serving):
             return NOTHING
         applied, self._waiting = self._waiting, ()
         return Release(applied, applied)
-
-
-class Grouped(Serving):
-    """The pushes of all workers of a group are one update."""
-
-    def __init__(self, groups: Iterable[Collection[int]]) -> None:
-        each = [(group, Together(len(group), len(group))) for group in groups]
-        self._of = {worker: together for group, together in each for worker in group}
-
-    def arrive(self, arrival: Arrival) -> Release:
-        current = replace(arrival, staleness=0)  # others' updates do not make a push of ours late
-        return self._of[arrival.worker].arrive(current)
-
-    def leave(self, worker: int) -> Release:
-        return self._of[worker].leave(worker)
 
 
 class Bounded(Serving):

@@ -13,6 +13,7 @@ from paceline.cluster.virtual.meeting import BUCKET_BYTES, Brought, allreduce_en
 from paceline.cluster.virtual.network import VirtualNetwork
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
+from paceline.scheme.mixed import Mixed
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.cluster.virtual.trained import train
 
@@ -131,6 +132,43 @@ def test_between_nodes_messages_pass_while_the_server_works():
     first, second = (worker.step_ends for worker in strategy.clock.workers)
     assert first == [1.75, 3.5]
     assert second == [2.0, 3.75]
+
+
+def test_a_group_sends_one_message_over_the_network():
+    """0.125 s inside a node, each way, and 0.25 s to the server or back; the groups meet there."""
+    profile = ClusterProfile(Link(0, 4 * NUM_BYTES), Link(0.125, math.inf), 2, 0, math.inf)
+    strategy, _ = train(Mixed(1, group_size=2), 4, 8, step_times=StepTimes(), profile=profile)
+    clock = strategy.clock
+    ends = [worker.step_ends for worker in clock.workers]
+    assert ends == [[1.75, 3.5]] * 2 + [[2.0, 3.75]] * 2
+    assert clock.servers.served[0].report.pushes == [(0, 0), (2, 1), (0, 1), (2, 1)]
+    assert clock.servers.served[0].report.bytes_received == 4 * NUM_BYTES
+    assert [worker.bytes_sent for worker in clock.workers] == [n * NUM_BYTES for n in (4, 2, 4, 2)]
+    assert [worker.bytes_received for worker in clock.workers] == [
+        n * NUM_BYTES for n in (4, 2, 4, 2)
+    ]
+    first, other = (worker.timeline[:4] for worker in clock.workers[:2])
+    assert [span[1:] for span in first] == [
+        ("compute", 0, 1),
+        ("wait", 1, 1.125),
+        ("communicate", 1.125, 1.375),
+        ("communicate", 1.375, 1.625),
+    ]
+    assert [span[1:] for span in other] == [
+        ("compute", 0, 1),
+        ("communicate", 1, 1.125),
+        ("wait", 1.125, 1.625),
+        ("communicate", 1.625, 1.75),
+    ]
+
+
+def test_a_group_on_two_nodes_sends_more():
+    """0.25 s for each message, of which a worker's first and last are to and from the other."""
+    profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0, math.inf)
+    strategy, _ = train(Mixed(1, group_size=2), 2, 4, step_times=StepTimes(), profile=profile)
+    first, other = strategy.clock.workers
+    assert first.step_ends == [1.75, 3.75]
+    assert other.step_ends == [2.0, 4.0]
 
 
 def test_a_mean_in_pairs_goes_there_and_back_and_costs_the_partner_no_time():

@@ -16,6 +16,7 @@ from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.served_weights import ServedWeights
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
+from paceline.cluster.virtual.groups import Groups
 from paceline.cluster.virtual.network import Passage, VirtualNetwork
 from paceline.cluster.virtual.station import Station
 from paceline.cluster.virtual.worker import VirtualWorker
@@ -41,11 +42,22 @@ class VirtualServers:
     ) -> None:
         self.weights = weights
         self._workers, self._profile = workers, profile
-        self._events, self._pool, self._answered = events, pool, answered
+        self._scheme, self._events, self._pool, self._answered = scheme, events, pool, answered
         self._bounds = plan.bounds(scheme.servers)
-        self._network = (
-            None if profile.one_machine else VirtualNetwork(profile, len(workers), scheme.servers)
-        )
+        network = VirtualNetwork(profile, len(workers), scheme.servers)
+        self._network = None if profile.one_machine else network
+        self._groups: Groups | None = None
+        if scheme.group_size > 1:
+            self._groups = Groups(
+                scheme,
+                workers,
+                profile=profile,
+                network=network,
+                events=events,
+                pool=pool,
+                push=self._push,
+                answered=answered,
+            )
         self._stations = [Station(events) for _ in range(scheme.servers)]
         self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
         self._held = Buffer(weights)  # of a single server, as long as they are of one version
@@ -72,17 +84,26 @@ class VirtualServers:
 
     def begin(self, worker: VirtualWorker) -> bool:
         """The worker holds version 0; may it take a step?"""
-        worker.versions = [0] * len(self.served)
-        grants = [served.grant(worker.index) for served in self.served]
-        return grants[0]
+        first = self._scheme.group_of(worker.index)[0]
+        if worker.index == first:
+            worker.versions = [0] * len(self.served)
+            grants = [served.grant(worker.index) for served in self.served]
+            self._granted[first] = grants[0]
+        return self._granted[first]
 
     def leave(self, worker: VirtualWorker) -> None:
         """The worker, which has been answered, sends no more."""
-        for server, served in enumerate(self.served):
+        for server, served in enumerate(self.served if worker.versions else []):
             self._answer_all(server, served.leave(worker.index))
 
     def push(self, worker: VirtualWorker) -> None:
-        """Its message."""
+        """Its message, by itself or with those of its group."""
+        if self._groups is None:
+            self._push(worker)
+        else:
+            self._groups.bring(worker)
+
+    def _push(self, worker: VirtualWorker) -> None:
         message = worker.message
         assert message is not None
         for server, (first, last) in enumerate(self._bounds):
@@ -160,7 +181,8 @@ class VirtualServers:
             return
         del self._answers[worker.index]
         self._let_go(worker)
-        self._answered(worker, buffer, self._granted[worker.index])
+        answered = self._answered if self._groups is None else self._groups.hand_on
+        answered(worker, buffer, self._granted[worker.index])
 
     def _leave_version(self) -> None:
         """The server is about to change its weights in place: who has them gets a copy."""
@@ -177,7 +199,7 @@ class VirtualServers:
 
     def _keep_statistics(self, worker: VirtualWorker) -> None:
         kept = self._pushed.setdefault(worker.index, torch.empty_like(worker.statistics.vector))
-        kept.copy_(worker.statistics.vector)
+        kept.copy_(self._groups.statistics(worker) if self._groups else worker.statistics.vector)
 
     def _gradient(self, first: int, last: int, worker: int) -> Tensor:
         message = self._workers[worker].message
