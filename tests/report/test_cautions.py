@@ -73,6 +73,15 @@ def test_seeds_that_diverged_together_are_named_together(findings):
     )
 
 
+def test_a_worker_that_was_lost_on_the_way(findings):
+    _, other = runs = seeds(workers=2)
+    other["reason"] = "worker 1 was lost after 3 steps: killed by SIGKILL"
+    assert cautions(findings(runs)) == [
+        "Of sync_allreduce with 2 workers, seed 1, counted in every mean all the same: "
+        "worker 1 was lost after 3 steps: killed by SIGKILL."
+    ]
+
+
 def test_what_is_missing_left_out_or_of_other_code(findings):
     about = {"num_points": 5, "missing": ["abc"], "other_records": ["d", "e"], "stale_code": 1}
     assert cautions(findings(seeds(), **about)) == [

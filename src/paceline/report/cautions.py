@@ -23,6 +23,7 @@ def cautions(findings: Findings) -> list[str]:
         *_late(findings),
         *_unlike(runs),
         *_ended_badly(findings),
+        *_without_a_worker(findings.tables.finished),
         *_about(findings.tables.about),
         *_certificates(findings.tables.finished),
         *_few_seeds(findings.summary),
@@ -111,6 +112,17 @@ def _ended_badly(findings: Findings) -> list[str]:
                 f"{f'; {more} more' if more > 0 else ''}"
             )
     return found
+
+
+def _without_a_worker(finished: Frame) -> list[str]:
+    """A finished run has a reason where it lost a worker on the way."""
+    return [
+        f"Of {where['scheme']} with {where['workers']} workers, seed {where['seed']}, counted in "
+        f"every mean all the same: {where['reason']}."
+        for where, _ in groups(
+            finished[finished["reason"] != ""], ["scheme", "workers", "seed", "reason"]
+        )
+    ]
 
 
 def _places(findings: Findings, points: Frame) -> list[str]:
