@@ -71,10 +71,10 @@ class Momentum:
 
 def averaged(config, seen):
     """Workers with weights of their own: the mean of gradients until `switch_at`, later of weights
-    after every `period` steps.
+    after every `period` steps, and at the end.
     """
     flat, scheme, workers = Flat(config), config["scheme"], range(config["workers"])
-    period, switch_at = scheme.get("period", 10**9), scheme.get("switch_at", 0)
+    period, switch_at = scheme["period"], scheme.get("switch_at", 0)
     shares = [batches_of(config, worker) for worker in workers]
     held = [flat.first.clone() for _ in workers]
     optimizers = [Momentum(flat.options, flat.first) for _ in workers]
@@ -94,25 +94,73 @@ def averaged(config, seen):
     return flat.named(torch.stack(held).mean(0))
 
 
+class Own:
+    """A worker with weights of its own, whose steps have these numbers among those of all."""
+
+    def __init__(self, config, seen, worker, flat):
+        size = config["batch_size"]
+        self._flat, self._optimizer = flat, Momentum(flat.options, flat.first)
+        self._batches, self.num_steps = batches_of(config, worker), seen[worker]["steps"]
+        behind = instantiate(config["scheme"]).images_per_update(size, config["workers"])
+        rate = rate_of(config, behind)
+        self._factors = [rate.factor(number * size) for number in seen[worker]["numbers"]]
+        self.held, self.steps, self._gradient = flat.first.clone(), 0, None
+
+    @property
+    def ended(self):
+        return self.steps == self.num_steps
+
+    @property
+    def factor(self):
+        return self._factors[self.steps]
+
+    def begin(self):
+        """The gradient of its next step, at what it holds now."""
+        if self._gradient is None and not self.ended:
+            self._gradient = self._flat.gradient(self._batches[self.steps], self.held)
+        return self._gradient
+
+    def end(self):
+        """Its step, from what it holds by now."""
+        gradient, self._gradient = self.begin(), None
+        self.held = self._optimizer.step(self.held, gradient, self.factor)
+        self.steps += 1
+
+
+def owners(config, seen, flat):
+    return [Own(config, seen, worker, flat) for worker in range(config["workers"])]
+
+
+def apart(config, seen):
+    """Workers that never meet: the mean of what each ends with."""
+    flat = Flat(config)
+    workers = owners(config, seen, flat)
+    for worker in workers:
+        while not worker.ended:
+            worker.end()
+    return flat.named(torch.stack([worker.held for worker in workers]).mean(0))
+
+
 def elastic(config, seen):
     """The center, by the order in which workers came to the server."""
-    flat, scheme, workers = Flat(config), config["scheme"], range(config["workers"])
-    shares = [batches_of(config, worker) for worker in workers]
-    held = [flat.first.clone() for _ in workers]
-    optimizers = [Momentum(flat.options, flat.first) for _ in workers]
-    center, steps, rate = flat.first.clone(), [0] * len(held), rate_of(config, config["batch_size"])
-    images = len(workers) * config["batch_size"]
+    flat, scheme = Flat(config), config["scheme"]
+    workers, center = owners(config, seen, flat), flat.first.clone()
     (report,) = seen[len(workers) :]
-    for worker, _ in report["pushes"]:
-        apart = scheme["elasticity"] * (held[worker] - center)
-        moved, center = held[worker] - apart, center + apart
-        for turn in range(scheme["period"]):
-            gradient = flat.gradient(shares[worker][steps[worker]], held[worker])
-            start = moved if turn == 0 else held[worker]  # the gradient is of before the exchange
-            factor = rate.factor(steps[worker] * images)
-            held[worker] = optimizers[worker].step(start, gradient, factor)
-            steps[worker] += 1
+    for index, _ in report["pushes"]:
+        worker = workers[index]
+        for _ in range(scheme["period"]):
+            worker.end()
+        worker.begin()  # the gradient is of before the exchange
+        moved = scheme["elasticity"] * (worker.held - center)
+        worker.held, center = worker.held - moved, center + moved
+    assert all(worker.ended for worker in workers)
     return flat.named(center)
+
+
+def unmoved(config, seen):
+    """The weights before the first step."""
+    flat = Flat(config)
+    return flat.named(flat.first)
 
 
 def gossiped(config, seen):
@@ -129,59 +177,52 @@ class Gossiped:
     """By the workers' records of their means in pairs: each after so many steps of either."""
 
     def __init__(self, config, seen):
-        self.flat, self._workers = Flat(config), range(config["workers"])
-        self._shares = [batches_of(config, worker) for worker in self._workers]
-        self._images = len(self._workers) * config["batch_size"]
-        self._num_steps = config["training"]["epochs"] * NUM_TRAIN // self._images
-        behind = instantiate(config["scheme"]).images_per_update(
-            config["batch_size"], len(self._workers)
-        )
-        self._rate, self._lr = rate_of(config, behind), config["model"]["optimizer"]["lr"]
-        self._optimizers = [Momentum(self.flat.options, self.flat.first) for _ in self._workers]
-        self.held = [self.flat.first.clone() for _ in self._workers]
-        self._begun = list(self.held)  # what each computes on
-        self._steps = [0 for _ in self._workers]
+        self.flat, self._lr = Flat(config), config["model"]["optimizer"]["lr"]
+        self._workers = owners(config, seen, self.flat)
         self._ended = {}
         self._applied = torch.zeros_like(self.flat.first)
-        self._pending = [list(seen[worker]["averages"]) for worker in self._workers]
+        self._pending = [list(seen[index]["averages"]) for index in range(len(self._workers))]
         self.in_steps = self._num_in_steps()
-        while any([self._go_on(worker) for worker in self._workers]):
+        while any([self._go_on(index) for index in range(len(self._workers))]):
             pass
         assert not any(self._pending), "means that no two agree on"
 
+    @property
+    def held(self):
+        return [worker.held for worker in self._workers]
+
     def weights(self):
-        return self.flat.named(torch.stack([self._ended[k] for k in self._workers]).mean(0))
+        return self.flat.named(torch.stack(list(self._ended.values())).mean(0))
 
     def mean_by_gradients(self):
         return self.flat.named(self.flat.first - self._applied / len(self._workers))
 
     def _num_in_steps(self):
         """Means that caught a worker in the middle of a step, with its gradient under way."""
-        passive = [k for k in self._workers if k % 2 == 0]
-        return sum(steps < self._num_steps for k in passive for steps, _ in self._pending[k])
+        passive = [k for k in range(len(self._workers)) if k % 2 == 0]
+        last = [worker.num_steps for worker in self._workers]
+        return sum(steps < last[k] for k in passive for steps, _ in self._pending[k])
 
-    def _go_on(self, worker):
+    def _go_on(self, index):
         """To the next mean or step, if it is there."""
-        steps = self._steps[worker]
-        if self._pending[worker] and self._pending[worker][0][0] == steps:
-            partner = self._pending[worker][0][1]
-            if self._pending[partner][:1] != [(self._steps[partner], worker)]:
+        worker = self._workers[index]
+        worker.begin()
+        if self._pending[index] and self._pending[index][0][0] == worker.steps:
+            partner = self._pending[index][0][1]
+            other = self._workers[partner]
+            other.begin()
+            if self._pending[partner][:1] != [(other.steps, index)]:
                 return False
-            for each in (worker, partner):
+            for each in (index, partner):
                 self._pending[each].pop(0)
-            mean = (self.held[worker] + self.held[partner]) / 2
-            self.held[worker] = self.held[partner] = mean
+            worker.held = other.held = (worker.held + other.held) / 2
             return True
-        if steps == self._num_steps:
+        if worker.ended:
             return False
-        gradient = self.flat.gradient(self._shares[worker][steps], self._begun[worker])
-        factor = self._rate.factor(steps * self._images)
-        self._applied += self._lr * factor * gradient
-        held = self._optimizers[worker].step(self.held[worker], gradient, factor)
-        self.held[worker] = self._begun[worker] = held
-        self._steps[worker] += 1
-        if self._steps[worker] == self._num_steps:
-            self._ended[worker] = held
+        self._applied += self._lr * worker.factor * worker.begin()
+        worker.end()
+        if worker.ended:
+            self._ended[index] = worker.held
         return True
 
 

@@ -12,12 +12,14 @@ from paceline.cluster.launch import ProcessFailure
 from paceline.scheme.scheme import Apply, Mean, Turn, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.cluster.references import (
+    apart,
     averaged,
     elastic,
     gossiped,
     mean_kept,
     plain_weights,
     replayed,
+    unmoved,
 )
 from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
@@ -69,8 +71,8 @@ def replay_pairs(workers, graph):
     return Law("replaying the means in pairs gives the weights", gossiped, workers, settings)
 
 
-def independent_loops(workers=2, **settings):
-    return Law("independent loops, averaged", averaged, workers, settings)
+def meeting(workers=2, **settings):
+    return Law("loops that meet", averaged, workers, settings)
 
 
 LAWS = {
@@ -122,20 +124,28 @@ LAWS = {
         replay(2, scheme__switch_at=0.5),
         replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
     ],
-    "independent": [alone(), independent_loops(3)],
+    "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
     "local_sgd": [
         alone(scheme__period=3),
         together(2, scheme__period=1, **NO_MOMENTUM),
-        independent_loops(2, scheme__period=3),
+        meeting(2, scheme__period=3),
+        meeting(3, scheme__period=5),
     ],
     "post_local_sgd": [
         alone(scheme__period=3),
         together(2, scheme__switch_at=1, scheme__period=3),
-        independent_loops(2, scheme__switch_at=0.5, scheme__period=3),
+        meeting(2, scheme__switch_at=0.5, scheme__period=3),
+        meeting(2, scheme__switch_at=0, scheme__period=4),
     ],
     "elastic_averaging": [
         Law("both go towards each other", elastic, 2, {"scheme__period": 3}),
         Law("both go towards each other", elastic, 3, {"scheme__period": 1}),
+        Law(
+            "without elasticity the center stays",
+            unmoved,
+            2,
+            {"scheme__period": 3, "scheme__elasticity": 0.0},
+        ),
     ],
     "gossip": [
         alone(scheme__graph="complete"),
@@ -228,6 +238,9 @@ def assert_nothing_is_lost(config, seen):
     """Steps add up to the budget, and staleness is what the order of pushes implies."""
     workers = config["workers"]
     budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
+    if config["names"]["scheme"] in ("independent", "elastic_averaging", "gossip"):
+        taken = [number for worker in seen[:workers] for number in worker["numbers"]]
+        assert sorted(number for number in taken if number < budget) == list(range(budget))
     steps = {worker: found["steps"] for worker, found in enumerate(seen[:workers])}
     servers = seen[workers:]
     dropped = servers[0]["dropped"] if servers else 0
@@ -300,7 +313,7 @@ def test_asynchronous_means_asynchronous(blocked, tmp_path):
 
 @pytest.mark.parametrize("blocked", [0, 1])
 def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
-    """Of 264 steps of each; 200 means come in the middle of the blocked step of who is asked.
+    """200 of 528 steps are the other's before the blocked worker has ended its first.
 
     The rate is low, so that rounding does not grow over as many steps.
     """
@@ -313,7 +326,8 @@ def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
     sent, received = (
         sum(worker[way] for worker in seen) for way in ("bytes_sent", "bytes_received")
     )
-    assert sent == received == (1 + 2 * 264) * 103 * 8  # of 103 weights; one says hello
+    asked = seen[1]["steps"]
+    assert sent == received == (1 + 2 * asked) * 103 * 8  # of 103 weights; one says hello
 
 
 def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):

@@ -87,6 +87,14 @@ def test_local_sgd_takes_the_mean_of_weights_at_the_end_of_each_period(step, mee
     assert is_same(messages_of(LocalSGD(period=3), *answers, step=step), *expected)
 
 
+@pytest.mark.parametrize("scheme", [LocalSGD(period=3), PostLocalSGD(period=3, switch_at=0.5)])
+def test_a_run_of_local_sgd_ends_with_the_mean(scheme):
+    assert [type(each) for each in scheme.end(WEIGHTS, steps=6)] == []
+    end = scheme.end(WEIGHTS, steps=7)
+    assert is_same([next(end), end.send(REPLY)], Mean(WEIGHTS), Adopt(REPLY))
+    assert next_message(end, None) is None
+
+
 def test_post_local_sgd_is_synchronous_first():
     scheme = PostLocalSGD(period=1, switch_at=0.5)
     early = messages_of(scheme, REPLY, WEIGHTS, progress=0.49)
@@ -109,7 +117,11 @@ def test_an_elastic_worker_and_the_center_go_towards_each_other():
     assert isinstance(adopted, Adopt)
     assert_close(adopted.weights, torch.full((2,), 3.0))
     assert is_same([rule.send(None)], Apply(GRADIENT))
-    assert is_same(messages_of(scheme, WEIGHTS, step=5), Apply(GRADIENT))
+    for step in (0, 5):  # at 0 it holds the center
+        assert is_same(messages_of(scheme, WEIGHTS, step=step), Apply(GRADIENT))
+    end = scheme.end(own, steps=5)
+    assert is_same([next(end)], Push(own))
+    assert is_same([end.send(changed)], Adopt(torch.full((2,), 3.0)))
 
 
 def partners_of(graph, workers):
@@ -260,11 +272,11 @@ def test_batches_behind_updates():
         (StaleSynchronous(servers=1, bound=2), 8, 1),
         (Mixed(servers=1, group_size=2), 16, 2),
         (SyncThenAsync(servers=1, switch_at=0.5), 32, 4),
-        (Independent(), 8, 4),
-        (LocalSGD(period=3), 32, 12),
-        (PostLocalSGD(period=3, switch_at=0.5), 32, 12),
-        (ElasticAveraging(1, period=3, elasticity=0.1), 8, 12),
-        (Gossip("ring"), 32, 4),
+        (Independent(), 8, 1),
+        (LocalSGD(period=3), 32, 4),
+        (PostLocalSGD(period=3, switch_at=0.5), 32, 4),
+        (ElasticAveraging(1, period=3, elasticity=0.1), 8, 3),
+        (Gossip("ring"), 32, 1),
     ],
     ids=lambda scheme: type(scheme).__name__,
 )

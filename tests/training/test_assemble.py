@@ -175,7 +175,9 @@ FRESH = server(0, [(0, 0), (1, 0)])
         ("partly asynchronous", (HELD,), {}, "partly asynchronous: stale pushes seen"),
         ("partly asynchronous", (FRESH,), {}, "not partly asynchronous: no push was stale"),
         ("partly asynchronous", (STALE,), {}, "partly asynchronous: stale pushes seen"),
-        ("apart", (), {}, "none: workers hold weights of their own"),
+        ("equal at the end", (), {}, "all ended equal"),
+        ("equal at the end", (), OTHER, "not synchronous: workers ended with other weights"),
+        ("apart", (), OTHER, "none: workers hold weights of their own"),
     ],
 )
 def test_what_a_run_may_be_called(claim, servers, second, certificate):

@@ -4,10 +4,12 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.budget import Budget, budget_of
 
 SCHEMES = {"sync": SyncAllReduce(), "async": AsyncParameterServer(servers=1)}
+PERIODIC = {"elastic": ElasticAveraging(1, period=3, elasticity=0.1)}
 
 
 def budget(scheme, workers, batch_size, *, epochs=1, samples=None, evaluations=3):
@@ -17,7 +19,7 @@ def budget(scheme, workers, batch_size, *, epochs=1, samples=None, evaluations=3
         "training": {"epochs": epochs, "samples": samples},
         "measurement": {"evaluations": evaluations},
     }
-    return budget_of(config, SCHEMES[scheme], num_train=100)
+    return budget_of(config, (SCHEMES | PERIODIC)[scheme], num_train=100)
 
 
 def test_a_budget_by_hand():
@@ -50,3 +52,9 @@ def test_no_more_snapshots_than_rounds_and_the_last_is_the_end():
 def test_a_budget_that_leaves_a_worker_without_a_step_is_refused():
     with pytest.raises(SettingError, match=r"training.samples: 32 leave some of workers=2"):
         budget("async", 2, 32, samples=32)
+
+
+def test_workers_of_a_common_budget_take_a_round_each_at_least():
+    assert budget("elastic", 2, 8, samples=33).samples == 48
+    with pytest.raises(SettingError, match=r"training.samples: 24 leave some of workers=2"):
+        budget("elastic", 2, 8, samples=24)

@@ -1,6 +1,8 @@
 """A worker that applies gradients to weights of its own, as a Lightning strategy."""
 
+import itertools
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -13,12 +15,16 @@ from paceline.cluster.pair_link import pair_link
 from paceline.cluster.rule_strategy import AbstractRuleStrategy
 from paceline.cluster.server_link import ServerLink
 from paceline.cluster.snapshot import Snapshot, flatten
+from paceline.cluster.step_numbers import StepNumbers
+from paceline.exchange.process_group import draw_number
 from paceline.scheme.scheme import Adopt, Apply, Mean, Message, PairMean, Push
+
+_runs = itertools.count()  # of this process group
 
 
 class OwnWeightsStrategy(AbstractRuleStrategy):
-    """All workers take equally many steps. Without servers, a snapshot is the mean of the workers'
-    weights, each as it was after its n-th step; with servers, of what those hold.
+    """Without servers, a snapshot is the mean of the workers' weights, each as it was when it first
+    had so many samples behind it, over all workers; with servers, of what those hold.
     """
 
     by = "a worker with weights of its own"
@@ -42,6 +48,10 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             first = flat.weights.cpu()
             dist.broadcast(first, 0)
         flat.weights.copy_(first)
+        draw = partial(draw_number, f"steps of run {next(_runs)}")
+        self._numbers = StepNumbers(self.scheme, self.workers, draw)
+        self.numbers = [self._numbers.next()]
+        trainer.should_stop = self._ended
         if self._pairs is not None:
             self._own.copy_(first)
             self._pairs.begin()
@@ -59,7 +69,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     @property
     def samples(self) -> int:
-        return self.plan.samples_at(self.steps)
+        return self.plan.samples_at(min(self.numbers[-1], self._num_steps))
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
@@ -78,10 +88,20 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         means = [self._mean_of(kept) for kept in self._kept]
         return means[dist.get_rank() :: self.workers]
 
-    def _step(self) -> None:
-        super()._step()
-        if self._servers is None and self.samples in self._snapshot_samples:
-            self._keep_snapshot()
+    def _go_on(self) -> None:
+        self.numbers.append(self._numbers.next())
+        if self._ended:
+            assert self.lightning_module is not None
+            self.lightning_module.trainer.should_stop = True
+            self._drive(self.scheme.end(self._flat.weights, self.steps))
+        missing = self._snapshot_samples[len(self._kept) :] if self._servers is None else []
+        for samples in missing:
+            if samples <= self.samples:
+                self._keep_snapshot(samples)
+
+    @property
+    def _ended(self) -> bool:
+        return self.plan.ends_before(self.numbers[-1])
 
     def _carry_out(self, message: Message) -> Tensor | None:
         if isinstance(message, Apply):
@@ -106,7 +126,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     def _apply(self, gradient: Tensor) -> None:
         rate = self._learning_rate
         with self._pairs.step() if self._pairs else nullcontext():
-            factor = rate.factor(self.samples) if rate else 1.0
+            factor = rate.factor(self.plan.samples_at(self.numbers[-1])) if rate else 1.0
             self._sgd.step(gradient.to(self._own.device), factor)
             self._flat.adopt(self._own)
 
@@ -116,13 +136,13 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._bytes += self._mean.nbytes
         return self._mean.div_(self.workers).to(self.root_device)
 
-    def _keep_snapshot(self) -> None:
+    def _keep_snapshot(self, samples: int) -> None:
         """Copies: the only work of evaluation inside the training clock."""
         statistics = torch.empty(self.plan.num_statistics, dtype=self.held[0].dtype)
         self._kept.append(
             Snapshot(
-                samples=self.samples,
-                updates=self.updates,
+                samples=samples,
+                updates=samples // (self.workers * self._batch_size),
                 seconds=self._clock.seconds(),
                 weights=self._flat.weights.to("cpu", copy=True),
                 statistics=flatten(self._statistics, statistics),

@@ -25,7 +25,7 @@ from paceline.cluster.snapshot import Snapshot, statistics_of
 from paceline.cluster.training_clock import TrainingClock
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
-from paceline.scheme.scheme import AbstractScheme, Message, Turn, next_message
+from paceline.scheme.scheme import AbstractScheme, Message, Step, Turn, next_message
 
 
 class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
@@ -61,6 +61,7 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
         self.seconds_communicating = 0.0
         self.counted = 0
         self.steps = 0  # of this worker
+        self.numbers = [0]  # of its steps, and the next, among all; where servers grant them, none
         self._batch_size, self._num_steps = batch_size, num_steps
         self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
         self._clock = clock or TrainingClock()
@@ -146,12 +147,19 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
             worker=dist.get_rank(),
             workers=self.workers,
             step=self.steps,
-            progress=self.plan.progress(self.steps),
+            progress=self.plan.progress(self.numbers[-1]),
         )
-        step, answer = self.scheme.step(turn), None
-        while (message := next_message(step, answer)) is not None:
-            answer = self._carry_out(message)
+        self._drive(self.scheme.step(turn))
         self.steps += 1
+        self._go_on()
         self.seconds_communicating += time.perf_counter() - before
         if self._pace is not None:
             self._pace.begin()
+
+    def _drive(self, step: Step) -> None:
+        answer = None
+        while (message := next_message(step, answer)) is not None:
+            answer = self._carry_out(message)
+
+    def _go_on(self) -> None:
+        """To the next step, if there is one."""

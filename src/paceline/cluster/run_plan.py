@@ -29,18 +29,17 @@ class RunPlan:
     dtype: str
     server_seconds: float = 0
 
-    @property
-    def steps_of_each(self) -> int | None:
-        """Of each worker, where all take equally many; None: no end."""
-        return None if self.num_steps is None else self.num_steps // self.workers
+    def ends_before(self, number: int) -> bool:
+        """Whether there is no step of this number."""
+        return self.num_steps is not None and number >= self.num_steps
 
-    def samples_at(self, steps: int) -> int:
-        """Over all workers, when each has taken so many steps."""
-        return steps * self.workers * self.batch_size
+    def samples_at(self, number: int) -> int:
+        """Over all workers, behind the step of this number."""
+        return number * self.batch_size
 
-    def progress(self, steps: int) -> float:
-        """The share of a run that has an end, when each worker has taken so many steps."""
-        return steps / self.steps_of_each if self.steps_of_each else 0.0
+    def progress(self, number: int) -> float:
+        """The share of a run that has an end, behind the step of this number."""
+        return number / self.num_steps if self.num_steps else 0.0
 
     def bounds(self, servers: int) -> list[tuple[int, int]]:
         """Each server's [first, last) of the weights."""

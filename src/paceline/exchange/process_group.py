@@ -47,6 +47,12 @@ def joined() -> Joined:
     return _joined
 
 
+def draw_number(name: str) -> int:
+    """0, 1, 2, ... in the order in which the processes of the group ask for it."""
+    store = dist.distributed_c10d._get_default_store()  # torch has no public name for it
+    return store.add(name, 1) - 1
+
+
 def make_secret() -> str:
     return secrets.token_hex(_SECRET_BYTES)
 

@@ -1,10 +1,12 @@
 """Elastic averaging SGD, asynchronous (Zhang et al. 2015, arXiv:1412.6651, algorithm 1).
 
-    worker k, every `period` steps:   w_k <- w_k - a (w_k - c);   c <- c + a (w_k - c)    at once
     worker k, every step:             w_k <- sgd(w_k, g_k)
+    worker k, after `period` steps:   w_k <- w_k - a (w_k - c);   c <- c + a (w_k - c)    at once
 
 a is the `elasticity`; the center c is at the servers, and is what is evaluated. A server answers
-with the center after the change, c'; the one before follows: c = (c' - a w_k) / (1 - a).
+with the center after the change, c'; the one before follows: c = (c' - a w_k) / (1 - a). As in the
+paper, the gradient of the step that follows an exchange is of the weights before it. What follows
+the last one of a worker is exchanged at its end.
 
 Law: with elasticity 0 this is independent, and the center stays where it was.
 """
@@ -27,7 +29,11 @@ from paceline.scheme.serving import AtOnce, Serving
 
 
 class ElasticAveraging(AbstractScheme):
-    """`elasticity`: a above, below 1; 0.9 / workers in the paper."""
+    """`elasticity`: a above, below 1; 0.9 / workers in the paper. Momentum is each worker's own, by
+    torch's SGD; the paper has none (EASGD) or Nesterov's (EAMSGD).
+    """
+
+    equal_steps = False
 
     def __init__(self, servers: int, period: int, elasticity: float) -> None:
         self.servers = check_servers(servers)
@@ -37,18 +43,21 @@ class ElasticAveraging(AbstractScheme):
             raise SettingError("scheme.elasticity", "1 leaves nothing of the center")
 
     def step(self, turn: Turn) -> Step:
-        if turn.step % self.steps_per_push == 0:
-            own, share = turn.weights.clone(), self._elasticity
-            after = yield Push(turn.weights)
-            before = (after - share * own) / (1 - share)
-            yield Adopt(own - share * (own - before))
+        if turn.step > 0 and turn.step % self.steps_per_push == 0:
+            yield from self._exchange(turn.weights)
         yield Apply(turn.gradient)
+
+    def end(self, weights: Tensor, steps: int) -> Step:
+        yield from self._exchange(weights)
+
+    def _exchange(self, weights: Tensor) -> Step:
+        own, share = weights.clone(), self._elasticity
+        after = yield Push(weights)
+        before = (after - share * own) / (1 - share)
+        yield Adopt(own - share * (own - before))
 
     def pushes_per_update(self, workers: int) -> int:
         return 1
-
-    def batches_per_round(self, workers: int) -> int:
-        return workers * self.steps_per_push
 
     def serving(self, workers: int) -> Serving:
         return AtOnce()

@@ -32,6 +32,8 @@ GRAPHS = ("ring", "exponential", "complete")
 class Gossip(AbstractScheme):
     """`graph`: who averages with whom. Who is drawn depends on (worker, step) alone."""
 
+    equal_steps = False
+
     def __init__(self, graph: str) -> None:
         if graph not in GRAPHS:
             message = f"there is no {graph}; there are: {', '.join(GRAPHS)}"

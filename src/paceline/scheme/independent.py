@@ -12,6 +12,8 @@ from paceline.scheme.scheme import AbstractScheme, Apply, Step, Turn
 
 
 class Independent(AbstractScheme):
+    equal_steps = False
+
     def step(self, turn: Turn) -> Step:
         yield Apply(turn.gradient)
 

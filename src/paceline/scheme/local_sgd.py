@@ -1,14 +1,25 @@
 """Local SGD (Stich 2018, arXiv:1805.09767).
 
-    every step:              w_k <- sgd(w_k, g_k)
-    every `period` steps:    w_k <- mean_j w_j
+    every step:                             w_k <- sgd(w_k, g_k)
+    every `period` steps, and at the end:   w_k <- mean_j w_j
 
 Each worker keeps its own momentum.
 
 Law: with period 1 and no momentum this is sync_allreduce.
 """
 
-from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, Step, Turn, check_whole
+from torch import Tensor
+
+from paceline.scheme.scheme import (
+    AbstractScheme,
+    Adopt,
+    Apply,
+    Claim,
+    Mean,
+    Step,
+    Turn,
+    check_whole,
+)
 
 
 class LocalSGD(AbstractScheme):
@@ -20,8 +31,16 @@ class LocalSGD(AbstractScheme):
     def step(self, turn: Turn) -> Step:
         weights = yield Apply(turn.gradient)
         if (turn.step + 1) % self._period == 0:
-            mean = yield Mean(weights)
-            yield Adopt(mean)
+            yield from _meet(weights)
 
-    def batches_per_round(self, workers: int) -> int:
-        return workers * self._period  # a run ends with a mean
+    def end(self, weights: Tensor, steps: int) -> Step:
+        if steps % self._period:
+            yield from _meet(weights)
+
+    def claim(self, workers: int) -> Claim:
+        return "equal at the end"
+
+
+def _meet(weights: Tensor) -> Step:
+    mean = yield Mean(weights)
+    yield Adopt(mean)

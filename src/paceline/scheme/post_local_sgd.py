@@ -2,39 +2,35 @@
 
     until `switch_at` of the run's samples:   g <- mean_k g_k;   w_k <- sgd(w_k, g)
     afterwards, every step:                   w_k <- sgd(w_k, g_k)
-    and every `period` steps:                 w_k <- mean_j w_j
+    every `period` steps, and at the end:     w_k <- mean_j w_j
 
 Law: switched at 1 this is sync_allreduce, at 0 local_sgd.
 """
 
-from paceline.scheme.scheme import (
-    AbstractScheme,
-    Adopt,
-    Apply,
-    Mean,
-    Step,
-    Turn,
-    check_share,
-    check_whole,
-)
+from torch import Tensor
+
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.scheme import AbstractScheme, Apply, Claim, Mean, Step, Turn, check_share
 
 
 class PostLocalSGD(AbstractScheme):
     """`switch_at`: a share of the run's samples. `period`: steps of each worker between means."""
 
+    needs_end = True
+
     def __init__(self, period: int, switch_at: float) -> None:
-        self._period = check_whole("period", period, at_least=1)
+        self._later = LocalSGD(period)
         self._switch_at = check_share("switch_at", switch_at)
 
     def step(self, turn: Turn) -> Step:
         if turn.progress < self._switch_at:
             mean = yield Mean(turn.gradient)
             yield Apply(mean)
-            return
-        weights = yield Apply(turn.gradient)
-        if (turn.step + 1) % self._period == 0:
-            mean = yield Mean(weights)
-            yield Adopt(mean)
+        else:
+            yield from self._later.step(turn)
 
-    def batches_per_round(self, workers: int) -> int:
-        return workers * self._period  # a run ends with a mean
+    def end(self, weights: Tensor, steps: int) -> Step:
+        yield from self._later.end(weights, steps)
+
+    def claim(self, workers: int) -> Claim:
+        return self._later.claim(workers)

@@ -72,7 +72,7 @@ class PairMean:
     partner: int
 
 
-Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "apart"]
+Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
 Message = Mean | Push | PairMean | Apply | Adopt
 Step = Generator[Message, Any, None]
 
@@ -89,14 +89,18 @@ class AbstractScheme(ABC):
     """One way of sharing updates. A concrete scheme fills in the rule and is never subclassed.
 
     `servers`: processes that share the weights by bytes. `own_weights`: workers hold weights of
-    their own, apply gradients to them, and take equally many steps; else the servers apply
-    gradients, and grant steps. `group_size`: workers that push as one, which divides their number:
-    the first of them pushes their mean. `steps_per_push`: batches behind a push. `needs_read`:
-    servers keep the weights that each worker was answered with.
+    their own, and apply gradients to them; else the servers apply gradients, and grant steps.
+    `equal_steps`: workers with weights of their own take equally many; else who is faster takes
+    more. `needs_end`: the rule goes by the share of the run that is behind. `group_size`: workers
+    that push as one, which divides their number: the first of them pushes their mean.
+    `steps_per_push`: batches behind a push. `needs_read`: servers keep the weights that each worker
+    was answered with.
     """
 
     servers: int = 0
     own_weights: bool = True
+    equal_steps: bool = True
+    needs_end: bool = False
     group_size: int = 1
     steps_per_push: int = 1
     needs_read: bool = False
@@ -105,6 +109,10 @@ class AbstractScheme(ABC):
     @abstractmethod
     def step(self, turn: Turn) -> Step:
         """One worker's step, from its gradient to its end."""
+
+    def end(self, weights: Tensor, steps: int) -> Step:
+        """After the last step of a worker with weights of its own, in a run that has an end."""
+        yield from ()
 
     def claim(self, workers: int) -> Claim:
         """What a run calls itself, which its certificate confirms or denies."""
@@ -123,7 +131,9 @@ class AbstractScheme(ABC):
 
     def batches_per_round(self, workers: int) -> int:
         """A run takes a whole multiple of them."""
-        return workers if self.own_weights else self.pushes_per_update(workers)
+        if self.own_weights:
+            return workers if self.equal_steps else self.steps_per_push
+        return self.pushes_per_update(workers)
 
     def batches(self, updates: int, workers: int, num_steps: int | None) -> int:
         """Behind so many updates of a run that takes `num_steps` batches; None: it has no end."""

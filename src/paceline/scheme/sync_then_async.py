@@ -18,6 +18,8 @@ from paceline.scheme.serving import Serving, ThenAtOnce
 class SyncThenAsync(AbstractServedScheme):
     """`switch_at`: a share of the run's samples."""
 
+    needs_end = True
+
     def __init__(self, servers: int, switch_at: float) -> None:
         self.servers = check_servers(servers)
         self._switch_at = check_share("switch_at", switch_at)

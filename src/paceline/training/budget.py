@@ -29,7 +29,8 @@ def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) ->
     images_per_round = size * scheme.batches_per_round(workers)
     rounds = math.ceil(round(asked) / images_per_round)
     samples = rounds * images_per_round
-    if samples < workers * size:
+    least = 1 if scheme.equal_steps else scheme.steps_per_push
+    if samples < workers * size * least:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
     kept = evenly_spaced(rounds, config["measurement"]["evaluations"])

@@ -15,6 +15,9 @@ class Certificate(NamedTuple):
     earned: bool = True
 
 
+_UNEQUAL = Certificate("not synchronous: workers ended with other weights", False)
+
+
 def certificate(
     claim: Claim, workers: int, found: Sequence[Seen], servers: Sequence[Seen]
 ) -> Certificate:
@@ -25,6 +28,8 @@ def certificate(
         return Certificate("none: workers hold weights of their own")
     if claim == "synchronous":
         return _synchronous(found, servers)
+    if claim == "equal at the end":
+        return Certificate("all ended equal") if _equal(found) else _UNEQUAL
     if not any(staleness for server in servers for _, staleness in server["pushes"]):
         return Certificate(f"not {claim}: no push was stale", False)
     if claim == "asynchronous" and any(server["held"] for server in servers):
@@ -37,6 +42,8 @@ def _synchronous(found: Sequence[Seen], servers: Sequence[Seen]) -> Certificate:
         stale = sum(staleness > 0 for _, staleness in server["pushes"])
         if stale > server["dropped"]:
             return Certificate("not synchronous: stale pushes were applied", False)
-    if servers or len({seen["weights_digest"] for seen in found}) == 1:
-        return Certificate("synchronous")
-    return Certificate("not synchronous: workers ended with other weights", False)
+    return Certificate("synchronous") if servers or _equal(found) else _UNEQUAL
+
+
+def _equal(found: Sequence[Seen]) -> bool:
+    return len({seen["weights_digest"] for seen in found}) == 1

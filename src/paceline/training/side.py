@@ -142,7 +142,8 @@ class RuleSide(AbstractSide):
     ) -> None:
         self.evaluated = evaluated(scheme)
         own = scheme.own_weights
-        self.num_batches = budget.num_steps // config["workers"] if own else budget.most_batches
+        equal = own and scheme.equal_steps
+        self.num_batches = budget.num_steps // config["workers"] if equal else budget.most_batches
         self._pace = _pace(config)
         kind = OwnWeightsStrategy if own else ParameterServerStrategy
         self._strategy = kind(
@@ -182,6 +183,7 @@ class RuleSide(AbstractSide):
             "bytes_sent": sent,
             "bytes_received": received,
             "averages": self._strategy.averages,
+            "numbers": self._strategy.numbers,
         }
 
 

@@ -122,6 +122,7 @@ def _seen_of(worker: VirtualWorker) -> dict[str, Any]:
         "bytes_sent": worker.bytes_sent,
         "bytes_received": worker.bytes_received,
         "averages": worker.averages,
+        "numbers": worker.numbers,
         "timeline": worker.timeline or (),
         "weights_digest": _digest(worker),
     }

@@ -8,10 +8,19 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from paceline.cluster.virtual.strategy import VirtualCluster
 from paceline.errors import SettingError
+from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.scheme import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_then_async import SyncThenAsync
 from tests.cluster.alone import Anybodys, Manual, WithAdam, WithScheduler, loader
 from tests.cluster.virtual.trained import trainer_of
+
+
+@pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
+def test_who_switches_in_the_middle_must_know_the_end(scheme):
+    with pytest.raises(SettingError, match=r"num_steps: .* goes by the share of the run"):
+        VirtualCluster(scheme, workers=2)
+    VirtualCluster(scheme, workers=2, num_steps=8)
 
 
 class TwoOptimizers(Anybodys):

@@ -12,7 +12,9 @@ from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.meeting import BUCKET_BYTES, Brought, allreduce_end
 from paceline.cluster.virtual.network import VirtualNetwork
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
+from paceline.scheme.independent import Independent
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.cluster.virtual.trained import train
@@ -132,6 +134,21 @@ def test_between_nodes_messages_pass_while_the_server_works():
     first, second = (worker.step_ends for worker in strategy.clock.workers)
     assert first == [1.75, 3.5]
     assert second == [2.0, 3.75]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "half"),
+    [(Independent(), 4), (ElasticAveraging(1, 2, 0.1), 6), (Gossip("ring"), 4)],
+)
+def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
+    """Of 28 steps the fast three workers take 24 of 1 s, the slow one 4 of 2 s. What is exchanged
+    after two steps is so after a third one's gradient.
+    """
+    times = StepTimes(slow_workers=1, slow_factor=2)
+    strategy, _ = train(scheme, 4, 28, step_times=times, snapshot_samples=[56, 112])
+    assert [worker.finished for worker in strategy.clock.workers] == [4, 8, 8, 8]
+    kept = [(each.samples, each.seconds) for each in strategy.clock.snapshots]
+    assert kept == [(56, half), (112, 8)]
 
 
 def test_a_group_sends_one_message_over_the_network():

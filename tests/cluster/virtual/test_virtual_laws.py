@@ -136,7 +136,10 @@ def test_gossiping_workers_compute_on_what_they_began_with_and_keep_the_mean(gra
     )
     config = tiny_point("gossip", workers, 4, training__epochs=3 * workers)
     config["model"]["optimizer"] |= {"momentum": 0.0, "weight_decay": 0.0}
-    seen = [{"averages": worker.averages} for worker in strategy.clock.workers]
+    seen = [
+        {"averages": worker.averages, "numbers": worker.numbers, "steps": worker.finished}
+        for worker in strategy.clock.workers
+    ]
     reference = Gossiped(config, seen)
     assert reference.in_steps > 9 * workers
     held = [worker.weights.vector for worker in strategy.clock.workers]

@@ -1,5 +1,6 @@
 """Drives a scheme's rule for many workers in the order of virtual time."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from paceline.cluster.collective_cost import allreduce_seconds
 from paceline.cluster.profile import ClusterProfile
 from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import Snapshot, join_shards
+from paceline.cluster.step_numbers import StepNumbers
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
@@ -45,8 +47,9 @@ class VirtualClock:
         self.events = EventQueue()
         self.pool = BufferPool(weights, recycled=recycled)
         self._scheme, self._plan, self._times = scheme, plan, step_times
-        own = BufferPool(statistics)
+        own, draw = BufferPool(statistics), itertools.count().__next__
         self.workers = [VirtualWorker(k, own.copy(statistics)) for k in range(plan.workers)]
+        self._numbers = [StepNumbers(scheme, plan.workers, draw) for _ in self.workers]
         for worker in self.workers if plan.workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
         self._ready: VirtualWorker | None = None  # its backward has just ended
@@ -122,7 +125,8 @@ class VirtualClock:
         """Over all workers, behind the shared weights."""
         if self.servers is not None:
             return self.servers.served[0].samples
-        return self.updates * self._plan.workers * self._plan.batch_size
+        whole = self.updates * self._plan.workers
+        return self._plan.samples_at(whole if self._scheme.equal_steps else self._finished)
 
     @property
     def diverged(self) -> bool:
@@ -157,6 +161,7 @@ class VirtualClock:
         """Every worker holds the same weights, before the clock starts."""
         first = self.pool.copy(weights)
         for worker in self.workers:
+            worker.numbers.append(self._numbers[worker.index].next())
             if self._replicas is None:
                 worker.weights = self.pool.share(first)
             if self.servers is not None:
@@ -168,15 +173,13 @@ class VirtualClock:
     def _may_begin(self, worker: VirtualWorker) -> bool:
         if self._replicas is None:
             return worker.granted
-        steps = self._plan.steps_of_each
-        return not self.diverged and (steps is None or worker.finished < steps)
+        return not (self.diverged or self._plan.ends_before(worker.number))
 
     def _begin(self, worker: VirtualWorker) -> None:
         if self._replicas is not None:
             worker.weights = self._replicas.begin(worker.index)
         if not self._may_begin(worker):
-            if self.servers is not None:
-                self.servers.leave(worker)
+            self._leave(worker)
             return
         if self._ending:
             return
@@ -185,6 +188,15 @@ class VirtualClock:
         self.events.plan(
             self.events.now + worker.compute_seconds, partial(self._end_backward, worker)
         )
+
+    def _leave(self, worker: VirtualWorker) -> None:
+        if self._replicas is not None:
+            assert worker.weights is not None
+            worker.ended = True
+            worker.step = self._scheme.end(worker.weights.vector, worker.finished)
+            self._go_on([(worker, None)])
+        elif self.servers is not None:
+            self.servers.leave(worker)
 
     def _end_backward(self, worker: VirtualWorker) -> None:
         worker.computing, worker.computed_at = False, self.events.now
@@ -199,15 +211,24 @@ class VirtualClock:
             worker=worker.index,
             workers=self._plan.workers,
             step=worker.finished,
-            progress=self._plan.progress(worker.finished),
+            progress=self._plan.progress(worker.number),
         )
 
-    def _end_steps(self, ended: Sequence[VirtualWorker]) -> None:
+    def _end_rules(self, ended: Sequence[VirtualWorker]) -> None:
         for worker in ended:
             worker.let_go_of_gradient(self.pool)
             worker.let_go_of_answer(self.pool)
+        gone = [worker for worker in ended if worker.ended]
+        self._end_steps([worker for worker in ended if not worker.ended])
+        if self.servers is not None:
+            for worker in gone:
+                self.servers.leave(worker)
+
+    def _end_steps(self, ended: Sequence[VirtualWorker]) -> None:
+        for worker in ended:
             self._finished += 1
             worker.finished += 1
+            worker.numbers.append(self._numbers[worker.index].next())
             worker.step_ends.append(self.events.now)
             worker.seconds_communicating += self.events.now - worker.computed_at
         if self.servers is None:
@@ -235,7 +256,7 @@ class VirtualClock:
                     following.append((worker, None))
                 else:
                     self._communicate(worker, message)
-            self._end_steps(ended)
+            self._end_rules(ended)
             answered = [*self._apply(applying), *following]
 
     def _communicate(self, worker: VirtualWorker, message: Any) -> None:
@@ -277,8 +298,8 @@ class VirtualClock:
         rate = self._plan.learning_rate
         for gradient, workers in together.values():
             assert self._replicas is not None
-            steps = self.workers[min(workers)].finished
-            factor = rate.factor(self._plan.samples_at(steps)) if rate else 1.0
+            number = self.workers[min(workers)].number
+            factor = rate.factor(self._plan.samples_at(number)) if rate else 1.0
             self._replicas.apply(workers, gradient, factor)
         of = self._replicas.of if self._replicas is not None else []
         return [(worker, of[worker.index].weights.vector) for worker, _ in applying]

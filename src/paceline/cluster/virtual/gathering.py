@@ -1,8 +1,8 @@
-"""Snapshots of workers that hold weights of their own: the mean, each as it was after its n-th
-step."""
+"""Snapshots of workers that hold weights of their own: the mean, each as it was when it first had
+so many samples behind it, over all workers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import Snapshot
@@ -17,23 +17,33 @@ class Gathering:
         self.snapshots: list[Snapshot] = []
         self.diverged = False
         self._plan = plan
-        self._steps = {s // (plan.workers * plan.batch_size) for s in plan.snapshot_samples}
+        self._passed = [0] * plan.workers  # of the snapshots, by each worker
         self._means: dict[int, tuple[RunningMean, RunningMean]] = {}
 
     def add(self, workers: Sequence[VirtualWorker], replicas: Replicas, now: float) -> None:
         """Those that have just finished a step."""
-        for step in {worker.finished for worker in workers} & self._steps:
-            here = [worker for worker in workers if worker.finished == step]
-            means = self._means.setdefault(step, (RunningMean(), RunningMean()))
+        passing: dict[int, list[VirtualWorker]] = {}
+        for worker in workers:
+            for samples in self._passing(worker):
+                passing.setdefault(samples, []).append(worker)
+        for samples, here in sorted(passing.items()):
+            means = self._means.setdefault(samples, (RunningMean(), RunningMean()))
             for replica, count in Counter(replicas.of[worker.index] for worker in here).items():
                 means[0].add(replica.weights.vector, count)
             for worker in here:
                 means[1].add(worker.statistics.vector)
             if means[0].count == self._plan.workers:
-                self._complete(step, now)
+                self._complete(samples, now)
 
-    def _complete(self, step: int, now: float) -> None:
-        weights, statistics = (mean.value for mean in self._means.pop(step))
-        samples = self._plan.samples_at(step)
-        self.snapshots.append(Snapshot(samples, step, now, weights, statistics))
+    def _passing(self, worker: VirtualWorker) -> Iterator[int]:
+        """Samples of the snapshots to which this worker has come with its last step."""
+        asked, behind = self._plan.snapshot_samples, self._plan.samples_at(worker.number)
+        while (n := self._passed[worker.index]) < len(asked) and asked[n] <= behind:
+            self._passed[worker.index] += 1
+            yield asked[n]
+
+    def _complete(self, samples: int, now: float) -> None:
+        weights, statistics = (mean.value for mean in self._means.pop(samples))
+        updates = samples // (self._plan.workers * self._plan.batch_size)
+        self.snapshots.append(Snapshot(samples, updates, now, weights, statistics))
         self.diverged = not bool(weights.isfinite().all())

@@ -36,7 +36,8 @@ class VirtualCluster(SingleDeviceStrategy):
     with automatic optimization and one torch.optim.SGD, from a DataLoader over map-style data.
 
     Every worker's gradient is computed on the weights that it would hold, on the one device; time
-    is modelled by `step_times` and `profile`. A pass over the data is one of all workers together.
+    is modelled by `step_times` and `profile`. `num_steps`: of all workers together, which schemes
+    that switch in the middle need. A pass over the data is one of all workers together.
     While validating, and when training has ended, the module holds the shared weights and the mean
     of the workers' BatchNorm statistics. Random numbers (dropout) are one stream for all workers.
     Raises SettingError, before training starts, for what cannot be honoured.
@@ -58,7 +59,7 @@ class VirtualCluster(SingleDeviceStrategy):
         real_seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__(device=device)
-        check_scheme(scheme, workers)
+        check_scheme(scheme, workers, num_steps)
         self.scheme = scheme
         self.workers = workers
         self._step_times = step_times or StepTimes(seed=seed)

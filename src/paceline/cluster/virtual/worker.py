@@ -27,6 +27,8 @@ class VirtualWorker:
         self.granted = True  # another step, by server 0
         self.averages: list[tuple[int, int]] = []  # in pairs: steps before, the partner
         self.finished = 0  # steps
+        self.numbers: list[int] = []  # of its steps, and of the next, among those of all workers
+        self.ended = False  # no step follows
         self.bytes_sent = 0
         self.bytes_received = 0
         self.computing = False
@@ -35,6 +37,10 @@ class VirtualWorker:
         self.seconds_communicating = 0.0  # waiting included
         self.step_ends: list[float] = []
         self.timeline: list[Span] | None = None  # a list: record here
+
+    @property
+    def number(self) -> int:
+        return self.numbers[-1]
 
     def spend(self, phase: str, start: float, end: float) -> None:
         """`phase`: compute, communicate or wait."""
