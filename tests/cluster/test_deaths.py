@@ -13,7 +13,7 @@ from paceline.cluster.launch import ProcessFailure
 from paceline.cluster.watch import LostWorker
 from paceline.training.compose import composed
 from paceline.training.run import run_point
-from tests.cluster.references import replayed
+from tests.cluster.replay import replayed
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 REPOSITORY = Path(__file__).parents[2]
