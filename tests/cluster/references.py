@@ -14,8 +14,16 @@ def rate_of(config, images_per_update):
         images_per_update=images_per_update,
         epoch=NUM_TRAIN,
         samples=samples,
-        images_in_flight=config["workers"] * config["batch_size"],
+        images_meanwhile=images_meanwhile(config),
     )
+
+
+def images_meanwhile(config):
+    """Of the others, who all push once between two of a worker's; half of them where it waits for
+    all after each.
+    """
+    others = (config["workers"] - config["scheme"].get("group_size", 1)) * config["batch_size"]
+    return others / 2 if config["scheme"].get("bound") == 0 else others
 
 
 def plain_weights(config):

@@ -121,6 +121,7 @@ LAWS = {
             {"scheme__bound": 0, **CONSTANT, **NO_MOMENTUM, "model__optimizer__weight_decay": 0.0},
         ),
         replay(3, scheme__bound=1, scheme__servers=2),
+        replay(6, scheme__bound=0, training__lr_rule="inverse_staleness"),
         replay(3, scheme__bound=3, **LAGGING),
         limit(3, scheme__bound=10**6, **LAGGING),
     ],
@@ -129,6 +130,7 @@ LAWS = {
         together(2, scheme__group_size=2),
         replay(4, scheme__group_size=2, scheme__servers=2),
         replay(6, scheme__group_size=3),
+        replay(6, scheme__group_size=2, training__lr_rule="inverse_staleness"),
         limit(2, scheme__group_size=1),
     ],
     "sync_then_async": [

@@ -56,7 +56,7 @@ def learning_rate(
     images_per_update: int,
     epoch: int,
     samples: int,
-    images_in_flight: int = 0,
+    images_meanwhile: float = 0,
 ) -> LearningRate:
     """The rate by `training`'s settings. `epoch`: training images; `samples`: the budget."""
     training = config["training"]
@@ -69,7 +69,7 @@ def learning_rate(
         total_samples=samples,
         milestones=tuple(training["milestones"]),
         gamma=training["gamma"],
-        images_in_flight=images_in_flight,
+        images_meanwhile=images_meanwhile,
     )
 
 
