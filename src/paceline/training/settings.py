@@ -13,6 +13,7 @@ from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
+from paceline.training.corrections import check_corrections
 from paceline.training.point import is_virtual, num_workers
 
 CLOCKS = ("wall", "virtual")
@@ -37,6 +38,7 @@ def check(config: dict[str, Any]) -> None:
     for setting in ("training.momentum", "training.weight_decay", "training.warmup_epochs"):
         _number(config, setting)
     _momentum_correction(config)
+    check_corrections(config)
     _number(config, "measurement.warmup_fraction", below=1)
     for setting in ("training.samples", "training.gradient_clip_val"):
         if _value(config, setting) is not None:
