@@ -26,17 +26,25 @@ def die() -> None:
 
 
 class DyingClassifier(Classifier):
-    """Worker 1 dies in its third step, in the moment `when`; `tcp`: on another wire than it would.
+    """Worker 1 dies in a step, in the moment `when`; `tcp`: on another wire than it would.
 
-    `num_steps`: of all workers, for the moment "at the end".
+    `num_steps`: of all workers that do not wait, for the moment "at the end". `turn`: its steps
+    before.
     """
 
     def __init__(
-        self, network: Any, optimizer: Any, when: str, tcp: bool, folder: str, num_steps: int
+        self,
+        network: Any,
+        optimizer: Any,
+        when: str,
+        tcp: bool,
+        folder: str,
+        num_steps: int,
+        turn: int = TURN,
     ) -> None:
         super().__init__(network, optimizer)
-        self._when, self._num_steps = when, num_steps
-        self._third = Path(folder) / "worker 1 has come to its third step"
+        self._when, self._num_steps, self._turn = when, num_steps, turn
+        self._came = Path(folder) / "worker 1 has come to its last step"
         self._sign = Path(folder) / "the others have taken all other steps"
         self._dying = Path(folder) / "the process that dies while it waits"
         if tcp:
@@ -44,14 +52,14 @@ class DyingClassifier(Classifier):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != DYING:
-            if batch_idx == TURN:
-                _wait_for(self._third)  # else a slow machine leaves it no step
-            if batch_idx == TURN and self._when == "held":
+            if batch_idx == self._turn:
+                _wait_for(self._came)  # else a slow machine leaves it no step
+            if batch_idx == self._turn and self._when == "held":
                 self._let_it_die()
-            if batch_idx == self._num_steps - TURN - 2:  # one is left, beside worker 1's third
+            if batch_idx == self._num_steps - self._turn - 2:  # one is left, beside worker 1's last
                 self._sign.touch()
-        elif batch_idx == TURN:
-            self._third.touch()
+        elif batch_idx == self._turn:
+            self._came.touch()
             moments = {
                 "before": die,
                 "in a push": self._patch,
@@ -99,6 +107,12 @@ def _wait_for(path: Path) -> None:
 class AllDie(DyingClassifier):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if batch_idx == TURN:
+            die()
+
+
+class TheOthersDie(DyingClassifier):
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() > 0 and batch_idx == TURN:
             die()
 
 

@@ -13,11 +13,12 @@ from paceline.cluster.launch import ProcessFailure
 from paceline.cluster.watch import LostWorker
 from paceline.training.compose import composed
 from paceline.training.run import run_point
-from tests.cluster.references import replayed
+from tests.cluster.replay import replayed
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 REPOSITORY = Path(__file__).parents[2]
 ASYNC, BOUNDED, SYNC = "async_parameter_server", "stale_synchronous", "sync_allreduce"
+BACKED = "sync_parameter_server"
 NUM_STEPS = 3 * NUM_TRAIN // 4
 LOST = LostWorker(1, "killed by SIGKILL")
 
@@ -102,7 +103,42 @@ def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp
     assert family() <= before
 
 
-@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server", "mixed", "gossip"])
+@pytest.mark.parametrize("when", ["before", "in a push", "held", "at the end"])
+def test_a_backup_worker_takes_the_place_of_a_dead_one(when, tmp_path):
+    """Which dies in its first step; held: when it has pushed, and the update waits for another."""
+    config = dying(tmp_path, when, scheme=BACKED, workers=3)
+    config["scheme"]["backup_workers"] = 1
+    config["model"] |= {"turn": 0, "num_steps": NUM_STEPS // 2}
+    seen, weights = run_tiny(config, tmp_path)
+    first, lost, third, server = seen
+    assert lost == LOST
+    assert (first["steps"], third["steps"]) == (NUM_STEPS // 2, NUM_STEPS // 2)
+    assert (server["updates"], server["dropped"]) == (NUM_STEPS // 2, when == "held")
+    assert [score["updates"] for score in first["scores"]] == [6, 18]
+    used = [push for push in server["pushes"] if push[0] != 1]
+    assert (len(used), len(server["pushes"])) == (NUM_STEPS, NUM_STEPS + (when == "held"))
+    expected = replayed(config, [first, lost, third, {**server, "pushes": used}])
+    assert_close(weights, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_as_many_die_as_there_are_backup_workers_and_no_more(tmp_path):
+    config = dying(tmp_path, "before", scheme=BACKED, workers=3)
+    config["scheme"]["backup_workers"] = 1
+    config["model"]["_target_"] = "tests.cluster.dying.TheOthersDie"
+    with pytest.raises(ProcessFailure, match=r"^worker [12]: killed by SIGKILL$"):
+        run_tiny(config, tmp_path)
+
+
+def test_groups_of_one_do_without_each_other(tmp_path):
+    config = dying(tmp_path, "before", scheme="mixed")
+    config["scheme"]["group_size"] = 1
+    seen, _ = run_tiny(config, tmp_path)
+    assert_budget_is_used_up(seen)
+
+
+@pytest.mark.parametrize(
+    "scheme", [SYNC, BACKED, "mixed", "sync_then_async", "elastic_averaging", "gossip"]
+)
 def test_a_run_whose_workers_wait_for_others_does_without_nobody(scheme, tmp_path):
     with pytest.raises(ProcessFailure, match=r"^worker 1: killed by SIGKILL$"):
         run_tiny(dying(tmp_path, "before", scheme=scheme), tmp_path)

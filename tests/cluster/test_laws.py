@@ -18,9 +18,9 @@ from tests.cluster.references import (
     gossiped,
     mean_kept,
     plain_weights,
-    replayed,
     unmoved,
 )
+from tests.cluster.replay import replayed
 from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
@@ -34,8 +34,19 @@ CONSTANT = {"training__schedule": "constant", "training__lr_rule": "none"}
 NO_MOMENTUM = {"model__optimizer__momentum": 0.0}
 
 
+LIMIT = "this is async_parameter_server"
+LAGGING = {"cluster__slow_workers": 1, "cluster__slow_factor": 20}  # on the virtual clock
+
+
 def plain(config, seen):
     return plain_weights(config)
+
+
+def replayed_at_once(config, seen):
+    """By the rule of async_parameter_server, whatever the scheme."""
+    for server in seen[config["workers"] :]:
+        assert (server["held"], server["updates"]) == (0, len(server["pushes"]))
+    return replayed({**config, "names": {"scheme": ASYNC}}, seen)
 
 
 def faster(config, seen):
@@ -75,6 +86,10 @@ def meeting(workers=2, **settings):
     return Law("loops that meet", averaged, workers, settings)
 
 
+def limit(workers=2, **settings):
+    return Law(LIMIT, replayed_at_once, workers, settings)
+
+
 LAWS = {
     "sync_allreduce": [
         alone(),
@@ -108,20 +123,23 @@ LAWS = {
             {"scheme__bound": 0, **CONSTANT, **NO_MOMENTUM, "model__optimizer__weight_decay": 0.0},
         ),
         replay(3, scheme__bound=1, scheme__servers=2),
-        replay(2, scheme__bound=10**6),
+        replay(6, scheme__bound=0, training__lr_rule="inverse_staleness"),
+        replay(3, scheme__bound=3, **LAGGING),
+        limit(3, scheme__bound=10**6, **LAGGING),
     ],
     "mixed": [
         alone(scheme__group_size=1),
         together(2, scheme__group_size=2),
         replay(4, scheme__group_size=2, scheme__servers=2),
         replay(6, scheme__group_size=3),
-        replay(2, scheme__group_size=1),
+        replay(6, scheme__group_size=2, training__lr_rule="inverse_staleness"),
+        limit(2, scheme__group_size=1),
     ],
     "sync_then_async": [
         alone(),
         together(2, scheme__switch_at=1),
-        replay(2, scheme__switch_at=0),
-        replay(2, scheme__switch_at=0.5),
+        limit(2, scheme__switch_at=0),
+        replay(2, scheme__switch_at=0.45),  # of 18 batches, after 10: 8/18 = 0.44
         replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
     ],
     "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
@@ -285,6 +303,18 @@ def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock
     seen, weights = run_tiny(config, tmp_path)
     assert len({worker["weights_digest"] for worker in seen}) == 1
     assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("bound", "lead"), [(0, 1), (1, 2), (3, 4), (10**6, 20)])
+def test_a_slow_worker_is_left_behind_by_the_bound(bound, lead, tmp_path):
+    """Of 36 steps; who leads by more than the bound is answered later, and so takes no other."""
+    settings = {"scheme__bound": bound, **LAGGING, **CLOCKS["virtual"]}
+    seen, _ = run_tiny(tiny_point("stale_synchronous", 3, 4, **settings), tmp_path)
+    steps, leads = Counter(), []
+    for worker, _ in seen[3]["pushes"]:
+        steps[worker] += 1
+        leads.append(steps[worker] - min(steps[each] for each in range(3)))
+    assert max(leads) == lead
 
 
 def waiting(blocked, broadcasting, folder, scheme=ASYNC, **settings):

@@ -30,15 +30,15 @@ def test_rule_also_scales_down():
     assert replace(CONSTANT, rule="linear", update_batch_size=8).factor(0) == 0.25
 
 
-@pytest.mark.parametrize(("workers", "factor"), [(0, 1), (1, 1), (2, 1), (3, 1 / 2), (16, 1 / 15)])
+@pytest.mark.parametrize(("workers", "factor"), [(1, 1), (2, 1), (3, 1 / 2), (16, 1 / 15)])
 def test_rule_divides_by_the_updates_that_others_make_meanwhile(workers, factor):
-    rate = replace(CONSTANT, rule="inverse_staleness", images_in_flight=128 * workers)
+    rate = replace(CONSTANT, rule="inverse_staleness", images_meanwhile=128 * (workers - 1))
     assert rate.factor(0) == factor
 
 
 def test_updates_that_all_wait_for_are_not_stale():
-    rate = replace(CONSTANT, rule="inverse_staleness", images_in_flight=128 * 16)
-    assert [rate.factor(0, 128 * 4), rate.factor(0, 128 * 16)] == [1 / 3, 1]
+    rate = replace(CONSTANT, rule="inverse_staleness", images_meanwhile=128 * 15)
+    assert [rate.factor(0), rate.factor(0, 128 * 16)] == [1 / 15, 1]
 
 
 def test_a_rule_that_lowers_the_rate_needs_no_warmup():

@@ -180,6 +180,13 @@ def test_damping_by_hand(damping, gradient):
     assert fresh.tolist() == GRADIENT.tolist()
 
 
+def test_the_compensation_is_that_of_a_constant_lambda():
+    settings = yaml.safe_load((ROOT / "conf/scheme/async_parameter_server.yaml").read_text())
+    assert settings["compensation"] == 0.04
+    by_default = AsyncParameterServer(1, "delay_compensation").served(GRADIENT, 1, REPLY, -REPLY)
+    assert_close(by_default, GRADIENT + 0.04 * GRADIENT**2 * 2 * REPLY)
+
+
 def released(serving, *arrivals):
     """What each push releases: (applied, answered, dropped)."""
     found = [serving.arrive(Arrival(*arrival)) for arrival in arrivals]

@@ -37,8 +37,7 @@ class Server:
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
-        # Where an update needs several workers, or each has steps of its own, none can be spared.
-        self._survives = not scheme.own_weights and scheme.pushes_per_update(plan.workers) == 1
+        self._spare = _spare(scheme, plan.workers)  # whom the rest can yet do without
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # whose granted step has not come yet
         self._held: list[int] = []  # who would stop, while the step of another may be lost
@@ -63,7 +62,7 @@ class Server:
         dist.recv(self._wire.weights, 0)
         for worker in self._workers:
             self._answer(worker, may_hold=False)  # all of them meet below
-        if self._survives:
+        if self._spare:
             tolerate(self._training)
         count_workers(self._plan.workers, is_worker=False)
         self._clock.start()
@@ -87,8 +86,9 @@ class Server:
 
     def _lose(self, worker: int, reason: str) -> None:
         """Its step goes back to the budget, and to whoever is held for it."""
-        if not self._survives:
+        if not self._spare:
             raise LostPeerError(f"worker {worker} is gone: {reason}")
+        self._spare -= 1
         self._training.remove(worker)
         self._held = [each for each in self._held if each != worker]
         answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
@@ -114,7 +114,7 @@ class Server:
         granted = self._served.grant(worker)
         if granted:
             self._stepping.add(worker)
-        elif self._survives and may_hold and self._stepping and self._plan.server == 0:
+        elif self._spare and may_hold and self._stepping and self._plan.server == 0:
             self._held.append(worker)
             return
         self._wire.answer(worker, Header(self._served.report.updates, granted))
@@ -122,6 +122,15 @@ class Server:
     def _at_the_end(self, samples: int) -> Snapshot:
         weights = self._wire.weights
         return Snapshot(samples, 0, 0.0, weights.clone(), weights.new_empty(0))
+
+
+def _spare(scheme: AbstractScheme, workers: int) -> int:
+    """Workers that no update needs. Where each has steps of its own, or some push by way of
+    another, there are none.
+    """
+    if scheme.own_weights or scheme.group_size > 1:
+        return 0
+    return workers - scheme.pushes_per_update(workers)
 
 
 def serve(scheme: AbstractScheme) -> ServerReport:

@@ -17,8 +17,9 @@ class LearningRate:
 
     Rules: linear and warm-up as Goyal 2017 (arXiv:1706.02677), square root as Krizhevsky 2014
     (arXiv:1404.5997), inverse staleness as Gupta 2016 (arXiv:1509.04210): over the mean staleness
-    of equally fast workers, where that is above 1. A rule that lowers the rate needs no warm-up.
-    Cosine: Loshchilov 2017 (arXiv:1608.03983), over the whole budget.
+    of equally fast workers, where that is above 1; an update that all wait for has more images than
+    `images_meanwhile`, and so is as if it were not stale. A rule that lowers the rate needs no
+    warm-up. Cosine: Loshchilov 2017 (arXiv:1608.03983), over the whole budget.
 
     Travels as JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
     Raises SettingError that names the setting under `training`.
@@ -32,7 +33,7 @@ class LearningRate:
     total_samples: int  # the budget
     milestones: tuple[float, ...]  # fractions of the budget, for steps
     gamma: float  # factor at each milestone, for steps
-    images_in_flight: int = 0  # of all workers, where they do not wait for each other
+    images_meanwhile: float = 0  # mean; others' that are applied from a stale push's read on
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
@@ -65,7 +66,7 @@ class LearningRate:
 
     def _scale(self, update_batch_size: int) -> float:
         if self.rule == "inverse_staleness":
-            return 1 / max(1.0, self.images_in_flight / update_batch_size - 1)
+            return 1 / max(1.0, self.images_meanwhile / update_batch_size)
         return (update_batch_size / self.reference_batch_size) ** _EXPONENTS[self.rule]
 
     def _schedule_factor(self, progress: float) -> float:

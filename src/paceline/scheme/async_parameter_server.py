@@ -23,11 +23,12 @@ DAMPINGS = ("none", "inverse_staleness", "delay_compensation")
 
 
 class AsyncParameterServer(AbstractServedScheme):
-    """`servers`: processes that share the weights by bytes. `compensation`: lambda above, 2 in the
-    paper for CIFAR-10.
+    """`servers`: processes that share the weights by bytes. `compensation`: lambda above, the
+    constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2 that is also found belongs to
+    DC-ASGD-a, which divides it by the root of a moving mean of squared gradients.
     """
 
-    def __init__(self, servers: int, damping: str = "none", compensation: float = 2.0) -> None:
+    def __init__(self, servers: int, damping: str = "none", compensation: float = 0.04) -> None:
         self.servers = check_servers(servers)
         if damping not in DAMPINGS:
             message = f"there is no {damping}; there are: {', '.join(DAMPINGS)}"

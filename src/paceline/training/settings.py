@@ -13,6 +13,7 @@ from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
+from paceline.training.corrections import check_corrections
 from paceline.training.point import is_virtual, num_workers
 
 CLOCKS = ("wall", "virtual")
@@ -37,6 +38,7 @@ def check(config: dict[str, Any]) -> None:
     for setting in ("training.momentum", "training.weight_decay", "training.warmup_epochs"):
         _number(config, setting)
     _momentum_correction(config)
+    check_corrections(config)
     _number(config, "measurement.warmup_fraction", below=1)
     for setting in ("training.samples", "training.gradient_clip_val"):
         if _value(config, setting) is not None:
@@ -56,7 +58,7 @@ def learning_rate(
     images_per_update: int,
     epoch: int,
     samples: int,
-    images_in_flight: int = 0,
+    images_meanwhile: float = 0,
 ) -> LearningRate:
     """The rate by `training`'s settings. `epoch`: training images; `samples`: the budget."""
     training = config["training"]
@@ -69,7 +71,7 @@ def learning_rate(
         total_samples=samples,
         milestones=tuple(training["milestones"]),
         gamma=training["gamma"],
-        images_in_flight=images_in_flight,
+        images_meanwhile=images_meanwhile,
     )
 
 

@@ -49,7 +49,7 @@ class Worker:
             images_per_update=self._budget.images_per_update,
             epoch=self._feed.num_train,
             samples=self._budget.samples,
-            images_in_flight=config["workers"] * config["batch_size"] if self._staleness else 0,
+            images_meanwhile=self._staleness * scheme.steps_per_push * config["batch_size"],
         )
         self._clock = TrainingClock()
         self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)

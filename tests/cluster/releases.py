@@ -1,0 +1,72 @@
+"""What servers do with pushes, written again without the schemes, to check laws against."""
+
+from collections import Counter
+
+
+def releasing(config):
+    """One server's rule: from a push to the workers in an update, and to those who are answered."""
+    scheme, workers = config["scheme"], config["workers"]
+    match config["names"]["scheme"]:
+        case "sync_parameter_server":
+            return together(workers - scheme["backup_workers"])
+        case "stale_synchronous":
+            return bounded(workers, scheme["bound"])
+        case "sync_then_async":
+            return switched(workers, scheme["switch_at"])
+        case "async_parameter_server" | "mixed":
+            return at_once
+        case other:
+            raise ValueError(f"there is no rule for {other}")
+
+
+def at_once(worker, staleness=0, progress=0.0):
+    return [worker], [worker]
+
+
+def together(needed):
+    waiting = []
+
+    def arrive(worker, staleness, progress):
+        if staleness > 0:
+            return [], [worker]
+        waiting.append(worker)
+        if len(waiting) < needed:
+            return [], []
+        released = waiting.copy()
+        waiting.clear()
+        return released, released
+
+    return arrive
+
+
+def bounded(workers, bound):
+    steps, held = Counter({worker: 0 for worker in range(workers)}), set()
+
+    def arrive(worker, staleness, progress):
+        steps[worker] += 1
+        held.add(worker)
+        answered = {each for each in held if steps[each] <= min(steps.values()) + bound}
+        held.difference_update(answered)
+        return [worker], answered
+
+    return arrive
+
+
+def switched(workers, switch_at):
+    early = together(workers)
+
+    def arrive(worker, staleness, progress):
+        return (early if progress < switch_at else at_once)(worker, staleness, progress)
+
+    return arrive
+
+
+def damped(scheme, gradient, staleness, now, read):
+    """As Zhang 2016 (IJCAI) and Zheng 2017 (ICML; lambda constant) have it."""
+    match scheme.get("damping", "none"):
+        case "inverse_staleness":
+            return gradient if staleness < 2 else gradient * (1 / staleness)
+        case "delay_compensation":
+            return gradient * (1 + scheme["compensation"] * gradient * (now - read))
+        case _:
+            return gradient
