@@ -1,6 +1,7 @@
 """Every setting that cannot be honoured is named, before any process starts."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,39 @@ def test_a_bad_value_is_named(setting, value, config):
         check(config)
     assert error.value.setting == setting
     assert "\n" not in str(error.value)
+
+
+SCHEMES = [
+    *(
+        ("async_parameter_server", setting, value)
+        for setting in ("scheme.servers", "scheme.compensation")
+        for value in ("abc", None, [1], -2, True)
+    ),
+    ("async_parameter_server", "scheme.servers", 1.5),
+    ("async_parameter_server", "scheme.compensation", math.nan),
+    ("async_parameter_server", "scheme.damping", ["none"]),
+    ("sync_parameter_server", "scheme.backup_workers", 4),
+    ("mixed", "scheme.group_size", 3),
+    ("gossip", "scheme.graph", 1),
+]
+
+
+@pytest.mark.parametrize(("scheme", "setting", "value"), SCHEMES)
+def test_what_makes_no_scheme_for_so_many_workers_is_named(scheme, setting, value, config):
+    config["scheme"] = read(f"scheme/{scheme}")
+    config["workers"] = 4
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
+        check(config)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["paceline.scheme.mixed.Nothing", "builtins.dict"])
+def test_what_is_no_scheme_is_one_line(target, config):
+    config["scheme"] = {"_target_": target}
+    with pytest.raises(SettingError, match=r"^scheme(\._target_)?: [^\n]+$"):
+        check(config)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from paceline.exchange.compression import check_compression
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
 from paceline.training.point import is_virtual, num_workers
+from paceline.training.scheme_of import scheme_of
 
 CLOCKS = ("wall", "virtual")
 MOMENTUM_CORRECTIONS = ("none", "asynchrony")
@@ -44,6 +45,7 @@ def check(config: dict[str, Any]) -> None:
     milestones = _value(config, "training.milestones")
     if not isinstance(milestones, list) or not all(isinstance(m, Real) for m in milestones):
         raise SettingError("training.milestones", f"numbers in [] are needed, not {milestones!r}")
+    scheme_of(config)
     _cluster(config)
     device = choose(config["cluster"]["accelerator"], num_workers(config))
     _precision(config, device)
