@@ -194,6 +194,17 @@ def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, confi
         check(config)
 
 
+def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):
+    config["training"]["gradient_clip_val"] = 1
+    config["workers"] = 2
+    check(config)  # DDP clips the mean
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* SyncAllReduce "):
+        check(config)
+    config["workers"] = 1
+    check(config)
+
+
 MODELLED = [
     ("cluster.step_seconds", None),
     ("cluster.link.bandwidth", -1),
