@@ -23,6 +23,7 @@ SMALL = (
 )
 UNLOGGED = (*SMALL, "measurement.mlflow.tracking_uri=null")
 BOTH = "scheme=sync_allreduce,async_parameter_server"
+CLIP = "training.gradient_clip_val"
 SERVED = "scheme=async_parameter_server"
 URI = "measurement.mlflow.tracking_uri"
 
@@ -132,6 +133,7 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
         ("cluster.link.bandwidth", ["cluster=virtual", "cluster.link.bandwidth=-1"]),
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
         ("scheme.servers", [SERVED, "workers=2", "scheme.servers=-2"]),
+        (CLIP, ["scheme=mixed", "workers=2", f"{CLIP}=1"]),
         ("scheme.compensation", [SERVED, "scheme.compensation=null"]),
     ],
 )
