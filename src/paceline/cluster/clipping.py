@@ -11,9 +11,10 @@ from paceline.scheme.serving import Arrival
 
 def check_clipping(value: float | None, scheme: AbstractScheme, workers: int) -> None:
     """Raises SettingError("training.gradient_clip_val") where a mean, or anything else that is made
-    of a gradient after the worker has clipped it, is applied. DDP clips the mean itself.
+    of a gradient after the worker has clipped it, is applied. DDP clips the mean itself. None and 0
+    clip nothing.
     """
-    if value is not None and not applies_own_gradients(scheme, workers):
+    if value and not applies_own_gradients(scheme, workers):
         name = type(scheme).__name__
         message = f"workers clip their own gradients, but {name} applies others made of them; "
         raise SettingError("training.gradient_clip_val", message + "null is needed")
