@@ -23,6 +23,8 @@ SMALL = (
 )
 UNLOGGED = (*SMALL, "measurement.mlflow.tracking_uri=null")
 BOTH = "scheme=sync_allreduce,async_parameter_server"
+CLIP = "training.gradient_clip_val"
+SERVED = "scheme=async_parameter_server"
 URI = "measurement.mlflow.tracking_uri"
 
 
@@ -130,10 +132,19 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
         ("batch_size", ["workers=2", "batch_size=201"]),
         ("cluster.link.bandwidth", ["cluster=virtual", "cluster.link.bandwidth=-1"]),
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
+        ("scheme.servers", [SERVED, "workers=2", "scheme.servers=-2"]),
+        (CLIP, ["scheme=mixed", "workers=2", f"{CLIP}=1"]),
+        ("scheme.compensation", [SERVED, "scheme.compensation=null"]),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_setting(setting, arguments, root):
     assert_refused(run(root, "train", *UNLOGGED, "study=bad", *arguments), setting)
+    assert_no_record(root, "bad")
+
+
+def test_a_bad_scheme_ends_a_multirun_before_a_point_has_run(root):
+    swept = ("--multirun", *UNLOGGED, "study=bad", SERVED, "scheme.servers=abc,1")
+    assert_refused(run(root, "train", *swept), "scheme.servers")
     assert_no_record(root, "bad")
 
 

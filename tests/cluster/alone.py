@@ -15,6 +15,7 @@ from paceline.cluster.server import serve
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.sync_parameter_server import SyncParameterServer
 
 STEPS, WORKERS = 40, 2
 
@@ -105,14 +106,16 @@ def train():
 
 
 def refused(cases):
-    """What each (module, precision) is refused with; None where it is not."""
+    """What each (module, precision) is refused with; None where it is not. The last: clipping."""
     warnings.simplefilter("ignore")
     join(20, "cpu")
-    return [_refusal(globals()[module], precision) for module, precision in cases]
+    scheme = AsyncParameterServer(servers=1)
+    said = [_refusal(globals()[module], scheme, precision=precision) for module, precision in cases]
+    return [*said, _refusal(Anybodys, SyncParameterServer(servers=1), WORKERS, gradient_clip_val=1)]
 
 
-def _refusal(module, precision):
-    run = trainer(strategy(AsyncParameterServer(servers=1), 1), precision=precision)
+def _refusal(module, scheme, workers=1, **options):
+    run = trainer(strategy(scheme, workers), **options)
     try:
         run.fit(module(), loader())
     except SettingError as error:

@@ -24,8 +24,10 @@ def test_it_trains_in_anybodys_trainer(tmp_path):
 
 
 def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
-    (said,) = launch(
+    (found,) = launch(
         "tests.cluster.alone:refused", (list(REFUSED),), workers=1, servers=0, log_folder=tmp_path
     )
-    assert None not in said
+    *said, clipping = found
+    assert None not in found
+    assert clipping.startswith("training.gradient_clip_val: workers clip their own gradients")
     assert [m for m, part in zip(said, REFUSED.values(), strict=True) if part not in m] == []

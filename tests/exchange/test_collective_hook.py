@@ -52,7 +52,7 @@ def test_gradients_are_the_mean_that_ddp_itself_forms(name, seen, native):
         torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", COLLECTIVES)
 def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
     """A vector of n bytes costs at least 2 (p-1) n over all workers, by any of these."""
     num_bytes = 8 * sum(torch.Size(shape).numel() for shape in SHAPES)
@@ -67,8 +67,7 @@ def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
 def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, native):
     kept, buckets, sent = seen[name, half][0]
     assert buckets >= 2 * STEPS
-    if name != "native":
-        assert 4 * sent == seen[name, "none"][0][2]
+    assert 4 * sent == seen[name, "none"][0][2]
     precision = torch.finfo(torch.float16 if half == "fp16" else torch.bfloat16)
     largest = max(gradient.abs().max() for gradient in native)
     for rounded, exact in zip(tensors(kept), native, strict=True):
@@ -81,6 +80,10 @@ def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, nati
 def test_power_sgd_leaves_matrices_of_rank_1_after_two_full_steps(seen, native):
     kept, buckets, _ = seen["native", "power_sgd"][0]
     assert buckets >= 2 * STEPS
+    factors = sum(sum(shape) if len(shape) > 1 else shape[0] for shape in SHAPES)
+    full = sum(torch.Size(shape).numel() for shape in SHAPES)
+    sent = sum(sent for _, _, sent in seen["native", "power_sgd"])
+    assert sent == 8 * 2 * (WORKERS - 1) * (2 * full + (STEPS - 2) * factors)
     for rough, exact in zip(tensors(kept), native, strict=True):
         if rough.dim() == 1:
             torch.testing.assert_close(rough, exact, rtol=1e-13, atol=1e-13)

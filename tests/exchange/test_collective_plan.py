@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from paceline.exchange.collective import hierarchical, multicolor, parameter_server, ring, tree
 from paceline.exchange.collective.plan import pieces
+from paceline.exchange.collective.volume import volumes
 
 PLANS = {
     "ring": ring.plan,
@@ -35,6 +36,20 @@ def test_every_worker_ends_with_the_sum(plan, workers, length):
                 kept = vectors[move.receiver][i] if move.adds else 0
                 vectors[move.receiver][i] = kept + held[move.sender][i]
     assert vectors == [total] * workers
+
+
+@pytest.mark.parametrize("name", PLANS)
+@exactly
+@given(workers=st.integers(1, 20), length=SHORT | LONG)
+def test_volumes_are_the_sums_of_a_plan(name, workers, length):
+    moved = [[0, 0] for _ in range(workers)]
+    for move in itertools.chain.from_iterable(PLANS[name](workers, length)):
+        moved[move.sender][0] += move.last - move.first
+        moved[move.receiver][1] += move.last - move.first
+    collective, nodes, _ = name.partition(", nodes of ")
+    workers_per_node = 3 if nodes else None
+    found = volumes(collective.removesuffix(", one node"), workers, length, workers_per_node)
+    assert [list(volume) for volume in found] == moved
 
 
 @every_plan

@@ -2,12 +2,16 @@
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 
+from paceline.data.stream import SampleStream
 from paceline.training.assemble import Findings
+from paceline.training.images_seen import images_seen
 from paceline.training.record import CURVE, MEASURED, PHASES, STALENESS
+from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
 
 CONFIG = {"batch_size": 4, "measurement": {"warmup_fraction": 0.0}}
 
@@ -65,7 +69,9 @@ def server(number, pushes, **changes):
         "server": number,
         "pushes": pushes,
         "updates": len(pushes),
+        "samples": 4 * len(pushes),
         "dropped": 0,
+        "dropped_steps": [],
         "held": 0,
         "diverged": False,
         "peak_rss_bytes": 5000,
@@ -153,6 +159,56 @@ def test_a_result_by_hand():
     }
     assert {name: result[name] for name in expected} == expected
     assert findings().training_started() == 50.0
+
+
+def test_a_gradient_that_was_dropped_counts_for_nothing():
+    """Of 16 images, each in one batch, worker 1's second batch came too late."""
+    config = CONFIG | {"workers": 2, "seed": 3}
+    stream, sizes = SampleStream(16, 3), {"workers": 2, "batch_size": 4}
+    shares = [images_seen(stream, [(k, 0), (k, 1)], **sizes) for k in range(2)]
+    late = server(0, [(0, 0), (1, 0), (0, 0), (1, 1)], dropped_steps=[(1, 1)], dropped=1)
+    found = Findings(
+        config,
+        [worker(0, images_seen=shares[0]), worker(1, images_seen=shares[1])],
+        [late | {"samples": 12}],
+    )
+    result = found.result()
+    assert (result["samples"], result["dropped_samples"]) == (12, 4)
+    assert result["distinct_samples"] == 12
+    assert result["images_per_second"] == 4.0  # one step after the first two
+    assert result["real_images_per_second"] == 8.0
+    assert [row["steps"] for row in found.phases()] == [2, 2]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_samples_are_those_behind_the_weights_on_both_clocks(clock, tmp_path):
+    settings = {"scheme__backup_workers": 1, "training__epochs": 1, **CLOCKS[clock]}
+    config = tiny_point("sync_parameter_server", 3, 4, **settings)
+    seen, _ = run_tiny(config, tmp_path)
+    *workers, report = seen
+    found = Findings(config, workers, [report])
+    result = found.result()
+    late = late_steps(report["pushes"])
+    assert late
+    assert sorted(late) == sorted(map(tuple, report["dropped_steps"]))
+    assert result["samples"] == found.curve()[-1]["samples"] == NUM_TRAIN
+    assert result["dropped_samples"] == 4 * len(late)
+    steps = [(each["worker"], turn) for each in workers for turn in range(each["steps"])]
+    assert len(steps) == len(report["pushes"])
+    stream = SampleStream(NUM_TRAIN, config["seed"])
+    firsts = [4 * (3 * turn + k) for k, turn in steps if (k, turn) not in late]
+    assert len(firsts) == NUM_TRAIN // 4
+    applied = {i for first in firsts for i in stream.indices(first, 4).tolist()}
+    assert result["distinct_samples"] == len(applied)
+
+
+def late_steps(pushes):
+    """Worker and number of each push of an older version."""
+    pushed, late = Counter(), []
+    for worker, staleness in pushes:
+        late += [(worker, pushed[worker])] if staleness else []
+        pushed[worker] += 1
+    return late
 
 
 STALE = server(0, [(0, 0), (1, 1)])

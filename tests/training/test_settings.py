@@ -1,6 +1,7 @@
 """Every setting that cannot be honoured is named, before any process starts."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,39 @@ def test_a_bad_value_is_named(setting, value, config):
     assert "\n" not in str(error.value)
 
 
+SCHEMES = [
+    *(
+        ("async_parameter_server", setting, value)
+        for setting in ("scheme.servers", "scheme.compensation")
+        for value in ("abc", None, [1], -2, True)
+    ),
+    ("async_parameter_server", "scheme.servers", 1.5),
+    ("async_parameter_server", "scheme.compensation", math.nan),
+    ("async_parameter_server", "scheme.damping", ["none"]),
+    ("sync_parameter_server", "scheme.backup_workers", 4),
+    ("mixed", "scheme.group_size", 3),
+    ("gossip", "scheme.graph", 1),
+]
+
+
+@pytest.mark.parametrize(("scheme", "setting", "value"), SCHEMES)
+def test_what_makes_no_scheme_for_so_many_workers_is_named(scheme, setting, value, config):
+    config["scheme"] = read(f"scheme/{scheme}")
+    config["workers"] = 4
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
+        check(config)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["paceline.scheme.mixed.Nothing", "builtins.dict"])
+def test_what_is_no_scheme_is_one_line(target, config):
+    config["scheme"] = {"_target_": target}
+    with pytest.raises(SettingError, match=r"^scheme(\._target_)?: [^\n]+$"):
+        check(config)
+
+
 @pytest.mark.parametrize(
     ("momentum", "optimizer", "setting"),
     [
@@ -158,6 +192,17 @@ def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, confi
     config["names"]["scheme"] = "async_parameter_server"
     with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
         check(config)
+
+
+def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):
+    config["training"]["gradient_clip_val"] = 1
+    config["workers"] = 2
+    check(config)  # DDP clips the mean
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* SyncAllReduce "):
+        check(config)
+    config["workers"] = 1
+    check(config)
 
 
 MODELLED = [

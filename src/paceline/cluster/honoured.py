@@ -4,11 +4,15 @@ import torch
 from pytorch_lightning import Trainer
 from torch.optim import Optimizer
 
+from paceline.cluster.clipping import check_clipping
 from paceline.cluster.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
+from paceline.scheme.scheme import AbstractScheme
 
 
-def check_honoured(trainer: Trainer, optimizers: list[Optimizer], by: str) -> None:
+def check_honoured(
+    trainer: Trainer, optimizers: list[Optimizer], by: str, scheme: AbstractScheme, workers: int
+) -> None:
     """Raises SettingError. `by`: who applies updates, for its message."""
     if trainer.precision not in SERVED_PRECISIONS:
         known = ", ".join(SERVED_PRECISIONS)
@@ -25,6 +29,7 @@ def check_honoured(trainer: Trainer, optimizers: list[Optimizer], by: str) -> No
     if trainer.accumulate_grad_batches != 1:
         message = f"each batch is a step to {by}; use a larger batch_size"
         raise SettingError("accumulate_grad_batches", message)
+    check_clipping(trainer.gradient_clip_val, scheme, workers)
     groups = optimizers[0].param_groups
     if any(group["maximize"] for group in groups):
         raise SettingError("model.optimizer.maximize", f"{by} minimises")

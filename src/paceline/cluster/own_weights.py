@@ -16,6 +16,7 @@ from paceline.cluster.rule_strategy import AbstractRuleStrategy
 from paceline.cluster.server_link import ServerLink
 from paceline.cluster.snapshot import Snapshot, flatten
 from paceline.cluster.step_numbers import StepNumbers
+from paceline.exchange.collective.volume import volumes
 from paceline.exchange.process_group import draw_number
 from paceline.scheme.scheme import Adopt, Apply, Mean, Message, PairMean, Push
 
@@ -38,7 +39,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._own = self._pairs.weights if self._pairs else flat.weights
         self._sgd = FlatSGD(self._own, self.plan.segments)
         self._mean = torch.empty(size, dtype=weights.dtype)
-        self._bytes = 0  # of vectors that were averaged
+        self._num_means = 0  # over all workers
         self._kept: list[Snapshot] = []
         self._servers = ServerLink(self.scheme, self.plan) if self.scheme.servers else None
         if self._servers is not None:
@@ -75,7 +76,11 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     def bytes_exchanged(self) -> tuple[int, int]:
         if self._servers is not None:
             return self._servers.bytes_exchanged
-        return self._pairs.bytes_exchanged if self._pairs else (self._bytes, self._bytes)
+        if self._pairs is not None:
+            return self._pairs.bytes_exchanged
+        sent, received = volumes("native", self.workers, self._mean.numel())[dist.get_rank()]
+        num_bytes = self._num_means * self._mean.element_size()
+        return sent * num_bytes, received * num_bytes
 
     @property
     def averages(self) -> list[tuple[int, int]]:
@@ -133,7 +138,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     def _mean_over_workers(self, value: Tensor) -> Tensor:
         self._mean.copy_(value)
         dist.all_reduce(self._mean)
-        self._bytes += self._mean.nbytes
+        self._num_means += 1
         return self._mean.div_(self.workers).to(self.root_device)
 
     def _keep_snapshot(self, samples: int) -> None:

@@ -75,7 +75,7 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
     def setup(self, trainer: Trainer) -> None:
         """Make weights and gradients one vector each, and agree with the others."""
         super().setup(trainer)
-        check_honoured(trainer, self.optimizers, self.by)
+        check_honoured(trainer, self.optimizers, self.by, self.scheme, self.workers)
         module = self.lightning_module
         assert module is not None
         sgd = self.optimizers[0]

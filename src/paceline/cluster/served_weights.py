@@ -1,5 +1,6 @@
 """A server's part of the weights, and what pushes do to it: on either clock."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,12 +40,16 @@ class ServerPlan:
 
 @dataclass
 class ServerReport:
-    """What a server saw. `pushes`: (worker, staleness) in the order of arrival."""
+    """What a server saw. `pushes`: (worker, staleness) in the order of arrival. `dropped_steps`:
+    (worker, number of the push among its own) of those that are not in the weights.
+    """
 
     server: int
     pushes: list[tuple[int, int]] = field(default_factory=list)
     updates: int = 0
+    samples: int = 0  # behind the weights, over all workers
     dropped: int = 0  # pushes that came too late to be applied
+    dropped_steps: list[tuple[int, int]] = field(default_factory=list)
     held: int = 0  # answers that waited for another worker's push
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -73,7 +78,6 @@ class ServedWeights:
         self.report = ServerReport(plan.server)
         self.snapshots: list[Snapshot] = []
         self.weights = weights
-        self.samples = 0  # behind the weights, over all workers
         self._scheme, self._plan = scheme, plan
         self._serving = scheme.serving(plan.workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
@@ -81,8 +85,14 @@ class ServedWeights:
         self._rate = LearningRate(**plan.learning_rate) if plan.learning_rate else None
         self._snapshot_samples = list(plan.snapshot_samples)
         self._granted = 0
+        self._num_pushes: Counter[int] = Counter()  # of each worker
         self._staleness: dict[int, int] = {}  # of each worker's last push
         self._read: dict[int, Tensor] = {}
+
+    @property
+    def samples(self) -> int:
+        """Behind the weights, over all workers."""
+        return self.report.samples
 
     def grant(self, worker: int) -> bool:
         """The worker is answered now: whether it may take another step."""
@@ -107,6 +117,7 @@ class ServedWeights:
         arrival = Arrival(worker, self.report.updates - version, self._progress)
         self.report.pushes.append((arrival.worker, arrival.staleness))
         self._staleness[worker] = arrival.staleness
+        self._num_pushes[worker] += 1
         return self._carry_out(self._serving.arrive(arrival), worker)
 
     def leave(self, worker: int) -> tuple[int, ...]:
@@ -123,6 +134,7 @@ class ServedWeights:
             self._update(release.applied)
         self._granted -= len(release.dropped) * self._scheme.steps_per_push
         self.report.dropped += len(release.dropped)
+        self.report.dropped_steps += [(w, self._num_pushes[w] - 1) for w in release.dropped]
         self.report.held += sum(each != worker for each in release.answered)
         return release.answered
 
@@ -131,7 +143,7 @@ class ServedWeights:
         images = len(workers) * self._scheme.steps_per_push * self._plan.batch_size
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
         self.report.updates += 1
-        self.samples += images
+        self.report.samples += images
         if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
             self._keep_snapshot()
 

@@ -17,6 +17,7 @@ from paceline.cluster.pace import Pace
 from paceline.cluster.snapshot import Snapshot, flatten, statistics_of
 from paceline.cluster.training_clock import TrainingClock
 from paceline.errors import SettingError
+from paceline.exchange.collective.volume import volumes
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
@@ -47,7 +48,7 @@ class AbstractSynchronousStrategy(Strategy):
         self.diverged = False
         self.snapshots: list[Snapshot] = []
         self.seconds_exposed = 0.0  # communicating after backward had ended, per step
-        self.bytes_exchanged = 0  # of gradients handed to the all-reduce, per step
+        self.bytes_exchanged = (0, 0)  # sent and received by this worker, of gradients
         self._workers = workers
         self._images_per_update = workers * batch_size
         self._snapshot_samples = snapshot_samples
@@ -165,10 +166,14 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         communicating = seen.get("avg_backward_comm_time", 0)
         hidden = seen.get("avg_backward_compute_comm_overlap_time", 0)
         self.seconds_exposed = max(0, communicating - hidden) / 1e9
-        sizes = str(seen.get("rebuilt_bucket_sizes") or seen.get("bucket_sizes") or "")
-        self.bytes_exchanged = sum(int(size) for size in sizes.split(",") if size.strip())
-        if self._mean is not None and self._mean.wire.bytes_sent:
-            self.bytes_exchanged = self._mean.wire.bytes_sent // max(1, self.updates)
+        self.bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._by_ddp()
+
+    def _by_ddp(self) -> tuple[int, int]:
+        """Without a hook DDP asks the backend itself, which does not tell what it sends."""
+        held = [weight for weight in self._module.parameters() if weight.requires_grad]
+        length, size = sum(weight.numel() for weight in held), held[0].element_size()
+        sent, received = volumes("native", self._workers, length)[dist.get_rank()]
+        return sent * size * self.updates, received * size * self.updates
 
 
 def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:

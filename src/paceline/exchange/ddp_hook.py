@@ -23,6 +23,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.futures import Future
 
 from paceline.exchange.collective.named import AllReduce, collective
+from paceline.exchange.collective.volume import volumes
 from paceline.exchange.collective.wire import Wire
 from paceline.exchange.compression import check_compression
 from paceline.exchange.node import workers_of_a_node
@@ -45,8 +46,7 @@ class BucketMean:
 
     fp16 and bf16 halve what is sent, by any collective. `power_sgd` (Vogels 2019,
     arXiv:1905.13727; torch's, of rank 1, from the third step on) sums factors by the backend's own
-    all-reduce. `hierarchical` asks the workers where they are. `num_buckets` were handed over;
-    `wire` has counted the bytes, except native's.
+    all-reduce. `hierarchical` asks the workers where they are. `num_buckets` were handed over.
     Raises SettingError("scheme.collective") or ("scheme.compression") for what cannot be had.
     """
 
@@ -56,21 +56,54 @@ class BucketMean:
         hierarchical = collective_name == "hierarchical"
         self.wire = Wire(workers_per_node=workers_of_a_node() if hierarchical else None)
         self.num_buckets = 0
+        self._natively = (0, 0)  # bytes sent and received by the backend's all-reduce
+        self._native = collective_name == "native" and compression != "power_sgd"
+        self._compression = compression
         self._hook = self._chosen(collective_name, compression, all_reduce)
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Sent and received by this worker; of native as many as a ring's (collective/volume.py),
+        for the elements that are left of a bucket when it is compressed.
+        """
+        sent, received = self._natively
+        return sent + self.wire.bytes_sent, received + self.wire.bytes_received
 
     def __call__(self, bucket: Bucket) -> Future[Tensor]:
         self.num_buckets += 1
+        if self._native:
+            size = 2 if self._compression in _HALVES else bucket.buffer().element_size()
+            self._count(bucket.buffer().numel(), size)
         return self._hook(self.wire.group, bucket)
 
     def _chosen(self, name: str, compression: str, all_reduce: AllReduce) -> Hook:
         if compression == "power_sgd":
             _kept_groups.append(dist.group.WORLD)
             state = PowerSGDState(self.wire.group, start_powerSGD_iter=_FULL_STEPS)
-            return _in_turn(partial(_power_sgd, state))
+            return _in_turn(partial(self._power_sgd, state))
         if name == "native":
             return allreduce_hook if compression == "none" else _HALVES[compression][0]
         ours = _in_turn(partial(_mean, all_reduce, self.wire))
         return ours if compression == "none" else _HALVES[compression][1](ours)
+
+    def _power_sgd(self, state: PowerSGDState, bucket: Bucket) -> Tensor:
+        """To its end: its later all-reduces start in gloo's threads, where two buckets would race.
+
+        Of factors torch counts the elements; of the first steps, which are not compressed, none.
+        """
+        before, buffer = state.total_numel_after_compression, bucket.buffer()
+        size = buffer.element_size()
+        reduced = powerSGD_hook(state, bucket).wait()
+        self._count(state.total_numel_after_compression - before or buffer.numel(), size)
+        return reduced
+
+    def _count(self, num_elements: int, element_size: int) -> None:
+        moved = volumes("native", self.wire.workers, num_elements)[self.wire.worker]
+        sent, received = self._natively
+        self._natively = (
+            sent + moved.sent * element_size,
+            received + moved.received * element_size,
+        )
 
 
 def _mean(all_reduce: AllReduce, wire: Wire, bucket: Bucket) -> Tensor:
@@ -78,11 +111,6 @@ def _mean(all_reduce: AllReduce, wire: Wire, bucket: Bucket) -> Tensor:
     vector = bucket.buffer().div_(wire.workers)
     all_reduce(vector, wire)
     return vector
-
-
-def _power_sgd(state: PowerSGDState, bucket: Bucket) -> Tensor:
-    """To its end: its later all-reduces start in gloo's threads, where two buckets would race."""
-    return powerSGD_hook(state, bucket).wait()
 
 
 def _in_turn(work: Callable[[Bucket], Tensor]) -> Hook:

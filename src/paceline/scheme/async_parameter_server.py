@@ -13,6 +13,9 @@ Law: with one worker this is plain SGD; replaying the recorded order of pushes g
 Each server holds a part of the weights, with its optimizer state, and counts its own versions.
 """
 
+import math
+from typing import Any
+
 from torch import Tensor
 
 from paceline.errors import SettingError
@@ -33,10 +36,7 @@ class AsyncParameterServer(AbstractServedScheme):
         if damping not in DAMPINGS:
             message = f"there is no {damping}; there are: {', '.join(DAMPINGS)}"
             raise SettingError("scheme.damping", message)
-        if compensation < 0:
-            message = f"a number of at least 0 is needed, not {compensation!r}"
-            raise SettingError("scheme.compensation", message)
-        self._damping, self._compensation = damping, compensation
+        self._damping, self._compensation = damping, _check_compensation(compensation)
         self.needs_read = damping == "delay_compensation"
 
     def claim(self, workers: int) -> Claim:
@@ -57,3 +57,11 @@ class AsyncParameterServer(AbstractServedScheme):
         if self._damping == "delay_compensation":
             return pushed + self._compensation * pushed * pushed * (weights - read)
         return pushed
+
+
+def _check_compensation(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf:
+        message = f"a number of at least 0 is needed, not {value!r}"
+        raise SettingError("scheme.compensation", message)
+    return float(value)

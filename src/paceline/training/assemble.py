@@ -12,6 +12,7 @@ import numpy as np
 from paceline.cluster.watch import LostWorker
 from paceline.measurement.throughput import images_per_second
 from paceline.training.certificate import Certificate, certificate
+from paceline.training.images_seen import num_distinct
 from paceline.training.record import TIMELINE
 
 Seen = dict[str, Any]
@@ -96,16 +97,15 @@ class Findings:
             "global_batch_size": first["images_per_update"],
             "lr": first["lr"],
             "momentum": first["momentum"],
-            "samples": steps * size,
+            "samples": self._servers[0]["samples"] if self._servers else steps * size,
+            "dropped_samples": len(self._dropped) * size,
             "distinct_samples": self._distinct_samples(),
             "updates": updates,
             "seconds": seconds,
-            "images_per_second": self._rate([seen["step_ends"] for seen in self._workers]),
+            "images_per_second": self._rate("step_ends"),
             "updates_per_second": updates / seconds if seconds else None,
             "real_seconds": max(float(seen["real_step_ends"][-1]) for seen in self._trained()),
-            "real_images_per_second": self._rate(
-                [seen["real_step_ends"] for seen in self._trained()]
-            ),
+            "real_images_per_second": self._rate("real_step_ends"),
             "late_steps": sum(seen["late_steps"] for seen in self._workers),
             "top1": last.get("top1"),
             "top5": last.get("top5"),
@@ -146,14 +146,31 @@ class Findings:
         }
 
     def _distinct_samples(self) -> int | None:
-        seen = np.logical_or.reduce([seen["images_seen"] for seen in self._workers])
-        return None if self._lost else int(seen.sum())
+        """In the batches whose gradients were applied."""
+        if self._lost:
+            return None
+        return num_distinct([s["images_seen"] for s in self._workers], self._dropped, self._config)
 
-    def _rate(self, step_ends: list[np.ndarray]) -> float | None:
+    def _rate(self, name: str) -> float | None:
+        """Of images whose gradients were applied; `name`: of the ends of steps."""
+        if self._lost:
+            return None
+        ends = [self._applied(seen, np.asarray(seen[name])) for seen in self._workers]
         warmup = self._config["measurement"]["warmup_fraction"]
-        return (
-            None if self._lost else images_per_second(step_ends, self._config["batch_size"], warmup)
-        )
+        return images_per_second(ends, self._config["batch_size"], warmup)
+
+    def _applied(self, seen: Seen, step_ends: np.ndarray) -> np.ndarray:
+        """Without those of gradients that were dropped, as far as the steps are this worker's: real
+        ones of a virtual clock are all workers'.
+        """
+        if len(step_ends) != seen["steps"]:
+            return step_ends
+        return np.delete(step_ends, [turn for w, turn in self._dropped if w == seen["worker"]])
+
+    @property
+    def _dropped(self) -> list[tuple[int, int]]:
+        """Worker, and number among its own, of each batch whose gradient was not applied."""
+        return self._servers[0]["dropped_steps"] if self._servers else []
 
     def _updates(self) -> int:
         if self._servers:

@@ -22,6 +22,7 @@ from paceline.cluster.accelerator import choose, device
 from paceline.cluster.calibrate import Times, copy_bandwidth, measure_pair
 from paceline.cluster.launch import launch
 from paceline.measurement import provenance
+from paceline.scheme.independent import Independent
 from paceline.training.feed import open_feed
 from paceline.training.quiet import quiet_trainer, silence
 from paceline.training.run import prepare_data
@@ -33,6 +34,7 @@ _FEW_WEIGHTS = 1000
 _WARM_UP = 0.1  # of the steps, and one at least, are not counted
 _FEWEST_STEPS = 2
 _MANY = 10**9  # more batches than anybody draws
+_NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def measure(
 
     Raises SettingError, and ProcessFailure where a process fails.
     """
-    config = {**config, "workers": 1}
+    config = {**config, "workers": 1, "scheme": _NO_SCHEME}
     check(config)
     prepare_data(config["data"])
     started, load = datetime.now(UTC), psutil.getloadavg()[0]

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hydra.utils import instantiate
 
 from paceline.cluster.accelerator import choose
 from paceline.cluster.pace import give_way
@@ -15,6 +14,7 @@ from paceline.cluster.server import serve
 from paceline.exchange.process_group import join, leave
 from paceline.training.point import is_virtual, kind, num_servers, num_workers
 from paceline.training.quiet import silence
+from paceline.training.scheme_of import scheme_of
 from paceline.training.virtual_side import spread
 from paceline.training.worker import Worker
 
@@ -31,7 +31,7 @@ def run(config: dict[str, Any], folder: str) -> Any:
         config["cluster"]["timeout_seconds"],
         choose(config["cluster"]["accelerator"], num_workers(config)),
     )
-    scheme = instantiate(config["scheme"])
+    scheme = scheme_of(config)
     if dist.get_rank() < num_workers(config):
         if kind(config) == "paced" and num_servers(config):
             give_way()

@@ -20,6 +20,7 @@ MEASURED = (
     "lr",
     "momentum",
     "samples",
+    "dropped_samples",
     "distinct_samples",
     "updates",
     "seconds",

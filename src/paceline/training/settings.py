@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 from paceline.cluster.accelerator import choose
+from paceline.cluster.clipping import check_clipping
 from paceline.cluster.collective_cost import COLLECTIVES
 from paceline.cluster.profile import profile_of
 from paceline.cluster.served_weights import SERVED_PRECISIONS
@@ -13,8 +14,11 @@ from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
+from paceline.scheme.scheme import AbstractScheme
+from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.training.corrections import check_corrections
 from paceline.training.point import is_virtual, num_workers
+from paceline.training.scheme_of import scheme_of
 
 CLOCKS = ("wall", "virtual")
 MOMENTUM_CORRECTIONS = ("none", "asynchrony")
@@ -46,6 +50,7 @@ def check(config: dict[str, Any]) -> None:
     milestones = _value(config, "training.milestones")
     if not isinstance(milestones, list) or not all(isinstance(m, Real) for m in milestones):
         raise SettingError("training.milestones", f"numbers in [] are needed, not {milestones!r}")
+    _clipping(config, scheme_of(config))
     _cluster(config)
     device = choose(config["cluster"]["accelerator"], num_workers(config))
     _precision(config, device)
@@ -119,6 +124,12 @@ def _compression(config: dict[str, Any], collective: str) -> None:
     check_compression(compression, collective)
     if compression != "none" and is_virtual(config):
         raise SettingError("scheme.compression", f"{compression} has no virtual form")
+
+
+def _clipping(config: dict[str, Any], scheme: AbstractScheme) -> None:
+    """On real processes DDP carries out sync_allreduce, and clips the mean."""
+    if is_virtual(config) or not isinstance(scheme, SyncAllReduce):
+        check_clipping(config["training"]["gradient_clip_val"], scheme, config["workers"])
 
 
 def _precision(config: dict[str, Any], device: str) -> None:

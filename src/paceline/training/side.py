@@ -116,15 +116,15 @@ class SynchronousSide(AbstractSide):
         return self._strategy.snapshots
 
     def seen(self, steps: int) -> dict[str, Any]:
-        exchanged = self._strategy.bytes_exchanged * steps
+        sent, received = self._strategy.bytes_exchanged
         return {
             "counted": self._strategy.counted,
             "updates": self._strategy.updates,
             "diverged": self._strategy.diverged,
             "late_steps": self._pace.late_steps if self._pace else 0,
             "seconds_communicate": self._strategy.seconds_exposed * steps,
-            "bytes_sent": exchanged,
-            "bytes_received": exchanged,
+            "bytes_sent": sent,
+            "bytes_received": received,
         }
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from paceline.measurement.timed_batches import TimedBatches
 from paceline.scheme.scheme import AbstractScheme
 from paceline.training.budget import budget_of
 from paceline.training.feed import open_feed
+from paceline.training.images_seen import images_seen
 from paceline.training.point import num_workers
 from paceline.training.settings import learning_rate, model
 from paceline.training.sides import side_of
@@ -73,7 +73,12 @@ class Worker:
             "losses": observer.losses(),
             "thresholds": self._budget.thresholds,
             "seconds_data": batches.seconds_waiting,
-            "images_seen": self._images_seen(self._side.draws(steps, self._worker)),
+            "images_seen": images_seen(
+                self._feed.stream,
+                self._side.draws(steps, self._worker),
+                workers=self._config["workers"],
+                batch_size=self._config["batch_size"],
+            ),
             "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
             "lr": self._peak_rate(trainer),
             "momentum": trainer.optimizers[0].param_groups[0].get("momentum"),
@@ -104,15 +109,6 @@ class Worker:
             max_epochs=1,  # one pass of the loop; the budget is in samples
             use_distributed_sampler=False,
         )
-
-    def _images_seen(self, draws: Iterable[tuple[int, int]]) -> np.ndarray:
-        """Which training images were in these batches (worker, number): bool [num_train]."""
-        seen = np.zeros(self._feed.num_train, dtype=bool)
-        size, workers = self._config["batch_size"], self._config["workers"]
-        for worker, turn in draws:
-            first = (turn * workers + worker) * size
-            seen[self._feed.stream.indices(first, size).numpy()] = True
-        return seen
 
     def _peak_rate(self, trainer: Trainer) -> float:
         """The first group's rate after warm-up, before the schedule lowers it."""

@@ -58,6 +58,7 @@ def fit(module, data=None, **options):
         (WithScheduler, {}, r"model: the virtual clock sets the rate by samples"),
         (Anybodys, {"precision": "bf16-true"}, r"training\.precision: bf16-true"),
         (Anybodys, {"accumulate_grad_batches": 2}, "accumulate_grad_batches: "),
+        (Anybodys, {"gradient_clip_val": 1}, r"training\.gradient_clip_val: .* SyncAllReduce"),
     ],
 )
 def test_modules_and_trainers(module, options, said):

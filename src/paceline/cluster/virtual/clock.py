@@ -22,6 +22,7 @@ from paceline.cluster.virtual.pairing import Pairing
 from paceline.cluster.virtual.replicas import Replicas
 from paceline.cluster.virtual.servers import VirtualServers
 from paceline.cluster.virtual.worker import VirtualWorker
+from paceline.exchange.collective.volume import volumes
 from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Mean, PairMean, Push, Turn
 
 _TIMELINE_WORKERS = 16  # more rows than that no figure shows
@@ -62,6 +63,9 @@ class VirtualClock:
             self.pool,
             self.workers,
             seconds=allreduce,
+            volumes=lambda length: volumes(
+                scheme.collective, plan.workers, length, profile.workers_per_node
+            ),
             events=self.events,
             met=lambda mean: self._go_on([(worker, mean) for worker in self.workers]),
         )

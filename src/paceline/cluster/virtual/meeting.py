@@ -10,6 +10,7 @@ from torch import Tensor
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.worker import VirtualWorker
+from paceline.exchange.collective.volume import Volume
 
 BUCKET_BYTES = 25 * 2**20  # of DistributedDataParallel: what is reduced at once
 BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
@@ -47,7 +48,8 @@ def allreduce_end(
 class Meeting:
     """Adds up in what came first, in the order of arrival: one vector, however many workers.
 
-    `seconds(num_bytes)`: what an all-reduce takes. `met(mean)` is called when it is over; the mean
+    `seconds(num_bytes)`: what an all-reduce takes; `volumes(num_elements)`: what each worker sends
+    and receives in it. `met(mean)` is called when it is over; the mean
     is valid until that returns.
     """
 
@@ -57,11 +59,12 @@ class Meeting:
         workers: Sequence[VirtualWorker],
         *,
         seconds: Callable[[int], float],
+        volumes: Callable[[int], Sequence[Volume]],
         events: EventQueue,
         met: Callable[[Tensor], None],
     ) -> None:
         self._pool, self._workers, self._seconds = pool, workers, seconds
-        self._events, self._met = events, met
+        self._events, self._met, self._volumes = events, met, volumes
         self._sum: Buffer | None = None
         self._brought: list[Brought] = []
 
@@ -69,8 +72,9 @@ class Meeting:
         """All meet when the last one has brought its own."""
         overlapped = worker.gradient is not None and value is worker.gradient.vector
         self._brought.append(Brought(worker.computed_at, worker.compute_seconds, overlapped))
-        worker.bytes_sent += value.nbytes
-        worker.bytes_received += value.nbytes
+        sent, received = self._volumes(value.numel())[worker.index]
+        worker.bytes_sent += sent * value.element_size()
+        worker.bytes_received += received * value.element_size()
         self._add(worker.give_gradient() if overlapped else self._pool.copy(value))
         worker.let_go_of_gradient(self._pool)
         if len(self._brought) == len(self._workers):

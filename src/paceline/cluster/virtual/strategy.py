@@ -88,7 +88,7 @@ class VirtualCluster(SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
-        check_honoured(trainer, self.optimizers, "the virtual clock")
+        check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
         self.held: list[nn.Parameter] = [w for group in sgd.param_groups for w in group["params"]]

@@ -1,0 +1,44 @@
+"""What workers send to form a mean: the same on both clocks, whatever the collective."""
+
+import pytest
+
+from paceline.exchange.collective.named import COLLECTIVES
+from tests.tiny import CLOCKS, run_tiny, tiny_point
+
+WORKERS, NUM_BYTES = 3, 103 * 8  # of the tiny network, in float64
+HALVES = {"none": 1, "fp16": 4}
+
+
+def exchanged(scheme, clock, folder, **settings):
+    """(bytes sent, received) of each worker, and its steps."""
+    config = tiny_point(scheme, WORKERS, 4, training__epochs=1, **settings, **CLOCKS[clock])
+    seen, _ = run_tiny(config, folder)
+    return [(each["bytes_sent"], each["bytes_received"]) for each in seen], seen[0]["steps"]
+
+
+@pytest.fixture(scope="module")
+def virtual(tmp_path_factory):
+    """By collective."""
+    folder = tmp_path_factory.mktemp("virtual")
+    return {
+        name: exchanged("sync_allreduce", "virtual", folder, scheme__collective=name)
+        for name in COLLECTIVES
+    }
+
+
+@pytest.mark.parametrize("compression", HALVES)
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_both_clocks_count_the_same(collective, compression, virtual, tmp_path):
+    """fp16 sends a quarter of float64; the virtual clock compresses nothing."""
+    settings = {"scheme__collective": collective, "scheme__compression": compression}
+    found, steps = exchanged("sync_allreduce", "wall", tmp_path, **settings)
+    whole = [tuple(HALVES[compression] * count for count in each) for each in found]
+    assert (whole, steps) == virtual[collective]
+    assert sum(sent for sent, _ in whole) == steps * 2 * (WORKERS - 1) * NUM_BYTES
+
+
+def test_a_mean_of_weights_too(tmp_path):
+    both = [exchanged("local_sgd", clock, tmp_path, scheme__period=2) for clock in CLOCKS]
+    assert both[0] == both[1]
+    counts, steps = both[0]
+    assert sum(sent for sent, _ in counts) == steps // 2 * 2 * (WORKERS - 1) * NUM_BYTES
