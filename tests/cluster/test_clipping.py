@@ -7,7 +7,8 @@ from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from paceline.cluster.clipping import applies_own_gradients
-from tests.cluster.references import averaged, plain_weights, replayed
+from tests.cluster.references import averaged, plain_weights
+from tests.cluster.replay import replayed
 from tests.tiny import CLOCKS, CONF, PlainSGD, run_tiny, tiny_point
 
 CLIP = 0.1
