@@ -24,7 +24,7 @@ class Turn:
 
     `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds, until it gives
     them away. `step`: steps that it took before. `progress`: the share of the run's samples that is
-    behind these weights, 0 where the run has no end.
+    behind these weights; 0 where the run has no end, or servers count.
     """
 
     gradient: Tensor

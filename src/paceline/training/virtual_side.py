@@ -66,21 +66,21 @@ class VirtualSide(AbstractSide):
         return self._strategy.snapshots_at
 
     def samples(self) -> int:
-        return self._strategy.clock.samples
+        return self._strategy.clock.holder.samples
 
     def held(self, module: LightningModule) -> list[nn.Parameter]:
         return self._strategy.held
 
     def finish(self) -> list[Snapshot]:
-        return self._strategy.clock.snapshots
+        return self._strategy.clock.holder.snapshots
 
     def seen(self, steps: int) -> dict[str, Any]:
         clock = self._strategy.clock
         served = clock.servers.served if clock.servers else []
         return {
             "counted": sum(worker.finished > 0 for worker in self._workers),
-            "updates": clock.updates,
-            "diverged": clock.diverged,
+            "updates": clock.holder.updates,
+            "diverged": clock.holder.diverged,
             "late_steps": 0,
             "each_worker": [_seen_of(worker) for worker in self._workers],
             "each_server": [asdict(server.report) for server in served],

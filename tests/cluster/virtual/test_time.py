@@ -147,7 +147,7 @@ def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
     times = StepTimes(slow_workers=1, slow_factor=2)
     strategy, _ = train(scheme, 4, 28, step_times=times, snapshot_samples=[56, 112])
     assert [worker.finished for worker in strategy.clock.workers] == [4, 8, 8, 8]
-    kept = [(each.samples, each.seconds) for each in strategy.clock.snapshots]
+    kept = [(each.samples, each.seconds) for each in strategy.clock.holder.snapshots]
     assert kept == [(56, half), (112, 8)]
 
 

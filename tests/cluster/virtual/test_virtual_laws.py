@@ -55,7 +55,7 @@ def test_asynchronous_sgd_is_a_numpy_loop():
         due[worker] += JITTERED.seconds(worker, taken[worker])
     # two more steps: those that were under way when the sixtieth push arrived
     strategy, _ = train(AsyncParameterServer(1), 3, 62, snapshot_samples=[240])
-    (snapshot,) = strategy.clock.snapshots
+    (snapshot,) = strategy.clock.holder.snapshots
     expected = np.concatenate([part.ravel() for part in weights])
     np.testing.assert_allclose(snapshot.weights.numpy(), expected, rtol=1e-12, atol=1e-14)
     assert min(taken) > 0
@@ -77,7 +77,8 @@ def test_recycled_buffers_are_deep_copies(scheme, workers):
         train(scheme(), workers, 65, recycled=recycled, **settings) for recycled in (True, False)
     ]
     assert_close(*(weights_of(module) for _, module in runs), **exactly)
-    for ours, copied in zip(*(strategy.clock.snapshots for strategy, _ in runs), strict=True):
+    snapshots = [strategy.clock.holder.snapshots for strategy, _ in runs]
+    for ours, copied in zip(*snapshots, strict=True):
         assert_close(
             (ours.weights, ours.statistics), (copied.weights, copied.statistics), **exactly
         )

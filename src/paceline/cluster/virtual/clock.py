@@ -1,6 +1,5 @@
 """Drives a scheme's rule for many workers in the order of virtual time."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -11,15 +10,12 @@ from torch import Tensor
 from paceline.cluster.collective_cost import allreduce_seconds
 from paceline.cluster.profile import ClusterProfile
 from paceline.cluster.run_plan import RunPlan
-from paceline.cluster.snapshot import Snapshot, join_shards
-from paceline.cluster.step_numbers import StepNumbers
+from paceline.cluster.snapshot import Snapshot
 from paceline.cluster.step_times import StepTimes
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
-from paceline.cluster.virtual.gathering import Gathering
 from paceline.cluster.virtual.meeting import Meeting
-from paceline.cluster.virtual.pairing import Pairing
-from paceline.cluster.virtual.replicas import Replicas
+from paceline.cluster.virtual.own_weights import OwnWeights
 from paceline.cluster.virtual.servers import VirtualServers
 from paceline.cluster.virtual.worker import VirtualWorker
 from paceline.exchange.collective.volume import volumes
@@ -48,13 +44,11 @@ class VirtualClock:
         self.events = EventQueue()
         self.pool = BufferPool(weights, recycled=recycled)
         self._scheme, self._plan, self._times = scheme, plan, step_times
-        own, draw = BufferPool(statistics), itertools.count().__next__
+        own = BufferPool(statistics)
         self.workers = [VirtualWorker(k, own.copy(statistics)) for k in range(plan.workers)]
-        self._numbers = [StepNumbers(scheme, plan.workers, draw) for _ in self.workers]
         for worker in self.workers if plan.workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
         self._ready: VirtualWorker | None = None  # its backward has just ended
-        self._finished = 0  # steps of all workers
         self._ending = False
         allreduce = partial(
             allreduce_seconds, scheme.collective, workers=plan.workers, profile=profile
@@ -69,7 +63,6 @@ class VirtualClock:
             events=self.events,
             met=lambda mean: self._go_on([(worker, mean) for worker in self.workers]),
         )
-        self._gathering = Gathering(plan)
         self.servers: VirtualServers | None = None
         if scheme.servers:
             self.servers = VirtualServers(
@@ -82,16 +75,18 @@ class VirtualClock:
                 pool=self.pool,
                 answered=self._take_answer,
             )
-        self._replicas: Replicas | None = None
+        self._own: OwnWeights | None = None
         if scheme.own_weights:
-            segments = plan.segments
-            self._replicas = Replicas(self.pool, weights, segments, plan.workers, shared=recycled)
-            self._pairing = Pairing(
-                self._replicas,
-                self.workers,
+            self._own = OwnWeights(
+                scheme,
+                plan,
+                weights,
+                workers=self.workers,
                 profile=profile,
                 events=self.events,
-                answered=lambda worker: self._go_on([(worker, None)]),
+                pool=self.pool,
+                recycled=recycled,
+                paired=lambda worker: self._go_on([(worker, None)]),
             )
         self._start(weights)
 
@@ -118,46 +113,17 @@ class VirtualClock:
     # what can be seen
 
     @property
-    def updates(self) -> int:
-        """Of server 0's weights; without servers, steps of each worker."""
-        if self.servers is not None:
-            return self.servers.served[0].report.updates
-        return self._finished // self._plan.workers
-
-    @property
-    def samples(self) -> int:
-        """Over all workers, behind the shared weights."""
-        if self.servers is not None:
-            return self.servers.served[0].samples
-        whole = self.updates * self._plan.workers
-        return self._plan.samples_at(whole if self._scheme.equal_steps else self._finished)
-
-    @property
-    def diverged(self) -> bool:
-        served = self.servers.served if self.servers else []
-        return self._gathering.diverged or any(each.report.diverged for each in served)
-
-    @property
-    def num_snapshots(self) -> int:
-        return len(self.servers.served[-1].snapshots if self.servers else self._gathering.snapshots)
-
-    @property
-    def snapshots(self) -> list[Snapshot]:
-        if self.servers is None:
-            return self._gathering.snapshots
-        shards = [each.snapshots for each in self.servers.served]
-        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+    def holder(self) -> VirtualServers | OwnWeights:
+        """Of the weights that are evaluated."""
+        holder = self.servers or self._own
+        assert holder is not None
+        return holder
 
     def shared(self) -> Snapshot:
         """What would be evaluated now: the servers' weights, or the mean over workers'."""
-        if self.servers is not None:
-            weights, statistics = self.servers.weights.clone(), self.servers.statistics
-        else:
-            assert self._replicas is not None
-            weights = self._replicas.mean()
-            statistics = [worker.statistics.vector for worker in self.workers]
-        mean = torch.stack(list(statistics)).mean(0)
-        return Snapshot(self.samples, self.updates, self.events.now, weights, mean)
+        holder = self.holder
+        statistics = torch.stack(holder.statistics).mean(0)
+        return Snapshot(holder.samples, holder.updates, self.events.now, holder.mean(), statistics)
 
     # steps
 
@@ -165,8 +131,7 @@ class VirtualClock:
         """Every worker holds the same weights, before the clock starts."""
         first = self.pool.copy(weights)
         for worker in self.workers:
-            worker.numbers.append(self._numbers[worker.index].next())
-            if self._replicas is None:
+            if self._own is None:
                 worker.weights = self.pool.share(first)
             if self.servers is not None:
                 worker.granted = self.servers.begin(worker)
@@ -175,13 +140,13 @@ class VirtualClock:
         self.pool.release(first)
 
     def _may_begin(self, worker: VirtualWorker) -> bool:
-        if self._replicas is None:
+        if self._own is None:
             return worker.granted
-        return not (self.diverged or self._plan.ends_before(worker.number))
+        return not (self.holder.diverged or self._own.ended(worker))
 
     def _begin(self, worker: VirtualWorker) -> None:
-        if self._replicas is not None:
-            worker.weights = self._replicas.begin(worker.index)
+        if self._own is not None:
+            worker.weights = self._own.begin(worker)
         if not self._may_begin(worker):
             self._leave(worker)
             return
@@ -194,7 +159,7 @@ class VirtualClock:
         )
 
     def _leave(self, worker: VirtualWorker) -> None:
-        if self._replicas is not None:
+        if self._own is not None:
             assert worker.weights is not None
             worker.ended = True
             worker.step = self._scheme.end(worker.weights.vector, worker.finished)
@@ -230,14 +195,11 @@ class VirtualClock:
 
     def _end_steps(self, ended: Sequence[VirtualWorker]) -> None:
         for worker in ended:
-            self._finished += 1
             worker.finished += 1
-            worker.numbers.append(self._numbers[worker.index].next())
             worker.step_ends.append(self.events.now)
             worker.seconds_communicating += self.events.now - worker.computed_at
-        if self.servers is None:
-            assert self._replicas is not None
-            self._gathering.add(ended, self._replicas, self.events.now)
+        if self._own is not None:
+            self._own.finish(ended)
         for worker in ended:
             self._begin(worker)
 
@@ -261,19 +223,20 @@ class VirtualClock:
                 else:
                     self._communicate(worker, message)
             self._end_rules(ended)
-            answered = [*self._apply(applying), *following]
+            answered = [*(self._own.apply(applying) if self._own else ()), *following]
 
     def _communicate(self, worker: VirtualWorker, message: Any) -> None:
         if isinstance(message, Mean):
             self._meeting.bring(worker, message.value)
             return
         if isinstance(message, PairMean):
-            self._pairing.ask(worker, message.partner)
+            assert self._own is not None
+            self._own.pairing.ask(worker, message.partner)
             return
         assert isinstance(message, Push)
         assert self.servers is not None
         worker.message = message.value
-        if self._replicas is None:
+        if self._own is None:
             assert worker.weights is not None
             self.pool.release(worker.weights)
             worker.weights = None  # the answer replaces them
@@ -285,25 +248,11 @@ class VirtualClock:
         self._go_on([(worker, answer.vector)])
 
     def _adopt(self, worker: VirtualWorker, weights: Tensor) -> None:
-        if self._replicas is not None:
-            self._replicas.hold(worker.index, weights)
+        if self._own is not None:
+            self._own.hold(worker, weights)
             return
         answer = worker.answer
         if answer is not None and weights is answer.vector:
             worker.weights, worker.answer = answer, None
         else:
             worker.weights = self.pool.copy(weights)
-
-    def _apply(self, applying: Sequence[Outcome]) -> list[Outcome]:
-        """By the workers' own optimizers; each is answered with its weights after that."""
-        together: dict[int, tuple[Tensor, set[int]]] = {}
-        for worker, gradient in applying:
-            together.setdefault(id(gradient), (gradient, set()))[1].add(worker.index)
-        rate = self._plan.learning_rate
-        for gradient, workers in together.values():
-            assert self._replicas is not None
-            number = self.workers[min(workers)].number
-            factor = rate.factor(self._plan.samples_at(number)) if rate else 1.0
-            self._replicas.apply(workers, gradient, factor)
-        of = self._replicas.of if self._replicas is not None else []
-        return [(worker, of[worker.index].weights.vector) for worker, _ in applying]

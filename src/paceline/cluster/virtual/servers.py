@@ -14,6 +14,7 @@ from torch import Tensor
 from paceline.cluster.profile import ClusterProfile
 from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.served_weights import ServedWeights
+from paceline.cluster.snapshot import Snapshot, join_shards
 from paceline.cluster.virtual.buffers import Buffer, BufferPool
 from paceline.cluster.virtual.events import EventQueue
 from paceline.cluster.virtual.groups import Groups
@@ -76,6 +77,33 @@ class VirtualServers:
                 zip(plan.server_plans(scheme), self._bounds, strict=True)
             )
         ]
+
+    @property
+    def updates(self) -> int:
+        """Of server 0's weights."""
+        return self.served[0].report.updates
+
+    @property
+    def samples(self) -> int:
+        """Over all workers, behind the weights."""
+        return self.served[0].samples
+
+    @property
+    def diverged(self) -> bool:
+        return any(each.report.diverged for each in self.served)
+
+    @property
+    def num_snapshots(self) -> int:
+        return len(self.served[-1].snapshots)
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        shards = [each.snapshots for each in self.served]
+        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+
+    def mean(self) -> Tensor:
+        """The weights, as a vector of its own."""
+        return self.weights.clone()
 
     @property
     def statistics(self) -> list[Tensor]:

@@ -166,11 +166,11 @@ class VirtualCluster(SingleDeviceStrategy):
         gradient, self._gradient = self._gradient, None
         self.clock.finish_step(turn, gradient)
         self._note_snapshots()
-        if self.clock.diverged:
+        if self.clock.holder.diverged:
             self._module.trainer.should_stop = True
 
     def _note_snapshots(self) -> None:
-        while len(self.snapshots_at) < self.clock.num_snapshots:
+        while len(self.snapshots_at) < self.clock.holder.num_snapshots:
             self.snapshots_at.append(self._real_seconds())
 
     def _hold(self, snapshot: Snapshot) -> None:

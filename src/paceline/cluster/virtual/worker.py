@@ -27,7 +27,7 @@ class VirtualWorker:
         self.granted = True  # another step, by server 0
         self.averages: list[tuple[int, int]] = []  # in pairs: steps before, the partner
         self.finished = 0  # steps
-        self.numbers: list[int] = []  # of its steps, and of the next, among those of all workers
+        self.numbers = [0]  # of its steps, and the next, among all; where servers grant them, none
         self.ended = False  # no step follows
         self.bytes_sent = 0
         self.bytes_received = 0
