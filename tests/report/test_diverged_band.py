@@ -11,7 +11,7 @@ def drawn(*rows):
     columns = ["scheme", "kind", "workers", "n", "n_diverged"]
     axis = Figure().subplots()
     axis.set_ylim(0.8, 0.9)
-    diverged_band([axis], [pd.DataFrame(rows, columns=columns)], SCHEMES)
+    diverged_band(axis, pd.DataFrame(rows, columns=columns), SCHEMES)
     return axis
 
 

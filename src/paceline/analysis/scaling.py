@@ -1,4 +1,5 @@
-"""Speed-up and efficiency against one worker of the same configuration otherwise.
+"""Speed-up and efficiency against one worker of the same configuration otherwise; where its scheme
+has no run with one worker, against the fastest that has: alone, a worker of any is plain SGD.
 
     speed-up = images/s of K workers / images/s of one worker, seed by seed
     efficiency = speed-up / K
@@ -15,7 +16,9 @@ from paceline.analysis.tables import Frame, Tables
 
 
 def scaling(tables: Tables) -> Frame:
-    """A row per configuration. `baseline` names the points in use, or says why there are none."""
+    """A row per configuration. `baseline` names the points in use, or says why there are none;
+    `baseline_scheme`: theirs.
+    """
     finished = tables.finished
     rows = [
         _row(configuration, matching(finished, configuration), finished)
@@ -25,18 +28,29 @@ def scaling(tables: Tables) -> Frame:
 
 
 def _row(configuration: Configuration, points: Frame, finished: Frame) -> dict:
-    base = matching(finished, configuration | {"workers": 1})
+    base = _base(finished, configuration)
     pairs = paired(points, base, "images_per_second")
     ratios = pairs["value"] / pairs["base"]
     return (
         configuration
         | {
             "baseline": _named(configuration, points, base, len(pairs)),
+            "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
             "n_unpaired": len(points) - len(pairs),
         }
         | interval(ratios).named("speedup")
         | interval(ratios / configuration["workers"]).named("efficiency")
     )
+
+
+def _base(finished: Frame, configuration: Configuration) -> Frame:
+    alone = configuration | {"workers": 1}
+    own = matching(finished, alone)
+    if len(own):
+        return own
+    others = matching(finished, {name: alone[name] for name in alone if name != "scheme"})
+    means = others.groupby("scheme")["images_per_second"].mean()
+    return others[others["scheme"] == means.idxmax()] if len(others) else others
 
 
 def _named(configuration: Configuration, points: Frame, base: Frame, num_pairs: int) -> str:
@@ -48,4 +62,6 @@ def _named(configuration: Configuration, points: Frame, base: Frame, num_pairs: 
         return "itself"
     if not num_pairs:
         return "none: no seed in common with one worker"
-    return f"1 worker, same settings otherwise, {num_pairs} seeds in common"
+    scheme = base["scheme"].iloc[0]
+    worker = "1 worker" if scheme == configuration["scheme"] else f"1 worker of {scheme}"
+    return f"{worker}, same settings otherwise, {num_pairs} seeds in common"

@@ -83,8 +83,10 @@ def _range(counts: Frame) -> str:
 
 
 def _scaled(findings: Findings) -> list[str]:
+    """Against runs of the same scheme with one worker; the tables have the others."""
     rows = findings.scaling
     rows = rows[(rows["workers"] > 1) & rows["speedup_mean"].notna()]
+    rows = rows[rows["baseline_scheme"] == rows["scheme"]]
     return [_speedup(findings, row) for _, row in _at_most_workers(findings, rows, ["scheme"])]
 
 

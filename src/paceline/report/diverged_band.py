@@ -9,30 +9,26 @@ from paceline.report.findings import groups
 _ROW = 0.09  # of the height of the lines
 
 
-def diverged_band(axes: list[Axes], tables: list[Frame], schemes: list[str]) -> None:
+def diverged_band(axis: Axes, table: Frame, schemes: list[str]) -> None:
     """A row of hollow markers per scheme and kind, `diverged / all seeds` beside each.
 
-    `axes` share their y axis; `tables`: for each the rows with workers, n, n_diverged. Nothing is
-    drawn where no seed diverged.
+    `table`: rows with scheme, kind, workers, n, n_diverged. Nothing is drawn where no seed
+    diverged.
     """
-    lost = [table[table["n_diverged"] > 0] for table in tables]
-    names = [where for table in lost for where, _ in groups(table, ["scheme", "kind"])]
-    rows = list(dict.fromkeys((name["scheme"], name["kind"]) for name in names))
+    rows = groups(table[table["n_diverged"] > 0], ["scheme", "kind"])
     if not rows:
         return
-    low, high = axes[0].get_ylim()
+    low, high = axis.get_ylim()
     heights = [low - (place + 0.8) * _ROW * (high - low) for place in range(len(rows))]
-    for axis, table in zip(axes, lost, strict=True):
-        axis.axhline(low, color="#bbbbbb", lw=0.8)
-        for (scheme, kind), height in zip(rows, heights, strict=True):
-            own = table[(table["scheme"] == scheme) & (table["kind"] == kind)]
-            _markers(axis, own, height, scheme_style(scheme, schemes))
-    ticks = [tick for tick in axes[0].get_yticks() if low <= tick <= high]
-    form = axes[0].yaxis.get_major_formatter()
+    axis.axhline(low, color="#bbbbbb", lw=0.8)
+    for (name, own), height in zip(rows, heights, strict=True):
+        _markers(axis, own, height, scheme_style(name["scheme"], schemes))
+    ticks = [tick for tick in axis.get_yticks() if low <= tick <= high]
+    form = axis.yaxis.get_major_formatter()
     labels = [form(tick) for tick in ticks]
     middle = sum(heights) / len(heights)
-    axes[0].set_yticks([*ticks, middle], [*labels, "diverged"])
-    axes[0].set_ylim(heights[-1] - 0.8 * _ROW * (high - low), high)
+    axis.set_yticks([*ticks, middle], [*labels, "diverged"])
+    axis.set_ylim(heights[-1] - 0.8 * _ROW * (high - low), high)
 
 
 def _markers(axis: Axes, rows: Frame, height: float, style: tuple[str, str]) -> None:

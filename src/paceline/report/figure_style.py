@@ -9,9 +9,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-# Okabe and Ito (2008): told apart by colour-blind readers too
+# Okabe and Ito (2008), told apart by colour-blind readers too; the last five after Tol's "muted"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+COLOURS += ("#332288", "#882255", "#999933", "#8C510A", "#AA4499")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "*", "h")
 LINES = {"measured": "-", "paced": "--", "virtual": ":", "predicted": "-."}
 _SETTINGS = {
     "svg.hashsalt": "paceline",
@@ -39,7 +40,7 @@ def figure_settings() -> Iterator[None]:
 
 
 def scheme_style(scheme: str, schemes: Sequence[str]) -> tuple[str, str]:
-    """Colour and marker, the same in every figure of a study, and of no other scheme up to 49."""
+    """Colour and marker, the same in every figure of a study, and of no other scheme up to 144."""
     turn, place = divmod(list(schemes).index(scheme), len(COLOURS))
     return COLOURS[place], MARKERS[(place + turn) % len(MARKERS)]
 

@@ -129,7 +129,10 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
         "Images per second over all workers, without warm-up.",
         Number(rate, "images/s", summary, finished, rate),
     )
-    against = "against one worker of the same settings otherwise, seed by seed."
+    against = (
+        "against one worker of the same settings otherwise, seed by seed; where its scheme has no "
+        "run with one worker, of the scheme that the table names."
+    )
     yield (
         "speedup",
         "Speed-up against workers",
@@ -152,7 +155,8 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
     )
     lost = summary["n_diverged"].any()
     zoomed = (
-        "the axis does not start at zero, and intervals are cut off at 0 and 100 %."
+        "each panel has an axis of its own, which does not start at zero, and intervals are cut "
+        "off at 0 and 100 %."
         f"{_LOST if lost else ''}"
     )
     for metric, split in (("test_top1", "test"), ("top1", "validation")):

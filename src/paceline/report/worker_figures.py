@@ -24,7 +24,8 @@ class Number:
     """`table` holds `<name>_mean`, `_low`, `_high`; `points` one row per seed with `point`.
 
     `guide`: what perfect scaling would be at x workers. `censored`: a column of `points` that is
-    drawn hollow where `point` is missing. `lost`: say below the lines how many seeds diverged.
+    drawn hollow where `point` is missing. `lost`: say below the lines how many seeds diverged; each
+    panel has an axis of its own then, lest one that is wide hide what others show.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Number:
 
 
 def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
-    figure, axes = grid(shown, 2.9)
+    figure, axes = grid(shown, 2.9, sharey=not number.lost)
     counts = sorted(set(number.table["workers"]) | ({1} if number.guide else set()))
     for axis, panel in zip(axes, shown, strict=True):
         _lines(axis, number, panel, schemes, math.log2(_WIDER**2 * counts[-1] / counts[0]))
@@ -58,8 +59,8 @@ def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
     elif number.from_zero:
         # shared, and after all panels have their say; a marker at the top stays whole
         axes[0].set_ylim(0, 1.04 * axes[0].get_ylim()[1])
-    if number.lost:
-        diverged_band(axes, [panel.of(number.table) for panel in shown], schemes)
+    for axis, panel in zip(axes, shown, strict=True) if number.lost else ():
+        diverged_band(axis, panel.of(number.table), schemes)
     label_left(axes, f"{number.label} (log)" if log else number.label)
     legend_below(figure, axes, columns=3)
     return figure
