@@ -28,3 +28,15 @@ def test_kinds_and_settings_are_not_compared_across(made):
 
 def test_one_scheme_has_nothing_to_compare_with(made):
     assert comparison(made([make_run()])).empty
+
+
+def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
+    """Another scheme has no such setting; one that a scheme takes two values of is an axis."""
+    runs = [make_run(seed=seed) | {"scheme.servers": None} for seed in (0, 1)]
+    runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 1} for s in (0, 1)]
+    axes = ["scheme", "workers", "scheme.servers", "seed"]
+    (row,) = comparison(made(runs, axes=axes)).to_dict("records")
+    assert row["speed_ratio_n"] == 2
+    runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 2} for s in (0, 1)]
+    rows = comparison(made(runs, axes=axes)).to_dict("records")
+    assert [(row["scheme.servers"], row["speed_ratio_n"]) for row in rows] == [(1, 0), (2, 0)]

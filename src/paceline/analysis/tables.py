@@ -40,9 +40,18 @@ class Tables:
 
     @property
     def facets(self) -> list[str]:
-        """Axes but scheme, workers and seed; batch_size always, and first."""
+        """Axes but scheme, workers and seed, and those that the scheme tells; batch_size always,
+        and first.
+        """
         core = ("scheme", "batch_size", "workers", "seed")
-        return ["batch_size", *(name for name in self.about["axes"] if name not in core)]
+        names = [name for name in self.about["axes"] if name not in core]
+        return ["batch_size", *(name for name in names if not self._told_by_scheme(name))]
+
+    def _told_by_scheme(self, name: str) -> bool:
+        """A setting of schemes, of which none has more than one value."""
+        if not name.startswith("scheme."):
+            return False
+        return bool(self.runs.groupby("scheme")[name].nunique(dropna=False).max() == 1)
 
     @property
     def finished(self) -> Frame:
