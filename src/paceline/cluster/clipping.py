@@ -1,11 +1,10 @@
 """Where a worker that clips its own gradient clips what is applied to the weights."""
 
-from typing import Any
-
 import torch
+from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, PairMean, Turn, next_message
+from paceline.scheme.scheme import AbstractScheme, Adopt, Apply, Message, PairMean, Turn, drive
 from paceline.scheme.serving import Arrival
 
 
@@ -40,14 +39,13 @@ def _applied_by_workers(scheme: AbstractScheme, workers: int, progress: float) -
     """Drives the rule of one step; what is communicated comes back as another tensor."""
     gradient, weights = torch.ones(1), torch.zeros(1)
     turn = Turn(gradient, weights, worker=0, workers=workers, step=0, progress=progress)
-    step, answer, found = scheme.step(turn), None, []
-    while (message := next_message(step, answer)) is not None:
-        found += [message.gradient is gradient] if isinstance(message, Apply) else []
-        answer = _answered(message)
+    found = []
+
+    def answer(message: Message) -> Tensor | None:
+        if isinstance(message, Apply):
+            found.append(message.gradient is gradient)
+            return torch.zeros(1)
+        return None if isinstance(message, Adopt | PairMean) else message.value.clone()
+
+    drive(scheme.step(turn), answer)
     return all(found)
-
-
-def _answered(message: Any) -> Any:
-    if isinstance(message, Apply):
-        return torch.zeros(1)
-    return None if isinstance(message, Adopt | PairMean) else message.value.clone()

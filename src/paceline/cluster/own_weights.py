@@ -18,7 +18,7 @@ from paceline.cluster.snapshot import Snapshot, flatten
 from paceline.cluster.step_numbers import StepNumbers
 from paceline.exchange.collective.volume import volumes
 from paceline.exchange.process_group import draw_number
-from paceline.scheme.scheme import Adopt, Apply, Mean, Message, PairMean, Push
+from paceline.scheme.scheme import Adopt, Apply, Mean, Message, PairMean, Push, drive
 
 _runs = itertools.count()  # of this process group
 
@@ -78,9 +78,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             return self._servers.bytes_exchanged
         if self._pairs is not None:
             return self._pairs.bytes_exchanged
-        sent, received = volumes("native", self.workers, self._mean.numel())[dist.get_rank()]
-        num_bytes = self._num_means * self._mean.element_size()
-        return sent * num_bytes, received * num_bytes
+        volume = volumes("native", self.workers, self._mean.numel())[dist.get_rank()]
+        return volume.in_bytes(self._num_means * self._mean.element_size())
 
     @property
     def averages(self) -> list[tuple[int, int]]:
@@ -98,10 +97,9 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if self._ended:
             assert self.lightning_module is not None
             self.lightning_module.trainer.should_stop = True
-            self._drive(self.scheme.end(self._flat.weights, self.steps))
-        missing = self._snapshot_samples[len(self._kept) :] if self._servers is None else []
-        for samples in missing:
-            if samples <= self.samples:
+            drive(self.scheme.end(self._flat.weights, self.steps), self._carry_out)
+        if self._servers is None:
+            for samples in self.plan.passed(len(self._kept), self.numbers[-1]):
                 self._keep_snapshot(samples)
 
     @property
@@ -147,7 +145,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._kept.append(
             Snapshot(
                 samples=samples,
-                updates=samples // (self.workers * self._batch_size),
+                updates=self.plan.updates_at(samples),
                 seconds=self._clock.seconds(),
                 weights=self._flat.weights.to("cpu", copy=True),
                 statistics=flatten(self._statistics, statistics),

@@ -25,7 +25,7 @@ from paceline.cluster.snapshot import Snapshot, statistics_of
 from paceline.cluster.training_clock import TrainingClock
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
-from paceline.scheme.scheme import AbstractScheme, Message, Step, Turn, next_message
+from paceline.scheme.scheme import AbstractScheme, Message, Turn, drive
 
 
 class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
@@ -149,17 +149,12 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
             step=self.steps,
             progress=self.plan.progress(self.numbers[-1]),
         )
-        self._drive(self.scheme.step(turn))
+        drive(self.scheme.step(turn), self._carry_out)
         self.steps += 1
         self._go_on()
         self.seconds_communicating += time.perf_counter() - before
         if self._pace is not None:
             self._pace.begin()
-
-    def _drive(self, step: Step) -> None:
-        answer = None
-        while (message := next_message(step, answer)) is not None:
-            answer = self._carry_out(message)
 
     def _go_on(self) -> None:
         """To the next step, if there is one."""

@@ -37,6 +37,17 @@ class RunPlan:
         """Over all workers, behind the step of this number."""
         return number * self.batch_size
 
+    def updates_at(self, samples: int) -> int:
+        """Of each worker's own weights, on average."""
+        return samples // (self.workers * self.batch_size)
+
+    def passed(self, kept: int, number: int) -> list[int]:
+        """Samples of the snapshots, after the first `kept`, that lie behind the step of this
+        number.
+        """
+        behind = self.samples_at(number)
+        return [samples for samples in self.snapshot_samples[kept:] if samples <= behind]
+
     def progress(self, number: int) -> float:
         """The share of a run that has an end, behind the step of this number."""
         return number / self.num_steps if self.num_steps else 0.0

@@ -172,8 +172,9 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         """Without a hook DDP asks the backend itself, which does not tell what it sends."""
         held = [weight for weight in self._module.parameters() if weight.requires_grad]
         length, size = sum(weight.numel() for weight in held), held[0].element_size()
-        sent, received = volumes("native", self._workers, length)[dist.get_rank()]
-        return sent * size * self.updates, received * size * self.updates
+        return volumes("native", self._workers, length)[dist.get_rank()].in_bytes(
+            size * self.updates
+        )
 
 
 def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:

@@ -99,11 +99,8 @@ class BucketMean:
 
     def _count(self, num_elements: int, element_size: int) -> None:
         moved = volumes("native", self.wire.workers, num_elements)[self.wire.worker]
-        sent, received = self._natively
-        self._natively = (
-            sent + moved.sent * element_size,
-            received + moved.received * element_size,
-        )
+        more = moved.in_bytes(element_size)
+        self._natively = (self._natively[0] + more[0], self._natively[1] + more[1])
 
 
 def _mean(all_reduce: AllReduce, wire: Wire, bucket: Bucket) -> Tensor:

@@ -8,7 +8,7 @@ them (real processes, or an event queue) owns weights, optimizer state and buffe
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -83,6 +83,13 @@ def next_message(step: Step, answer: Any) -> Message | None:
         return step.send(answer)
     except StopIteration:
         return None
+
+
+def drive(step: Step, answer: Callable[[Message], Any]) -> None:
+    """To the end of a rule that nobody else waits for; each message is answered at once."""
+    reply = None
+    while (message := next_message(step, reply)) is not None:
+        reply = answer(message)
 
 
 class AbstractScheme(ABC):

@@ -63,6 +63,14 @@ class BufferPool:
         buffer.holders += 1
         return buffer
 
+    def add(self, total: Buffer | None, value: Buffer) -> Buffer:
+        """Their sum; both are given away, and the vector of the first is used on."""
+        if total is None:
+            return value
+        total.vector.add_(value.vector)
+        self.release(value)
+        return total
+
     def release(self, buffer: Buffer) -> None:
         buffer.holders -= 1
         if buffer.holders == 0 and self._recycled:

@@ -2,7 +2,7 @@
 so many samples behind it, over all workers."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from paceline.cluster.run_plan import RunPlan
 from paceline.cluster.snapshot import Snapshot
@@ -24,7 +24,9 @@ class Gathering:
         """Those that have just finished a step."""
         passing: dict[int, list[VirtualWorker]] = {}
         for worker in workers:
-            for samples in self._passing(worker):
+            passed = self._plan.passed(self._passed[worker.index], worker.number)
+            self._passed[worker.index] += len(passed)
+            for samples in passed:
                 passing.setdefault(samples, []).append(worker)
         for samples, here in sorted(passing.items()):
             means = self._means.setdefault(samples, (RunningMean(), RunningMean()))
@@ -35,15 +37,8 @@ class Gathering:
             if means[0].count == self._plan.workers:
                 self._complete(samples, now)
 
-    def _passing(self, worker: VirtualWorker) -> Iterator[int]:
-        """Samples of the snapshots to which this worker has come with its last step."""
-        asked, behind = self._plan.snapshot_samples, self._plan.samples_at(worker.number)
-        while (n := self._passed[worker.index]) < len(asked) and asked[n] <= behind:
-            self._passed[worker.index] += 1
-            yield asked[n]
-
     def _complete(self, samples: int, now: float) -> None:
         weights, statistics = (mean.value for mean in self._means.pop(samples))
-        updates = samples // (self._plan.workers * self._plan.batch_size)
+        updates = self._plan.updates_at(samples)
         self.snapshots.append(Snapshot(samples, updates, now, weights, statistics))
         self.diverged = not bool(weights.isfinite().all())

@@ -71,11 +71,7 @@ class Groups:
         first, gradient = self.of(worker)[0], _gradient(worker)
         self._since[worker.index] = self._events.now
         worker.gradient = worker.message = None
-        if first.index in self._sums:
-            self._sums[first.index].vector.add_(gradient.vector)
-            self._pool.release(gradient)
-        else:
-            self._sums[first.index] = gradient
+        self._sums[first.index] = self._pool.add(self._sums.get(first.index), gradient)
         self._missing[first.index] -= 1
         if not self._missing[first.index]:
             self._push_mean(first)

@@ -49,8 +49,7 @@ class Meeting:
     """Adds up in what came first, in the order of arrival: one vector, however many workers.
 
     `seconds(num_bytes)`: what an all-reduce takes; `volumes(num_elements)`: what each worker sends
-    and receives in it. `met(mean)` is called when it is over; the mean
-    is valid until that returns.
+    and receives in it. `met(mean)` is called when it is over; the mean is valid until that returns.
     """
 
     def __init__(
@@ -72,22 +71,16 @@ class Meeting:
         """All meet when the last one has brought its own."""
         overlapped = worker.gradient is not None and value is worker.gradient.vector
         self._brought.append(Brought(worker.computed_at, worker.compute_seconds, overlapped))
-        sent, received = self._volumes(value.numel())[worker.index]
-        worker.bytes_sent += sent * value.element_size()
-        worker.bytes_received += received * value.element_size()
-        self._add(worker.give_gradient() if overlapped else self._pool.copy(value))
+        volume = self._volumes(value.numel())[worker.index]
+        sent, received = volume.in_bytes(value.element_size())
+        worker.bytes_sent += sent
+        worker.bytes_received += received
+        own = worker.give_gradient() if overlapped else self._pool.copy(value)
+        self._sum = self._pool.add(self._sum, own)
         worker.let_go_of_gradient(self._pool)
         if len(self._brought) == len(self._workers):
             now, end = self._events.now, allreduce_end(self._brought, value.nbytes, self._seconds)
             self._events.plan(max(end, now), partial(self._meet, now))
-
-    def _add(self, value: Buffer) -> None:
-        """It is the meeting's from now on."""
-        if self._sum is None:
-            self._sum = value
-        else:
-            self._sum.vector.add_(value.vector)
-            self._pool.release(value)
 
     def _meet(self, complete_at: float) -> None:
         assert self._sum is not None

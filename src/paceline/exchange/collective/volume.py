@@ -18,6 +18,9 @@ class Volume(NamedTuple):
     sent: int
     received: int
 
+    def in_bytes(self, element_size: int) -> tuple[int, int]:
+        return self.sent * element_size, self.received * element_size
+
 
 Edges = Iterable[tuple[int, int, int]]  # two workers, and the elements that go up and come down
 
