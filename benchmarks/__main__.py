@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import Any
 
-from paceline.measurement.provenance import commit, hardware, versions
+from paceline.record.provenance import commit, hardware, versions
 
 MODULES = (
     "loader",

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from benchmarks.config import config
 from benchmarks.row import ratio_row
-from paceline.cluster.launch import launch
+from paceline.cluster.launcher import launch
 from paceline.model.classifier import Classifier
 
 TURNS = 5
@@ -43,7 +43,7 @@ def _rate(workers: int) -> float:
     point["training"]["samples"] = STEPS * point["batch_size"]
     with tempfile.TemporaryDirectory() as folder:
         seen = launch(
-            "paceline.training.process:run",
+            "paceline.run.process:run",
             (point, folder),
             workers=workers,
             servers=1,

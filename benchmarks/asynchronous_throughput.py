@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.config import config
 from benchmarks.row import ratio_row, row
-from paceline.cluster.launch import launch
+from paceline.cluster.launcher import launch
 
 TURNS = 3
 SCHEME, ALONE = "async_parameter_server", "independent"
@@ -138,7 +138,7 @@ def _ours(point: Point) -> tuple[float, float]:
     workers, servers = point["workers"], point["scheme"].get("servers", 0)
     with tempfile.TemporaryDirectory() as folder:
         arguments = (point, folder)
-        seen = _launched("paceline.training.process:run", arguments, workers, servers)[:workers]
+        seen = _launched("paceline.run.process:run", arguments, workers, servers)[:workers]
     shares = [each["seconds_communicate"] / float(each["step_ends"][-1]) for each in seen]
     return _rate([each["training_started"] + each["step_ends"] for each in seen]), median(shares)
 

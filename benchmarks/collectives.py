@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.row import row
-from paceline.cluster.collective_cost import allreduce_seconds
-from paceline.cluster.launch import launch
-from paceline.cluster.profile import ClusterProfile, Link
+from paceline.cluster.launcher import launch
+from paceline.exchange.collective.cost import allreduce_seconds
 from paceline.exchange.collective.named import COLLECTIVES, collective
 from paceline.exchange.collective.socket_bytes import socket_bytes
 from paceline.exchange.collective.wire import Wire, busiest_bytes
 from paceline.exchange.process_group import join
+from paceline.timing.profile import ClusterProfile, Link
 
 MEGABYTES = (30, 54, 102, 250)
 WORKERS = (2, 4, 8)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from paceline.training.compose import composed
+from paceline.study.compose import composed
 
 ROOT = Path(__file__).parent.parent
 

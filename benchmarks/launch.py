@@ -55,7 +55,7 @@ def _sweep_of_two(scheme: str) -> dict[str, dict[str, float]]:
 
 def measure(scheme: str) -> dict[str, dict[str, float]]:
     """Seconds of each part, for the first and for a later point of this process."""
-    from paceline.cluster.launch import launch, preload
+    from paceline.cluster.launcher import launch, preload
 
     begun = time.time()  # the first point pays for imports
     preload()
@@ -65,7 +65,7 @@ def measure(scheme: str) -> dict[str, dict[str, float]]:
     for which in ("first", "later"):
         with tempfile.TemporaryDirectory() as folder:
             seen = launch(
-                "paceline.training.process:run",
+                "paceline.run.process:run",
                 (point, folder),
                 workers=2,
                 servers=point["scheme"].get("servers", 0),

@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.row import row
-from paceline.cluster.launch import launch
+from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.push_pull import Header, ServerWire, WorkerWire
+from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
 
 LARGE, SMALL = 11_000_000, 7_674  # weights: 44 MB, ResNet-18; 30 KB, the small CNN
 ROUNDS = {LARGE: 8, SMALL: 1000}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
-from paceline.training.feed import open_feed
+from paceline.run.point_data import open_feed
 
 
 def network(point: dict[str, Any]) -> nn.Module:

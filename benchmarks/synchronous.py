@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.config import config
 from benchmarks.row import ratio_row, row
-from paceline.cluster.launch import launch
+from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
 from paceline.measurement.throughput import images_per_second
 
@@ -68,7 +68,7 @@ def measure(point: dict[str, Any], folder: str) -> tuple[list[float], ...]:
     """By turns: images/s of both workers (ours, bare, bare without the broadcast of buffers), and
     the share of our time without data.
     """
-    from paceline.training.worker import Worker
+    from paceline.run.worker import Worker
 
     torch.set_num_threads(1)
     join(120, "cpu")
@@ -92,7 +92,7 @@ def _rate(step_ends: np.ndarray, point: dict[str, Any]) -> float:
 
 def _bare(point: dict[str, Any], **options: bool) -> np.ndarray:
     """The same network, batches and optimizer, without Lightning; `options` of DDP."""
-    from paceline.training.feed import open_feed
+    from paceline.run.point_data import open_feed
 
     torch.manual_seed(point["seed"])
     module = instantiate(point["model"])

@@ -15,12 +15,12 @@ from pytorch_lightning import Callback
 
 from benchmarks.config import config
 from benchmarks.row import ratio_row, row
-from paceline.cluster.launch import launch
-from paceline.cluster.virtual.strategy import VirtualCluster
+from paceline.cluster.launcher import launch
+from paceline.run.point_data import Feed, open_feed
+from paceline.run.quiet import quiet_trainer, silence
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.training.feed import Feed, open_feed
-from paceline.training.quiet import quiet_trainer, silence
+from paceline.virtual_clock.strategy import VirtualCluster
 
 TURNS = 3
 LEAST = 0.93

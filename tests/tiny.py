@@ -11,13 +11,13 @@ import yaml
 from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 
-from paceline.cluster.launch import launch
+from paceline.cluster.launcher import launch
 from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.stream import SampleStream
 from paceline.model.classifier import Classifier
-from paceline.training.point import is_virtual, num_servers, num_workers
-from paceline.training.process import run
+from paceline.record.point import is_virtual, num_servers, num_workers
+from paceline.run.process import run
 
 PROCESS = f"{run.__module__}:run"
 NUM_TRAIN = 48

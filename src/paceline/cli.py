@@ -104,8 +104,8 @@ def _enter_root() -> Path:
 
 def _train(arguments: list[str]) -> int:
     root = _enter_root()
-    from paceline.training.hydra_entry import run_hydra
-    from paceline.training.hydra_error import hydra_errors
+    from paceline.study.hydra_entry import run_hydra
+    from paceline.study.hydra_error import hydra_errors
 
     with hydra_errors("train"):
         run_hydra(arguments, root)
@@ -114,13 +114,13 @@ def _train(arguments: list[str]) -> int:
 
 def _calibrate(options: argparse.Namespace, root: Path) -> int:
     """Half a minute; the numbers are those of a machine that does nothing else."""
-    from paceline.cluster.launch import ProcessFailure, preload
-    from paceline.training.compose import composed
+    from paceline.cluster.launcher import ProcessFailure, preload
+    from paceline.study.compose import composed
 
     config = composed(options.overrides, root)
     preload()  # of torch and Lightning in the background, while they are imported here
-    from paceline.training.calibrate import measure
-    from paceline.training.this_machine import table, write
+    from paceline.calibration.measure import measure
+    from paceline.calibration.this_machine import table, write
 
     try:
         measured = measure(config)
@@ -133,16 +133,16 @@ def _calibrate(options: argparse.Namespace, root: Path) -> int:
 
 
 def _prepare(options: argparse.Namespace, root: Path) -> int:
-    from paceline.sweep.prepare import prepare
+    from paceline.study.prepare import prepare
 
     print(prepare(options.study, root, options.overrides))
     return 0
 
 
 def _sweep(options: argparse.Namespace, root: Path) -> int:
-    from paceline.sweep.sweep import sweep
-    from paceline.training.hydra_entry import multirun
-    from paceline.training.hydra_error import hydra_errors
+    from paceline.study.hydra_entry import multirun
+    from paceline.study.hydra_error import hydra_errors
+    from paceline.study.sweep import sweep
 
     with hydra_errors("study"):
         complete = sweep(options.study, root, multirun, options.overrides, dry_run=options.dry_run)
@@ -150,7 +150,7 @@ def _sweep(options: argparse.Namespace, root: Path) -> int:
 
 
 def _collect(options: argparse.Namespace, root: Path) -> int:
-    from paceline.sweep.collect import collect
+    from paceline.study.collect import collect
 
     collect(options.study, root, options.overrides)
     return 0

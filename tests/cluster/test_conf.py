@@ -8,8 +8,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from paceline.cluster.profile import profile_of
-from paceline.cluster.step_times import step_times
+from paceline.timing.profile import profile_of
+from paceline.timing.step_times import step_times
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "cluster").glob("*.yaml"))

@@ -7,14 +7,14 @@ import time
 import torch
 import torch.distributed as dist
 
-from paceline.cluster.launched import tolerate
-from paceline.exchange.header import HEADER_BYTES, pack
+from paceline.cluster.child import tolerate
 from paceline.exchange.lost import Lost
 from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.pieces import bytes_of
 from paceline.exchange.process_group import SECRET, join, joined, leave
-from paceline.exchange.push_pull import Header, ServerWire, WorkerWire
 from paceline.exchange.shard import shard_bounds
+from paceline.exchange.wire.header import HEADER_BYTES, pack
+from paceline.exchange.wire.pieces import bytes_of
+from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
 
 NUM_WEIGHTS, NUM_STATISTICS = 7, 2
 TEXT = {"größe": "µ, 学习率 🚀", "numbers": [1, None, 0.1, 2**53 + 1], "empty": ""}

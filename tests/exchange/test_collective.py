@@ -4,13 +4,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from paceline.cluster.collective_cost import COLLECTIVES as MODELLED
-from paceline.cluster.collective_cost import allreduce_seconds
-from paceline.cluster.launch import launch
-from paceline.cluster.profile import ClusterProfile, Link
+from paceline.cluster.launcher import launch
 from paceline.errors import SettingError
+from paceline.exchange.collective.cost import COLLECTIVES as MODELLED
+from paceline.exchange.collective.cost import allreduce_seconds
 from paceline.exchange.collective.named import COLLECTIVES, collective
 from paceline.exchange.collective.wire import busiest_bytes
+from paceline.timing.profile import ClusterProfile, Link
 
 CASES = 10
 LENGTH = 1_048_583  # a prime

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from paceline.cluster.launch import ProcessFailure, launch
+from paceline.cluster.launcher import ProcessFailure, launch
 from paceline.errors import SettingError
 from paceline.exchange.collective.named import COLLECTIVES
 from paceline.exchange.compression import COMPRESSIONS

@@ -10,10 +10,10 @@ import time
 import psutil
 import pytest
 
-from paceline.exchange.connection import connect
-from paceline.exchange.handshake import CHALLENGE_BYTES, PROOF_BYTES, Hello, say_hello
-from paceline.exchange.listener import Listener
 from paceline.exchange.node import cluster_address, this_node
+from paceline.exchange.wire.connection import connect
+from paceline.exchange.wire.handshake import CHALLENGE_BYTES, PROOF_BYTES, Hello, say_hello
+from paceline.exchange.wire.listener import Listener
 from tests.exchange.strangers import call, impostors, malformed, send_and_listen
 
 SECRET = b"the secret of this run"

@@ -5,10 +5,10 @@ import socket
 import pytest
 import torch
 
-from paceline.cluster.launch import launch
-from paceline.cluster.watch import LostWorker
-from paceline.exchange.header import Header, pack
-from paceline.exchange.server_end import ServerEnd
+from paceline.cluster.launcher import launch
+from paceline.cluster.supervisor import LostWorker
+from paceline.exchange.wire.header import Header, pack
+from paceline.exchange.wire.server_end import ServerEnd
 from tests.exchange.talking import LARGE, WIRES
 
 PUSH, ANSWER = 4 * (LARGE + 1), 4 * LARGE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.cluster.launch import launch
+from paceline.cluster.launcher import launch
 from tests.exchange.talking import FIRST, NUM_WEIGHTS, SECOND, TEXT, WIRES
 
 THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]

@@ -17,7 +17,7 @@ from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.scheme import Adopt, Apply, Mean, PairMean, Push, Turn, next_message
+from paceline.scheme.rule import Adopt, Apply, Mean, PairMean, Push, WorkerView, next_message
 from paceline.scheme.serving import Arrival, Release
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -43,8 +43,13 @@ SERVED = [
 
 
 def turn(step=0, progress=0.0, worker=1):
-    return Turn(
-        GRADIENT.clone(), WEIGHTS.clone(), worker=worker, workers=4, step=step, progress=progress
+    return WorkerView(
+        GRADIENT.clone(),
+        WEIGHTS.clone(),
+        index=worker,
+        num_workers=4,
+        num_steps=step,
+        progress=progress,
     )
 
 

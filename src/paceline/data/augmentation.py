@@ -11,8 +11,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 from torch.nn.functional import pad
 
-from paceline.data.counter import random_bits
 from paceline.errors import SettingError
+from paceline.random_bits import random_bits
 
 
 class AbstractAugmentation(ABC):

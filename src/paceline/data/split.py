@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from paceline.data.counter import random_permutation
 from paceline.errors import SettingError
+from paceline.random_bits import random_permutation
 
 
 def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[np.ndarray, ...]:

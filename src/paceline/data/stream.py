@@ -5,7 +5,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor
 
-from paceline.data.counter import random_permutation
+from paceline.random_bits import random_permutation
 
 _KEPT_PERMUTATIONS = 8  # workers far apart on a virtual clock read different epochs
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from paceline.data.counter import random_bits
 from paceline.data.image_set import AbstractImageData, Splits
 from paceline.data.in_memory import splits_in_memory
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
+from paceline.random_bits import random_bits
 
 _TILES = 4  # a class is a pattern of 4 x 4 tiles of random brightness
 

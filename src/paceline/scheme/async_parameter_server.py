@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers
+from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers
 from paceline.scheme.serving import AtOnce, Serving
 
 DAMPINGS = ("none", "inverse_staleness", "delay_compensation")

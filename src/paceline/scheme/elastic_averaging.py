@@ -14,13 +14,13 @@ Law: with elasticity 0 this is independent, and the center stays where it was.
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import (
+from paceline.scheme.rule import (
     AbstractScheme,
     Adopt,
     Apply,
     Push,
     Step,
-    Turn,
+    WorkerView,
     check_servers,
     check_share,
     check_whole,
@@ -42,10 +42,10 @@ class ElasticAveraging(AbstractScheme):
         if elasticity == 1:
             raise SettingError("scheme.elasticity", "1 leaves nothing of the center")
 
-    def step(self, turn: Turn) -> Step:
-        if turn.step > 0 and turn.step % self.steps_per_push == 0:
-            yield from self._exchange(turn.weights)
-        yield Apply(turn.gradient)
+    def step(self, worker: WorkerView) -> Step:
+        if worker.num_steps > 0 and worker.num_steps % self.steps_per_push == 0:
+            yield from self._exchange(worker.weights)
+        yield Apply(worker.gradient)
 
     def end(self, weights: Tensor, steps: int) -> Step:
         yield from self._exchange(weights)

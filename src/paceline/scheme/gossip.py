@@ -22,9 +22,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from paceline.data.counter import random_bits
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractScheme, Apply, PairMean, Step, Turn
+from paceline.random_bits import random_bits
+from paceline.scheme.rule import AbstractScheme, Apply, PairMean, Step, WorkerView
 
 GRAPHS = ("ring", "exponential", "complete")
 
@@ -40,11 +40,11 @@ class Gossip(AbstractScheme):
             raise SettingError("scheme.graph", message)
         self._graph = graph
 
-    def step(self, turn: Turn) -> Step:
-        if partners := self.partners(turn.worker, turn.workers):
-            drawn = int(random_bits(np.array([turn.step]), "partner", turn.worker)[0])
+    def step(self, worker: WorkerView) -> Step:
+        if partners := self.partners(worker.index, worker.num_workers):
+            drawn = int(random_bits(np.array([worker.num_steps]), "partner", worker.index)[0])
             yield PairMean(partners[drawn % len(partners)])
-        yield Apply(turn.gradient)
+        yield Apply(worker.gradient)
 
     def partners(self, worker: int, workers: int) -> tuple[int, ...]:
         if not _is_active(worker):

@@ -8,14 +8,14 @@ The mean of all workers' weights is evaluated.
 Law: every worker is plain SGD on its own batches.
 """
 
-from paceline.scheme.scheme import AbstractScheme, Apply, Step, Turn
+from paceline.scheme.rule import AbstractScheme, Apply, Step, WorkerView
 
 
 class Independent(AbstractScheme):
     equal_steps = False
 
-    def step(self, turn: Turn) -> Step:
-        yield Apply(turn.gradient)
+    def step(self, worker: WorkerView) -> Step:
+        yield Apply(worker.gradient)
 
     def pushes_per_update(self, workers: int) -> int:
         return 1

@@ -10,14 +10,14 @@ Law: with period 1 and no momentum this is sync_allreduce.
 
 from torch import Tensor
 
-from paceline.scheme.scheme import (
+from paceline.scheme.rule import (
     AbstractScheme,
     Adopt,
     Apply,
     Claim,
     Mean,
     Step,
-    Turn,
+    WorkerView,
     check_whole,
 )
 
@@ -28,9 +28,9 @@ class LocalSGD(AbstractScheme):
     def __init__(self, period: int) -> None:
         self._period = check_whole("period", period, at_least=1)
 
-    def step(self, turn: Turn) -> Step:
-        weights = yield Apply(turn.gradient)
-        if (turn.step + 1) % self._period == 0:
+    def step(self, worker: WorkerView) -> Step:
+        weights = yield Apply(worker.gradient)
+        if (worker.num_steps + 1) % self._period == 0:
             yield from _meet(weights)
 
     def end(self, weights: Tensor, steps: int) -> Step:

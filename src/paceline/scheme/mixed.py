@@ -9,7 +9,7 @@ Law: with one group this is sync_parameter_server, with groups of one async_para
 """
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_whole
+from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_whole
 from paceline.scheme.serving import AtOnce, Serving
 
 

@@ -10,7 +10,7 @@ Law: switched at 1 this is sync_allreduce, at 0 local_sgd.
 from torch import Tensor
 
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.scheme import AbstractScheme, Apply, Claim, Mean, Step, Turn, check_share
+from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView, check_share
 
 
 class PostLocalSGD(AbstractScheme):
@@ -22,12 +22,12 @@ class PostLocalSGD(AbstractScheme):
         self._later = LocalSGD(period)
         self._switch_at = check_share("switch_at", switch_at)
 
-    def step(self, turn: Turn) -> Step:
-        if turn.progress < self._switch_at:
-            mean = yield Mean(turn.gradient)
+    def step(self, worker: WorkerView) -> Step:
+        if worker.progress < self._switch_at:
+            mean = yield Mean(worker.gradient)
             yield Apply(mean)
         else:
-            yield from self._later.step(turn)
+            yield from self._later.step(worker)
 
     def end(self, weights: Tensor, steps: int) -> Step:
         yield from self._later.end(weights, steps)

@@ -7,7 +7,7 @@ Law: with bound 0, rate r and no momentum this is synchronous SGD with rate K r;
 is never reached it is async_parameter_server.
 """
 
-from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_whole
+from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_whole
 from paceline.scheme.serving import Bounded, Serving
 
 

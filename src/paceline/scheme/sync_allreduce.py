@@ -6,7 +6,7 @@ Law: K workers with batches of B/K are one worker with batches of B, momentum an
 On real processes this rule is carried out by Lightning's DDP, whose buckets overlap backward.
 """
 
-from paceline.scheme.scheme import AbstractScheme, Apply, Claim, Mean, Step, Turn
+from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
 
 
 class SyncAllReduce(AbstractScheme):
@@ -21,6 +21,6 @@ class SyncAllReduce(AbstractScheme):
     def claim(self, workers: int) -> Claim:
         return "synchronous"
 
-    def step(self, turn: Turn) -> Step:
-        mean = yield Mean(turn.gradient)
+    def step(self, worker: WorkerView) -> Step:
+        mean = yield Mean(worker.gradient)
         yield Apply(mean)

@@ -9,7 +9,7 @@ Law: without backup workers this is sync_allreduce.
 """
 
 from paceline.errors import SettingError
-from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_whole
+from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_whole
 from paceline.scheme.serving import Serving, Together
 
 

@@ -11,7 +11,7 @@ Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 
 import math
 
-from paceline.scheme.scheme import AbstractServedScheme, Claim, check_servers, check_share
+from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_share
 from paceline.scheme.serving import Serving, ThenAtOnce
 
 

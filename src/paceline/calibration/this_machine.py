@@ -1,0 +1,188 @@
+"""What was measured on this machine: as conf/cluster/this_machine.yaml, and as a table."""
+
+import math
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from paceline.calibration.measure import Measured
+from paceline.calibration.messages import WEIGHT_BYTES, allreduce_link_of, line_through, link_of
+from paceline.exchange.collective.cost import allreduce_seconds
+from paceline.record import provenance
+from paceline.timing.profile import ClusterProfile, Link
+
+_TEXT = """\
+# This machine on the virtual clock, by `paceline calibrate`: all but 0 and null is measured here.
+# {when}, load average {load:.2f} before; commit {commit}.
+# {machine}; {versions}.
+clock: virtual
+accelerator: auto # that computes the gradients, not the one that is modelled
+threads_per_worker: {threads}
+timeout_seconds: 600
+# Measured: {model} ({num_parameters:,} parameters) on {data}, {precision}; one worker alone,
+# on the {device}, {threads} thread(s). Draw, forward, backward and SGD in Lightning's loop; medians
+# of {num_steps} steps.
+step_seconds: {{ {steps} }}
+# Measured at batch size {batch_size}: half of what the middle 68 % of the logarithms span.
+step_jitter: {jitter}
+slow_workers: 0
+slow_factor: 1
+straggler_probability: 0
+straggler_factor: 1
+# Measured in a server: bookkeeping, and SGD with momentum on 1 and {most:,} weights.
+server_seconds: {server_seconds}
+server_bandwidth: {server_bandwidth}
+workers_per_node: null # all on one machine
+node_cores: {cores} # shared by all processes, also for passing messages
+link: # not on the way
+  latency: 0
+  bandwidth: null
+# Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory;
+# half of it each way. No worker computed meanwhile.
+node_link:
+  latency: {latency}
+  bandwidth: {bandwidth}
+# Measured: what all-reduces of {few:,} and {most:,} float32 over two processes say of gloo's
+# messages, which go over sockets.
+allreduce_link:
+  latency: {allreduce_latency}
+  bandwidth: {allreduce_bandwidth}
+# Measured besides, not used:
+{besides}
+"""
+
+
+def write(measured: Measured, config: dict[str, Any], folder: Path) -> Path:
+    """`config`: what was measured. Returns the file in `folder`, which is replaced as a whole."""
+    path = folder / "this_machine.yaml"
+    partial = path.with_suffix(".part")
+    partial.write_text(_text(measured, config))
+    return partial.replace(path)
+
+
+def table(measured: Measured) -> str:
+    """All numbers with their units, one a line."""
+    profile, rows = profile_of_measured(measured), []
+    for size, seconds in measured.steps.items():
+        middle = median(seconds)
+        rate = f"{size / middle:,.0f} images/s; n={len(seconds):,}, jitter {jitter(seconds):.2f}"
+        rows.append((f"step at batch size {size}", f"{_milliseconds(middle)}, {rate}"))
+    rows += [
+        ("server's work for a push", f"{1e6 * profile.server_seconds:.0f} us"),
+        ("server's update of weights", _gigabytes(profile.server_bandwidth)),
+        ("loopback, latency each way", f"{1e6 * profile.node_link.latency:.0f} us"),
+        ("loopback, bandwidth each way", _gigabytes(profile.node_link.bandwidth)),
+        *_besides(measured, profile),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
+
+
+def profile_of_measured(measured: Measured) -> ClusterProfile:
+    """The fixed costs are of the fewest weights, the rates of the most."""
+    latency, each_byte = link_of(measured.push_pull)
+    server_seconds, each_weight_byte = line_through(measured.serve)
+    node_link = Link(latency, _rate(each_byte))
+    allreduce_latency, each_allreduced = allreduce_link_of(measured.allreduce, measured.cores)
+    return ClusterProfile(
+        link=Link(0, math.inf),
+        node_link=node_link,
+        workers_per_node=None,
+        server_seconds=server_seconds,
+        server_bandwidth=_rate(each_weight_byte),
+        node_cores=measured.cores,
+        allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
+    )
+
+
+def jitter(seconds: np.ndarray) -> float:
+    """Sigma of a log-normal factor, by quantiles: a step that the system held up for long is none
+    of the accelerator's.
+    """
+    low, high = np.quantile(np.log(seconds), [0.16, 0.84])
+    return float(high - low) / 2
+
+
+def _text(measured: Measured, config: dict[str, Any]) -> str:
+    profile = profile_of_measured(measured)
+    allreduce = profile.allreduce_link
+    assert allreduce is not None
+    machine, packages = provenance.hardware(), provenance.versions()
+    named = ("python", "torch", "pytorch-lightning")
+    gpus = ", ".join(machine["gpus"]) or "no GPU"
+    return _TEXT.format(
+        when=measured.started.strftime("%Y-%m-%d %H:%M UTC"),
+        machine=f"{machine['cpu']}, {machine['cores']} cores, {gpus}",
+        versions=", ".join(f"{name} {packages[name]}" for name in named),
+        commit=_commit(),
+        load=measured.load,
+        cores=measured.cores,
+        threads=config["cluster"]["threads_per_worker"],
+        device="GPU" if measured.accelerator == "cuda" else "CPU",
+        model=config["names"]["model"],
+        data=config["names"]["data"],
+        num_parameters=measured.num_parameters,
+        precision=config["training"]["precision"],
+        num_steps=", ".join(f"{len(seconds):,}" for seconds in measured.steps.values()),
+        steps=", ".join(f"{size}: {_number(median(s))}" for size, s in measured.steps.items()),
+        jitter=_number(jitter(measured.steps[config["batch_size"]])),
+        batch_size=config["batch_size"],
+        most=max(measured.serve),
+        server_seconds=_number(profile.server_seconds),
+        server_bandwidth=_number(profile.server_bandwidth),
+        latency=_number(profile.node_link.latency),
+        bandwidth=_number(profile.node_link.bandwidth),
+        few=min(size for size in measured.allreduce if size >= 4),
+        allreduce_latency=_number(allreduce.latency),
+        allreduce_bandwidth=_number(allreduce.bandwidth),
+        besides="\n".join(f"# {name}: {value}" for name, value in _besides(measured, profile)),
+    )
+
+
+def _commit() -> str:
+    found = provenance.commit()
+    return found[:12] + "+dirty" * found.endswith("+dirty") or "unknown"
+
+
+def _besides(measured: Measured, profile: ClusterProfile) -> list[tuple[str, str]]:
+    """What the profile does not hold, and what it says of it."""
+    rows = [("memory copy by one thread", _gigabytes(measured.copy_bandwidth))]
+    for size, seconds in measured.push_pull.items():
+        num_bytes = size * WEIGHT_BYTES
+        modelled = 2 * profile.node_link.seconds(num_bytes)
+        rows.append((f"push and pull of {_weights(size)}", _beside(seconds, modelled)))
+    for size, seconds in measured.allreduce.items():
+        modelled = allreduce_seconds("native", size * WEIGHT_BYTES, 2, profile)
+        rows.append((f"all-reduce of {_weights(size)}, 2 workers", _beside(seconds, modelled)))
+    return rows
+
+
+def _beside(measured: float, modelled: float) -> str:
+    return f"{_milliseconds(measured)}; by this profile {_milliseconds(modelled)}"
+
+
+def _weights(count: int) -> str:
+    return f"{count:,} weight{'s' if count > 1 else ''}"
+
+
+def _rate(seconds: float) -> float:
+    return 1 / seconds if seconds else math.inf
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
+
+
+def _gigabytes(bandwidth: float) -> str:
+    return f"{bandwidth / 1e9:.3g} GB/s"
+
+
+def _number(value: float) -> str:
+    """Three digits, as YAML: a float has a point."""
+    if value == 0:
+        return "0"
+    if math.isinf(value):
+        return "null"
+    return f"{value:.3g}" if 1e-3 <= value < 1e3 else f"{value:.2e}"

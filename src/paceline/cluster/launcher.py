@@ -1,0 +1,155 @@
+"""Processes of one point: a fresh set of them on this machine, watched until they end.
+
+A forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
+start in a fraction of a second; only the first waits for the imports. Lightning's own launcher
+inside one Hydra multirun silently trains fewer workers than asked for; torch's elastic launcher
+ends all processes when one dies, and servers can go on without a worker.
+"""
+
+import contextlib
+import datetime
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+from paceline.cluster.child import enter
+from paceline.cluster.supervisor import Launched, ProcessFailure, Watch
+from paceline.exchange.process_group import SECRET, make_secret
+
+__all__ = ["ProcessFailure", "die_with", "launch", "preload"]
+
+_PRELOADED = "paceline.run.process"
+_MEETING = "127.0.0.1"  # neither the store nor gloo asks who connects
+_EXIT_SECONDS = 5  # for a process whose work is done
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def preload() -> None:
+    """Start the forkserver, which imports in the background while the caller goes on."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
+    known = multiprocessing.get_all_start_methods()  # the platform's own is first
+    if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
+        multiprocessing.set_start_method(known[0], force=True)
+    multiprocessing.set_forkserver_preload([_PRELOADED])
+    forkserver.ensure_running()
+
+
+def launch(
+    target: str, arguments: tuple, *, workers: int, servers: int, log_folder: Path
+) -> list[Any]:
+    """Call `module:function` in workers + servers processes; what they return, by rank.
+
+    Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and writes to a file in `log_folder`.
+    When one fails, all are ended and ProcessFailure says what happened to the first; a
+    SettingError in a process is raised here as such. Once all servers have said `tolerate`, a
+    worker that dies is a LostWorker in what is returned.
+    """
+    preload()
+    log_folder.mkdir(parents=True, exist_ok=True)
+    launched: list[Launched] = []
+    with _ended_by_signals(), _meeting(workers + servers) as environment:
+        try:
+            for rank in range(workers + servers):
+                name = f"worker {rank}" if rank < workers else f"server {rank - workers}"
+                ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                launched.append(_start(name, target, arguments, ranked, log_folder))
+            watch = Watch(launched, workers)
+            returned = watch.until_the_end()
+            for each in launched:
+                each.process.join(_EXIT_SECONDS)
+            return returned
+        finally:
+            _end(launched)
+
+
+def die_with(process_id: int) -> None:
+    """End this process when its parent `process_id` is gone; for points started by a sweep."""
+
+    def watch() -> None:
+        while os.getppid() == process_id:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _start(
+    name: str, target: str, arguments: tuple, environment: dict[str, str], log_folder: Path
+) -> Launched:
+    context = multiprocessing.get_context("forkserver")
+    reports, reporting = context.Pipe(duplex=False)
+    log = log_folder / f"{name.replace(' ', '_')}.log"
+    process = context.Process(
+        target=enter, args=(target, arguments, environment, log, reporting), name=name
+    )
+    process.start()
+    reporting.close()  # so that the end of the process is the end of its reports
+    return Launched(name, process, reports)
+
+
+def _end(launched: list[Launched]) -> None:
+    for each in launched:
+        if each.process.is_alive():  # else its number may be another's by now
+            each.process.kill()
+    for each in launched:
+        each.process.join()
+        each.process.close()
+        each.reports.close()
+
+
+@contextlib.contextmanager
+def _meeting(processes: int) -> Iterator[dict[str, str]]:
+    """Where processes meet: a store in this process, so that none of them is needed to the end.
+
+    It listens on a port that the system chooses and nobody can take between. Processes find it by
+    torchrun's variables, by which Lightning knows that it need not start them.
+    """
+    import torch.distributed as dist
+
+    listening = socket.create_server((_MEETING, 0))
+    port = listening.getsockname()[1]
+    store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
+        _MEETING,
+        port,
+        is_master=True,
+        wait_for_workers=False,
+        timeout=datetime.timedelta(seconds=60),
+        master_listen_fd=listening.detach(),
+    )
+    yield {
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": _MEETING,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        SECRET: make_secret(),
+    }
+    del store
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and the end of the terminal leave this process by an exception, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    for each in asked:
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        for each in asked:
+            signal.signal(each, signal.SIG_DFL)

@@ -1,0 +1,38 @@
+"""What a module or its Trainer asks for in vain where workers do not apply their own updates."""
+
+import torch
+from pytorch_lightning import Trainer
+from torch.optim import Optimizer
+
+from paceline.engine.clipping import check_clipping
+from paceline.engine.served_weights import SERVED_PRECISIONS
+from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme
+
+
+def check_honoured(
+    trainer: Trainer, optimizers: list[Optimizer], by: str, scheme: AbstractScheme, workers: int
+) -> None:
+    """Raises SettingError. `by`: who applies updates, for its message."""
+    if trainer.precision not in SERVED_PRECISIONS:
+        known = ", ".join(SERVED_PRECISIONS)
+        message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"
+        raise SettingError("training.precision", message)
+    if not trainer.lightning_module.automatic_optimization:
+        raise SettingError("model", f"manual optimization cannot be driven by {by}")
+    if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
+        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
+        raise SettingError("model", f"{by} applies one torch.optim.SGD, not {names}")
+    if trainer.lr_scheduler_configs:
+        message = f"{by} sets the rate by samples (training.schedule): no scheduler"
+        raise SettingError("model", message)
+    if trainer.accumulate_grad_batches != 1:
+        message = f"each batch is a step to {by}; use a larger batch_size"
+        raise SettingError("accumulate_grad_batches", message)
+    check_clipping(trainer.gradient_clip_val, scheme, workers)
+    groups = optimizers[0].param_groups
+    if any(group["maximize"] for group in groups):
+        raise SettingError("model.optimizer.maximize", f"{by} minimises")
+    dtypes = {weight.dtype for group in groups for weight in group["params"]}
+    if len(dtypes) != 1:
+        raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")

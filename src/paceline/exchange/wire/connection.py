@@ -1,0 +1,98 @@
+"""A connection between a worker and a server of one run, which have proved to be that."""
+
+import hmac
+import os
+import socket
+import weakref
+from typing import NamedTuple
+
+from paceline.exchange.wire.handshake import (
+    CHALLENGE_BYTES,
+    PROOF_BYTES,
+    Hello,
+    challenge,
+    say_hello,
+    server_proof,
+)
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a node that is gone: 25 s
+_open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """A child (a DataLoader's worker) would keep a connection open when its parent is dead."""
+    for connection in list(_open):
+        connection.close()
+
+
+os.register_at_fork(after_in_child=_close_all)
+
+
+class Address(NamedTuple):
+    """A server's. `local`: of its abstract Unix socket, for workers on the same node."""
+
+    node: str
+    local: str
+    host: str
+    port: int
+
+
+def connect(
+    secret: bytes, address: Address, hello: Hello, *, node: str, timeout_seconds: float
+) -> tuple[socket.socket, bool]:
+    """A worker's connection to a server, and whether they can share memory; `node`: the worker's.
+
+    Raises OSError where the server cannot be reached, refuses the worker, or does not know the
+    secret.
+    """
+    shared = address.node == node
+    connection = _reach(address, shared, timeout_seconds)
+    try:
+        _introduce(connection, secret, hello)
+    except BaseException:
+        connection.close()
+        raise
+    prepare(connection)
+    return connection, shared
+
+
+def _reach(address: Address, shared: bool, timeout_seconds: float) -> socket.socket:
+    if not shared:
+        return socket.create_connection((address.host, address.port), timeout_seconds)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_seconds)
+    try:
+        connection.connect(f"\0{address.local}")
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _introduce(connection: socket.socket, secret: bytes, hello: Hello) -> None:
+    challenged, challenging = _exactly(connection, CHALLENGE_BYTES), challenge()
+    connection.sendall(say_hello(secret, hello, challenged, challenging))
+    proof = _exactly(connection, PROOF_BYTES)
+    if not hmac.compare_digest(proof, server_proof(secret, challenging, challenged)):
+        raise ConnectionError("a server that does not know the secret of the run")
+
+
+def prepare(connection: socket.socket) -> None:
+    """Small messages at once; a process that is gone is noticed, and a node."""
+    _open.add(connection)
+    if connection.family == socket.AF_UNIX:
+        return
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _exactly(connection: socket.socket, num_bytes: int) -> bytes:
+    content = b""
+    while len(content) < num_bytes:
+        more = connection.recv(num_bytes - len(content))
+        if not more:
+            raise ConnectionError("the server ended the connection: it expects another worker")
+        content += more
+    return content

@@ -1,0 +1,64 @@
+"""The end of a worker that asks others for the mean of their weights and its own.
+
+Who answers has a ServerWire: to it, the weights are a push, and their mean is the answer.
+"""
+
+import os
+from collections.abc import Sequence
+
+import torch
+
+from paceline.exchange.message import receive_json
+from paceline.exchange.node import this_node
+from paceline.exchange.wire.connection import Address
+from paceline.exchange.wire.pieces import bytes_of
+from paceline.exchange.wire.shared_memory import Places, allocate, part
+from paceline.exchange.wire.worker_end import WorkerEnd, reach
+
+
+class PairWire:
+    """`weights` [num_weights]: the mean replaces them where they are, so that nothing is copied.
+
+    `partners`: ranks of those who answer. `node`: where this worker is, if not here.
+    """
+
+    def __init__(
+        self,
+        num_weights: int,
+        dtype: torch.dtype,
+        partners: Sequence[int],
+        node: str | None = None,
+    ) -> None:
+        self._descriptor, memory = allocate(num_weights * dtype.itemsize)
+        self.weights = part(memory, 0, num_weights, dtype)
+        self._partners, self._node = partners, node or this_node()
+        self._ends: dict[int, WorkerEnd] = {}
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    def connect(self) -> None:
+        """To all partners, which announce where they are; they answer first, with their weights."""
+        addresses = [Address(*receive_json(partner)) for partner in self._partners]
+        body, places = bytes_of(self.weights), Places(0, 0, 0)
+        for partner, address in zip(self._partners, addresses, strict=True):
+            self._ends[partner] = reach(
+                f"worker {partner}", address, [body], body, self._descriptor, places, self._node
+            )
+        os.close(self._descriptor)
+        for partner in self._partners:
+            self._pull(partner)
+
+    def average(self, partner: int) -> None:
+        """Raises LostPeerError, TimeoutError where the partner does not answer."""
+        self._ends[partner].push(version=0)
+        self.bytes_sent += self.weights.nbytes
+        self._pull(partner)
+
+    def leave(self) -> None:
+        """Tell the partners that nothing will follow."""
+        for end in self._ends.values():
+            end.leave(version=0)
+
+    def _pull(self, partner: int) -> None:
+        self._ends[partner].pull()
+        self.bytes_received += self.weights.nbytes

@@ -1,0 +1,229 @@
+"""The wire between workers and parameter servers: shared memory inside a node, TCP between nodes.
+
+Every message is a header over a socket. The body of a push is the server's part of the gradient,
+for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
+the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
+an answer is one copy. Between nodes bodies follow their headers, from and into tensors' own memory.
+"""
+
+import os
+import selectors
+import socket
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from paceline.exchange.lost import Lost
+from paceline.exchange.message import receive_json, send_json
+from paceline.exchange.node import this_node
+from paceline.exchange.process_group import joined
+from paceline.exchange.wire.connection import Address
+from paceline.exchange.wire.handshake import Hello
+from paceline.exchange.wire.header import Header
+from paceline.exchange.wire.listener import Listener
+from paceline.exchange.wire.pieces import bytes_of
+from paceline.exchange.wire.server_end import ServerEnd
+from paceline.exchange.wire.shared_memory import Places, allocate, part, take_share, whole_pages
+from paceline.exchange.wire.worker_end import WorkerEnd, reach
+
+_BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
+
+
+class WorkerWire:
+    """A worker's end. `bounds`: each server's [first, last) of the flat weights.
+
+    Owns what is sent and received: `weights`, `gradient` [num_weights] and `statistics`.
+    `node`: where this worker is, if not here; servers of another node are reached over TCP.
+    """
+
+    def __init__(
+        self,
+        bounds: list[tuple[int, int]],
+        num_statistics: int,
+        dtype: torch.dtype,
+        first_server: int,
+        node: str | None = None,
+    ) -> None:
+        self._bounds, self._size = bounds, dtype.itemsize
+        self._first_server, self._node = first_server, node or this_node()
+        num_weights = bounds[-1][1]
+        self._weights_at = whole_pages(num_weights * self._size)
+        self._statistics_at = 2 * self._weights_at
+        memory_bytes = self._statistics_at + num_statistics * self._size
+        self._descriptor, memory = allocate(memory_bytes)
+        self.gradient = part(memory, 0, num_weights, dtype)
+        self.weights = part(memory, self._weights_at, num_weights, dtype)
+        self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
+        self._pull_bytes = self.weights.nbytes
+        self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
+        self._ends: list[WorkerEnd] = []
+        self.versions = [0] * len(bounds)  # read last, per server
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    def connect(self, addresses: list[Address]) -> None:
+        """To all servers, in order; the first `pull` does it by what they announce."""
+        for server, address in enumerate(addresses):
+            self._ends.append(self._connect(server, address))
+        os.close(self._descriptor)
+
+    def pull(self) -> bool:
+        """Receive what the servers send at the start or in answer to a push; may we proceed?"""
+        if not self._ends:
+            ranks = range(self._first_server, self._first_server + len(self._bounds))
+            self.connect([Address(*receive_json(rank)) for rank in ranks])
+        headers = [end.pull() for end in self._ends]
+        self.versions = [header.version for header in headers]
+        self.bytes_received += self._pull_bytes
+        return headers[0].proceed
+
+    def push_pull(self) -> bool:
+        """Send the gradient to all servers and wait for the weights of each; may we proceed?"""
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.push(version)
+        self.bytes_sent += self._push_bytes
+        return self.pull()
+
+    def leave(self) -> None:
+        """Tell the servers that no push will follow."""
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.leave(version)
+
+    def _connect(self, server: int, address: Address) -> WorkerEnd:
+        first, last = self._bounds[server]
+        pulled = bytes_of(self.weights[first:last])
+        pushed = [bytes_of(self.gradient[first:last])]
+        if server == 0:
+            pushed.append(bytes_of(self.statistics))
+        places = self._places(first)
+        return reach(
+            f"server {server}", address, pushed, pulled, self._descriptor, places, self._node
+        )
+
+    def _places(self, first: int) -> Places:
+        begin = first * self._size
+        return Places(begin, self._statistics_at, self._weights_at + begin)
+
+
+class ServerWire:
+    """A server's end: `weights` [num_weights] is its part, as it answers. It takes messages in the
+    order of their arrival.
+
+    `workers`: their ranks.
+    """
+
+    def __init__(self, weights: Tensor, num_statistics: int, workers: Sequence[int]) -> None:
+        self.weights, dtype = weights, weights.dtype
+        self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
+        # Where caches are cold from training, a call into torch costs as much as a small message.
+        self._kept = {worker: bytes_of(each) for worker, each in self._statistics.items()}
+        self._pull_bytes = pull_bytes = self.weights.nbytes
+        push_bytes = pull_bytes + num_statistics * dtype.itemsize
+        self._workers = workers
+        secret, self._timeout_seconds = joined()
+        self._listener = Listener(
+            secret, [Hello(worker, push_bytes, pull_bytes) for worker in self._workers]
+        )
+        self._ends: dict[int, ServerEnd] = {}
+        self._selector = selectors.DefaultSelector()
+        self._messages: deque[tuple[int, Header | Lost]] = deque()
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    def gradient(self, worker: int) -> Tensor:
+        """Of the worker's last push [num_weights]; until it is answered."""
+        return self._ends[worker].gradient
+
+    def statistics(self, worker: int) -> Tensor:
+        """BatchNorm statistics of the worker's last push [num_statistics]."""
+        return self._statistics[worker]
+
+    def receive(self) -> tuple[int, Header | Lost]:
+        """Wait for the next message of any worker. A push is then in `gradient(worker)`.
+
+        A worker whose connection has ended or whose messages make no sense is Lost; what it has
+        not sent to the end is not taken. Raises TimeoutError.
+        """
+        self._meet()
+        while not self._messages:
+            if not self._attend():
+                raise TimeoutError(f"every worker is silent for {self._timeout_seconds} s")
+        return self._messages.popleft()
+
+    def answer(self, worker: int, header: Header) -> None:
+        """Send the weights as they are now, and take in what others push meanwhile.
+
+        A worker that is gone is reported by `receive`.
+        """
+        self._meet()
+        end = self._ends[worker]
+        if end.closed:
+            return
+        try:
+            end.answer(header, self.weights)
+        except OSError as error:
+            return self._lose(worker, str(error))
+        self.bytes_sent += self._pull_bytes
+        if end.pending:
+            self._selector.modify(end.connection, _BOTH, worker)
+        while end.pending and not end.closed:
+            if not self._attend():
+                self._lose(worker, f"it takes no answer for {self._timeout_seconds} s")
+
+    def _attend(self) -> bool:
+        """To everybody who sends or takes something now; whether there was anybody."""
+        ready = self._selector.select(self._timeout_seconds)
+        for key, events in ready:
+            try:
+                self._attend_to(key.data, events)
+            except OSError as error:
+                self._lose(key.data, str(error))
+        return bool(ready)
+
+    def _attend_to(self, worker: int, events: int) -> None:
+        end = self._ends[worker]
+        if events & selectors.EVENT_WRITE:
+            end.flush()
+            if not end.pending:
+                self._selector.modify(end.connection, selectors.EVENT_READ, worker)
+        if events & selectors.EVENT_READ and (header := end.receive()) is not None:
+            self._take(worker, header)
+
+    def _take(self, worker: int, header: Header) -> None:
+        if header.proceed:
+            end = self._ends[worker]
+            self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
+            self.bytes_received += end.push_bytes
+        else:
+            self._close(worker)
+        self._messages.append((worker, header))
+
+    def _lose(self, worker: int, reason: str) -> None:
+        self._close(worker)
+        self._messages.append((worker, Lost(reason)))
+
+    def _close(self, worker: int) -> None:
+        self._selector.unregister(self._ends[worker].connection)
+        self._ends[worker].close()
+
+    def _meet(self) -> None:
+        """Tell all workers where this server is, and wait until they are connected."""
+        if self._ends:
+            return
+        for worker in self._workers:
+            send_json(self._listener.address, worker)
+        for worker, connection, shared in self._listener.meet(self._timeout_seconds):
+            self._ends[worker] = self._end(worker, connection, shared)
+            self._selector.register(connection, selectors.EVENT_READ, worker)
+
+    def _end(self, worker: int, connection: socket.socket, shared: bool) -> ServerEnd:
+        statistics, weights = self._statistics[worker], self.weights
+        if not shared:
+            gradient = torch.zeros_like(weights)
+            return ServerEnd(connection, gradient, torch.zeros_like(statistics), None)
+        memory, places = take_share(connection)
+        counts = (len(weights), len(statistics), len(weights))
+        begins = zip(places, counts, strict=True)
+        return ServerEnd(connection, *(part(memory, *each, weights.dtype) for each in begins))

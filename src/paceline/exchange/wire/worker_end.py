@@ -1,0 +1,100 @@
+"""A worker's end of the connection to one server, or to a worker that answers as one."""
+
+import socket
+import struct
+
+import torch.distributed as dist
+
+from paceline.exchange.lost import LostPeerError
+from paceline.exchange.process_group import joined
+from paceline.exchange.wire.connection import Address, connect
+from paceline.exchange.wire.handshake import Hello
+from paceline.exchange.wire.header import HEADER_BYTES, Header, pack, unpack
+from paceline.exchange.wire.pieces import Pieces
+from paceline.exchange.wire.shared_memory import Places, share
+
+_TIMEVAL = struct.Struct("ll")  # seconds, microseconds
+
+
+class WorkerEnd:
+    """`name`: of the other end, for messages. `pushed`, `pulled`: what bodies are sent from and
+    received into; in shared memory none is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connection: socket.socket,
+        pushed: list[memoryview],
+        pulled: list[memoryview],
+        timeout_seconds: float,
+    ) -> None:
+        self._name, self._timeout_seconds = name, timeout_seconds
+        self._connection = connection
+        self._pushed, self._pulled = pushed, pulled
+        self._header = bytearray(HEADER_BYTES)
+        connection.setblocking(True)  # the kernel's own time limit spares a system call each time
+        limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            connection.setsockopt(socket.SOL_SOCKET, option, limit)
+
+    def push(self, version: int) -> None:
+        self._send(Pieces(memoryview(pack(Header(version, True))), *self._pushed))
+
+    def pull(self) -> Header:
+        incoming = Pieces(memoryview(self._header), *self._pulled)
+        try:
+            while not incoming.complete:
+                incoming.receive(self._connection)
+        except BlockingIOError:
+            raise self._too_late() from None
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from None
+        return unpack(self._header)
+
+    def leave(self, version: int) -> None:
+        self._send(Pieces(memoryview(pack(Header(version, False)))))
+        self._connection.close()
+
+    def _send(self, outgoing: Pieces) -> None:
+        try:
+            outgoing.send(self._connection)
+        except OSError as error:
+            raise self._lost(error) from None
+        if not outgoing.complete:
+            raise self._too_late()
+
+    def _lost(self, error: Exception) -> LostPeerError:
+        seen = str(error) or "its connection ended"
+        return LostPeerError(f"{self._name} is gone: {seen}")
+
+    def _too_late(self) -> TimeoutError:
+        return TimeoutError(f"{self._name} is silent for {self._timeout_seconds} s")
+
+
+def reach(
+    name: str,
+    address: Address,
+    pushed: list[memoryview],
+    pulled: memoryview,
+    descriptor: int,
+    places: Places,
+    node: str,
+) -> WorkerEnd:
+    """Connect this worker, which is on `node`, with who is at `address`. `descriptor`, `places`: of
+    `pushed` and `pulled` in the memory that they share if both are on one node.
+
+    Raises LostPeerError where nobody is there who knows the run's secret.
+    """
+    secret, timeout_seconds = joined()
+    hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
+    try:
+        connection, shared = connect(
+            secret, address, hello, node=node, timeout_seconds=timeout_seconds
+        )
+    except ConnectionError as error:
+        raise LostPeerError(f"{name} cannot be reached: {error}") from None
+    if not shared:
+        return WorkerEnd(name, connection, pushed, [pulled], timeout_seconds)
+    share(connection, descriptor, places)
+    return WorkerEnd(name, connection, [], [], timeout_seconds)

@@ -1,0 +1,124 @@
+"""What one point leaves on disk. A record appears whole or not at all."""
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paceline.errors import SettingError
+from paceline.measurement.observed import TIMELINE
+
+CURVE = ("samples", "updates", "seconds", "train_loss", "validation_loss", "top1", "top5")
+CURVE += ("real_seconds",)
+STALENESS = ("server", "staleness", "pushes")
+MEASURED = (
+    "global_batch_size",
+    "lr",
+    "momentum",
+    "samples",
+    "dropped_samples",
+    "distinct_samples",
+    "updates",
+    "seconds",
+    "images_per_second",
+    "updates_per_second",
+    "real_seconds",
+    "real_images_per_second",
+    "late_steps",
+    "top1",
+    "top5",
+    "train_loss",
+    "validation_loss",
+    "test_top1",
+    "test_top5",
+    "test_loss",
+    "staleness_mean",
+    "staleness_max",
+    "stale_share",
+    "data_wait_share",
+    "bytes_sent",
+    "bytes_received",
+    "num_parameters",
+    "evaluated",
+    "certificate",
+    "steps_spread",
+    "held_answers",
+    "lost_workers",
+    "peak_rss_bytes",
+)  # of result.json; null where a point failed
+PHASES = (
+    "worker",
+    "steps",
+    "samples",
+    "seconds_data",
+    "seconds_compute",
+    "seconds_communicate",
+    "bytes_sent",
+    "bytes_received",
+)
+TABLES = {"curve": CURVE, "staleness": STALENESS, "phases": PHASES, "timeline": TIMELINE}
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """`result.json` of a complete record; None where there is none."""
+    path = folder / "result.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+class PartialRecord:
+    """A record in the making: a hidden folder beside its final place, renamed when complete.
+
+    Raises SettingError("study") where the folder cannot be written (no permission, disk full);
+    nothing half-written is left then.
+    """
+
+    def __init__(self, final: Path) -> None:
+        self.final = final
+        self.folder = final.parent / f".{final.name}.{os.getpid()}"
+        self._guard(lambda: self.folder.mkdir(parents=True, exist_ok=True))
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        text = yaml.safe_dump(dict(config), sort_keys=False)
+        self._guard(lambda: (self.folder / "config.yaml").write_text(text))
+
+    def write_table(self, name: str, columns: Sequence[str], rows: Iterable[Mapping]) -> None:
+        """`name`.csv with these columns; `rows` map every column to a value."""
+
+        def write() -> None:
+            with (self.folder / f"{name}.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, columns, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+
+        self._guard(write)
+
+    def complete(self, result: Mapping[str, Any]) -> None:
+        """Write `result.json`, sync, and move the folder to its place; an older record goes."""
+
+        def write() -> None:
+            path = self.folder / "result.json"
+            with path.open("w") as file:
+                file.write(json.dumps(result, indent=1, allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            if self.final.exists():
+                shutil.rmtree(self.final)
+            self.folder.rename(self.final)
+
+        self._guard(write)
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _guard(self, write) -> None:
+        try:
+            write()
+        except OSError as error:
+            self.discard()
+            message = f"cannot write the record {self.final}: {error.strerror or error}"
+            raise SettingError("study", message) from error

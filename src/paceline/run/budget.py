@@ -1,0 +1,43 @@
+"""How long a run is: a number of samples over all workers, whatever the scheme."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.engine.snapshot import evenly_spaced
+from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`samples`: over all workers, rounded up to whole rounds of the scheme. `thresholds`: samples
+    after which weights are kept.
+    """
+
+    samples: int
+    images_per_update: int
+    num_steps: int  # of all workers together
+    most_batches: int  # that they draw, with those whose gradients come too late
+    thresholds: list[int]
+
+
+def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) -> Budget:
+    training = config["training"]
+    asked = training["samples"] or training["epochs"] * num_train
+    size, workers = config["batch_size"], config["workers"]
+    images_per_round = size * scheme.batches_per_round(workers)
+    rounds = math.ceil(round(asked) / images_per_round)
+    samples = rounds * images_per_round
+    least = 1 if scheme.equal_steps else scheme.steps_per_push
+    if samples < workers * size * least:
+        message = f"{samples} leave some of workers={workers} without a step"
+        raise SettingError("training.samples", message)
+    kept = evenly_spaced(rounds, config["measurement"]["evaluations"])
+    return Budget(
+        samples=samples,
+        images_per_update=scheme.images_per_update(size, workers),
+        num_steps=samples // size,
+        most_batches=scheme.most_batches(samples // size, workers),
+        thresholds=[images_per_round * each for each in kept],
+    )

@@ -1,0 +1,149 @@
+"""A worker of a point: trains until the budget is used up, then evaluates its snapshots."""
+
+import hashlib
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from hydra.utils import instantiate
+from pytorch_lightning import LightningModule, Trainer, seed_everything
+
+from paceline.cluster.accelerator import choose, device
+from paceline.engine.snapshot import Snapshot
+from paceline.engine.training_clock import TrainingClock
+from paceline.measurement.evaluation import Evaluation
+from paceline.measurement.images_seen import images_seen
+from paceline.measurement.observer import Observer
+from paceline.measurement.timed_batches import TimedBatches
+from paceline.record.point import num_workers
+from paceline.run.budget import budget_of
+from paceline.run.point_data import open_feed
+from paceline.run.settings import learning_rate, model
+from paceline.run.sides import side_of
+from paceline.run.weights import save_weights
+from paceline.scheme.rule import AbstractScheme
+
+
+class Worker:
+    """One training process; `folder`: the record in the making."""
+
+    def __init__(self, config: dict[str, Any], scheme: AbstractScheme, folder: Path) -> None:
+        self._config = config
+        self._claim = scheme.claim(config["workers"])
+        self._folder = folder
+        self._worker = dist.get_rank()
+        self._joined = time.time()
+        self._device = device(
+            choose(config["cluster"]["accelerator"], num_workers(config)), self._worker
+        )
+        self._feed = open_feed(config, instantiate(config["data"]))
+        self._budget = budget_of(config, scheme, self._feed.num_train)
+        self._staleness = scheme.expected_staleness(config["workers"])
+        self._module = self._build_module()
+        self._rate = learning_rate(
+            config,
+            images_per_update=self._budget.images_per_update,
+            epoch=self._feed.num_train,
+            samples=self._budget.samples,
+            images_meanwhile=self._staleness * scheme.steps_per_push * config["batch_size"],
+        )
+        self._clock = TrainingClock()
+        self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)
+        self._built = time.time()
+
+    def run(self) -> dict[str, Any]:
+        live = self._side.live and self._worker == 0
+        progress = self._folder / "progress.csv" if live else None
+        observer = Observer(self._clock, self._side.samples, self._budget.thresholds, progress)
+        batches = TimedBatches(self._side.batches(self._feed, self._worker), self._clock)
+        trainer = self._trainer(observer)
+        trainer.fit(self._module, batches)
+        steps = len(observer.step_ends)
+        return {
+            "worker": self._worker,
+            "claim": self._claim,
+            "steps": steps,
+            "step_ends": np.array(observer.step_ends),
+            "real_step_ends": np.array(observer.step_ends),
+            "timeline": (),
+            "losses": observer.losses(),
+            "thresholds": self._budget.thresholds,
+            "seconds_data": batches.seconds_waiting,
+            "images_seen": images_seen(
+                self._feed.stream,
+                self._side.draws(steps, self._worker),
+                workers=self._config["workers"],
+                batch_size=self._config["batch_size"],
+            ),
+            "num_parameters": sum(weight.numel() for weight in self._module.parameters()),
+            "lr": self._peak_rate(trainer),
+            "momentum": trainer.optimizers[0].param_groups[0].get("momentum"),
+            "images_per_update": self._budget.images_per_update,
+            "evaluated": self._side.evaluated,
+            "joined": self._joined,
+            "built": self._built,
+            "training_started": self._clock.started,
+            "weights_digest": _digest(self._module),
+            **self._side.seen(steps),
+            **self._evaluate(),
+        }
+
+    def _build_module(self) -> LightningModule:
+        """The same weights on every worker; afterwards, random numbers of its own (dropout)."""
+        seed_everything(self._config["seed"], verbose=False)
+        module = instantiate(model(self._config, self._staleness))
+        torch.manual_seed(self._config["seed"] * 10_007 + self._worker)
+        return module
+
+    def _trainer(self, observer: Observer) -> Trainer:
+        training = self._config["training"]
+        return self._side.trainer(
+            observer,
+            accelerator="gpu" if self._device.type == "cuda" else "cpu",
+            precision=training["precision"],
+            gradient_clip_val=training["gradient_clip_val"],
+            max_epochs=1,  # one pass of the loop; the budget is in samples
+            use_distributed_sampler=False,
+        )
+
+    def _peak_rate(self, trainer: Trainer) -> float:
+        """The first group's rate after warm-up, before the schedule lowers it."""
+        group = trainer.optimizers[0].param_groups[0]
+        rule = replace(self._rate, schedule="constant")
+        return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
+
+    def _evaluate(self) -> dict[str, Any]:
+        """Scores of this worker's snapshots; of the last one on the test set, if it is ours."""
+        snapshots = self._side.finish()
+        evaluation = Evaluation(self._module, self._side.held(self._module), self._device)
+        scores = []
+        ends = self._side.real_seconds(snapshots)
+        for snapshot, real_seconds in zip(snapshots, ends, strict=True):
+            score = evaluation.score(snapshot, self._feed.validation())
+            found = score._asdict() | {"at_chance": score.at_chance, "real_seconds": real_seconds}
+            scores.append(_where(snapshot) | found)
+        ended = bool(snapshots) and snapshots[-1].samples >= self._budget.samples
+        test = evaluation.score(snapshots[-1], self._feed.test())._asdict() if ended else None
+        if ended and self._config["save_weights"]:
+            save_weights(self._module, self._folder / "weights.pt")
+        return {"scores": scores, "test": test}
+
+
+def _where(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "samples": snapshot.samples,
+        "updates": snapshot.updates,
+        "seconds": snapshot.seconds,
+    }
+
+
+def _digest(module: LightningModule) -> str:
+    """Of the weights that this worker ended with."""
+    digest = hashlib.sha256()
+    for weight in module.parameters():
+        digest.update(weight.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,75 @@
+"""Classes whose fields are settings: checked by type when they are built, never afterwards.
+
+    @settings("scheme")
+    class LocalSGD(AbstractScheme):
+        period: Whole
+
+`LocalSGD(period=0)` raises SettingError("scheme.period", ...), whoever builds it: Hydra from a file
+of conf/, or a user's own code.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
+
+from paceline.errors import SettingError
+
+T = TypeVar("T")
+
+# Strict: text and booleans are no numbers. Finite, unless said.
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Bandwidth = Annotated[
+    float,
+    Field(strict=True, gt=0),
+    BeforeValidator(lambda value: math.inf if value is None else value),
+]  # bytes per second; None: no limit
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
+def settings(group: str) -> Callable[[type[T]], type[T]]:
+    """Make the class a frozen dataclass whose constructor checks its arguments by their types.
+
+    `group`: the folder of conf/ that builds it, with which SettingError begins the setting's name.
+    """
+
+    def make(cls: type[T]) -> type[T]:
+        config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+        checked: Any = dataclass(frozen=True, config=config)(cls)
+        build, names = checked.__init__, [field.name for field in fields(checked)]
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                build(self, *args, **kwargs)
+            except ValidationError as error:
+                raise setting_error(error, group, names) from None
+
+        checked.__init__ = __init__
+        return checked
+
+    return make
+
+
+def setting_error(error: ValidationError, group: str, names: Sequence[str]) -> SettingError:
+    """Put the first of pydantic's errors on one line.
+
+    `group`: what the setting's name begins with, or "". `names`: of the arguments in their order.
+    """
+    first = error.errors(include_url=False)[0]
+    place, *inner = first["loc"]
+    path = [group, names[place] if isinstance(place, int) else place]
+    path += [part for part in inner if isinstance(part, str)]  # a place in a list has no name
+    setting = ".".join(part for part in path if part)
+    if first["type"] in ("missing", "missing_argument"):
+        return SettingError(setting, "a value is needed")
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return SettingError(setting, "there is no such setting")
+    message = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return SettingError(setting, f"{message}, not {first['input']!r}")

@@ -1,0 +1,99 @@
+"""Records of a study in, tidy tables out: `reports/<study>/`."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import SettingError
+from paceline.record.provenance import source_digest
+from paceline.record.record import TABLES
+from paceline.study.points import Point, study_points
+from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
+
+_NAMES = {"curve": "curves"}  # of tables whose name here is not that in a record
+
+
+def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
+    """Write runs.csv, tuning.csv, study.json, and a file for each table; returns their folder.
+
+    Takes the points that the study names today, in its order; those that its rates were tuned on
+    are in tuning.csv alone. Records of earlier settings in the same folder are named, never
+    averaged. Raises SettingError where no point has a record.
+    """
+    points = study_points(study, root, overrides)
+    finished = [point for point in points if point.result]
+    if not finished:
+        raise SettingError("study", f"{study} has no record yet: paceline sweep {study}")
+    folder = root / "reports" / study
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [_row(point) for point in finished]
+    _write(folder / "runs.csv", dict.fromkeys(name for row in rows for name in row), rows)
+    for name, columns in TABLES.items():
+        path = folder / f"{_NAMES.get(name, name)}.csv"
+        _write(path, ("key", *columns), _keyed_rows(finished, name))
+    trials = tuning_points(study, root, overrides, study_tuning(points))
+    _write(folder / "tuning.csv", ("key", *tuning_axes(trials), *TUNING), tuning_rows(trials))
+    about = _about(study, points, trials, root)
+    (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
+    _report(about, folder)
+    return folder
+
+
+def _row(point: Point) -> dict[str, Any]:
+    result = dict(point.result or {})
+    nested = {name: result.pop(name, {}) for name in ("hardware", "versions")}
+    axes = {name: value for name, value in point.axes.items() if name not in result}
+    flat = {f"{name}.{k}": value for name, group in nested.items() for k, value in group.items()}
+    return {name: _cell(value) for name, value in (result | axes | flat).items()}
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict | bool) else value
+
+
+def _keyed_rows(points: Sequence[Point], name: str) -> Iterator[dict[str, Any]]:
+    """A record of older code may lack a table, or columns: they are empty."""
+    for point in points:
+        path = point.folder / f"{name}.csv"
+        if path.exists():
+            with path.open(newline="") as file:
+                yield from ({"key": point.key, **row} for row in csv.DictReader(file))
+
+
+def _write(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _about(
+    study: str, points: Sequence[Point], trials: Sequence[Point], root: Path
+) -> dict[str, Any]:
+    keys = {point.key for point in (*points, *trials)}
+    records = sorted(path.parent.name for path in (root / "runs" / study).glob("*/result.json"))
+    digest = source_digest()
+    return {
+        "study": study,
+        "axes": list(points[0].axes),
+        "question": points[0].config["question"],
+        "num_points": len(points),
+        "missing": [point.key for point in points if not point.result],
+        "other_records": [key for key in records if key not in keys and not key.startswith(".")],
+        "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
+    }
+
+
+def _report(about: Mapping[str, Any], folder: Path) -> None:
+    missing, others = about["missing"], about["other_records"]
+    print(f"{folder / 'runs.csv'}: {about['num_points'] - len(missing)} points")
+    if missing:
+        print(f"no record yet: {', '.join(missing)}")
+    if others:
+        print(f"left out, of other settings: {', '.join(others)}")
+    if about["stale_code"]:
+        print(
+            f"{about['stale_code']} records were made by other code; sweep.rerun=stale renews them"
+        )

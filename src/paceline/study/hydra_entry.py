@@ -1,0 +1,118 @@
+"""Hydra's side of training: one job is one point, alone or in a multirun."""
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from paceline.cluster.launcher import die_with, preload
+from paceline.errors import SettingError
+from paceline.record.point import plain_config, record_folder
+from paceline.record.provenance import source_digest
+from paceline.record.record import read_result
+from paceline.record.rerun import needs_run
+from paceline.study.hydra_error import as_setting_error
+from paceline.study.tuned_rate import set_rate
+from paceline.tracking.log import log, prepare_log
+
+_PARENT = "PACELINE_PARENT"  # process id of the multirun, for the processes that run its points
+
+
+def run_hydra(arguments: Sequence[str], root: Path) -> None:
+    """Hydra's whole command line, with the configuration of `root`, the working directory.
+
+    Raises what Hydra raises; a point that cannot be run ends the process, as `job` says.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ[_PARENT] = str(os.getpid())
+    sys.argv = ["paceline train", *arguments]
+    hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(job)()
+
+
+def multirun(overrides: list[str]) -> None:
+    """All points of a study, through Hydra's launcher; called in the study's root."""
+    run_hydra(["--multirun", *overrides], Path.cwd())
+
+
+def job(cfg: DictConfig) -> None:
+    """Run one point, unless its record is complete, and print how it ended.
+
+    Leaves with 2 where a setting cannot be honoured, and outside a multirun with 1 where the point
+    failed: by SystemExit, since Hydra prints a line of its own about other exceptions.
+    """
+    _end_with_sweep()
+    try:
+        if not set_rate(cfg, Path()):
+            message = f"tuned, but not all of tuning.values have run: paceline sweep {cfg.study}"
+            raise SettingError("training.rate", message)
+        config = plain_config(cfg)
+        multi = HydraConfig.get().mode == RunMode.MULTIRUN
+        problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
+    except (SettingError, OmegaConfBaseException) as error:
+        bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
+        _leave(str(bad), 2)
+    if not multi:
+        print(record_folder(config), flush=True)
+    if problem and not multi:
+        _leave(problem, 1)
+
+
+def _run(config: dict[str, Any], number: int | None) -> str:
+    """What went wrong with the point, or nothing."""
+    folder = record_folder(config)
+    result = read_result(folder)
+    if result is not None and not needs_run(result, config["sweep"]["rerun"], source_digest()):
+        again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
+        print(_line(number, config, result, f"already there{again}"), flush=True)
+        unlogged = log(folder, config) if number is None else None  # a sweep logs what is missing
+    else:
+        preload()
+        from paceline.run.run_point import run_point  # torch, while the forkserver does
+
+        if number == 1:
+            prepare_log(config)
+        outcome = run_point(config, in_sweep=number is not None)
+        result, unlogged = outcome.result, outcome.unlogged
+        print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
+    if unlogged:
+        problem = f"measurement.mlflow.tracking_uri: {unlogged}"
+        if number is not None:
+            print(f"paceline: {problem}", file=sys.stderr, flush=True)
+        return problem
+    return result["reason"] if result["status"] == "failed" else ""
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(f"paceline: {message}", file=sys.stderr, flush=True)
+    sys.exit(code)
+
+
+def _line(number: int | None, config: dict[str, Any], result: dict[str, Any], note: str) -> str:
+    about = (
+        f"{config['names']['scheme']} workers={config['workers']} "
+        f"batch_size={config['batch_size']} lr={config['training']['lr']} seed={config['seed']}"
+    )
+    found = result["status"]
+    if result["reason"]:  # also of a finished run: a worker was lost
+        found += f" ({result['reason']})"
+    if result["images_per_second"]:
+        found += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
+    if result["top1"] is not None:
+        found += f", top-1 {100 * result['top1']:.2f} %"
+    start = f"point {number}: " if number else ""
+    return f"{start}{about}: {found}, {note}"
+
+
+@cache
+def _end_with_sweep() -> None:
+    """Points in processes of their own end when the sweep that started them is gone."""
+    if os.environ.get(_PARENT) == str(os.getppid()):
+        die_with(os.getppid())

@@ -1,0 +1,157 @@
+"""The points of a study: composed and expanded by Hydra itself, before anything runs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from paceline.errors import SettingError
+from paceline.record.point import plain_config, point_key, record_folder
+from paceline.record.record import read_result
+from paceline.study.compose import as_in_a_run, composer
+from paceline.study.hydra_error import hydra_errors
+from paceline.study.tuned_rate import set_rate
+
+UNTUNED = "untuned"  # in place of the key
+
+
+@dataclass(frozen=True)
+class Point:
+    """`axes`: what the study sweeps, by dotted name, in its order. `result`: None until it ran.
+
+    A tuned point has a rate of null, and UNTUNED as its key, until tuning has ended.
+    """
+
+    key: str
+    folder: Path
+    config: dict[str, Any]
+    overrides: tuple[str, ...]
+    axes: dict[str, Any]
+    result: dict[str, Any] | None
+
+    @property
+    def is_tuned(self) -> bool:
+        return self.config["training"]["rate"] == "tuned"
+
+    @property
+    def has_rate(self) -> bool:
+        return self.key != UNTUNED
+
+    @property
+    def status(self) -> str | None:
+        return self.result["status"] if self.result else None
+
+
+def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[Point]:
+    """The points that `experiments/<study>.yaml` names today, in the order in which they run.
+
+    `root`: the folder of conf/, experiments/ and runs/. `overrides`: as on the command line.
+    Raises SettingError for an unknown study, for settings that do not compose, and where two
+    points are the same. About 60 ms for each point.
+    """
+    _require(study, root)
+    with hydra_errors("study"), composer(root) as compose:
+        base = compose([f"experiments={study}"])
+        grids = [
+            _parsed([*_texts(base.hydra.sweeper.params), f"experiments={study}", *grid, *overrides])
+            for grid in _grids(base)
+        ]
+        names = _swept(grids)
+        points = [_point(root, compose(job), names, job) for axes in grids for job in _jobs(axes)]
+    _require_distinct(points, grids)
+    return points
+
+
+def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
+    """What runs the points of `study` through Hydra: one multirun for each of its grids."""
+    with hydra_errors("study"), composer(root) as compose:
+        grids = _grids(compose([f"experiments={study}"]))
+    return [[f"experiments={study}", *grid, *overrides] for grid in grids]
+
+
+def studies(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / "experiments").glob("*.yaml"))
+
+
+def _require(study: str, root: Path) -> None:
+    if study not in studies(root):
+        known = ", ".join(studies(root)) or f"none in {root / 'experiments'}"
+        raise SettingError("study", f"there is no {study}; there are: {known}")
+
+
+def _grids(base: DictConfig) -> list[list[str]]:
+    """Overrides of each of `grids`; one without any where the study is one product of axes."""
+    if base.grids is None:
+        return [[]]
+    if not isinstance(base.grids, ListConfig) or not all(map(OmegaConf.is_dict, base.grids)):
+        raise SettingError("grids", "a list of {setting: values} is needed")
+    return [_texts(grid) for grid in base.grids]
+
+
+def _texts(settings: DictConfig | None) -> list[str]:
+    return [f"{name}={values}" for name, values in (settings or {}).items()]
+
+
+def _parsed(arguments: list[str]) -> list[Override]:
+    return OverridesParser.create().parse_overrides(arguments)
+
+
+def _jobs(axes: list[Override]) -> list[list[str]]:
+    return BasicSweeper.split_arguments(axes, max_batch_size=None)[0]
+
+
+def _swept(grids: list[list[Override]]) -> list[str]:
+    latest = [{axis.get_key_element().lstrip("+"): axis for axis in axes} for axes in grids]
+    names = dict.fromkeys(name for axes in latest for name in axes)
+    return [name for name in names if _varies([axes.get(name) for axes in latest])]
+
+
+def _varies(axes: list[Override | None]) -> bool:
+    """Swept in a grid, or not the same in all of them; None: as the study sets it."""
+    if any(axis is not None and axis.is_sweep_override() for axis in axes):
+        return True
+    return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
+
+
+def _point(root: Path, composed: DictConfig, axes: list[str], job: list[str]) -> Point:
+    choices = composed.hydra.runtime.choices
+    cfg = as_in_a_run(composed)
+    values = {
+        name: choices[name] if name in choices else OmegaConf.select(cfg, name) for name in axes
+    }
+    has_rate = set_rate(cfg, root)
+    config = plain_config(cfg)
+    key = point_key(config) if has_rate else UNTUNED
+    folder = (root / record_folder(config)).with_name(key)
+    return Point(key, folder, config, tuple(job), values, read_result(folder))
+
+
+def _require_distinct(points: list[Point], grids: list[list[Override]]) -> None:
+    seen: dict[str, Point] = {}
+    for point in points:
+        other = seen.setdefault(point_key(point.config), point)  # untuned: but for the rate
+        if other is not point:
+            names = [name for name in point.axes if point.axes[name] != other.axes[name]]
+            same = " and ".join(_named(p) for p in (other, point))
+            raise SettingError(
+                (names or _repeating(grids) or ["grids"])[0], f"two points are the same: {same}"
+            )
+
+
+def _named(point: Point) -> str:
+    return " ".join(f"{name}={value}" for name, value in point.axes.items())
+
+
+def _repeating(grids: list[list[Override]]) -> list[str]:
+    return [
+        axis.get_key_element()
+        for axes in grids
+        for axis in axes
+        if axis.is_sweep_override() and max(Counter(axis.sweep_string_iterator()).values()) > 1
+    ]

@@ -1,0 +1,132 @@
+"""A study, run from where it stopped: points that have a record are left alone.
+
+Where points are tuned, the study's tuning is run first, in the same way and the same folder.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from paceline.record.provenance import num_cores, source_digest
+from paceline.record.record import read_result
+from paceline.record.rerun import needs_run
+from paceline.study.points import Point, multirun_arguments, study_points
+from paceline.study.preview import counts, estimate, finished_results, num_processes, table
+from paceline.study.tuning import study_tuning, tuning_points
+from paceline.tracking.log import log, prepare_log
+from paceline.tracking.mlflow_log import LogError
+from paceline.tracking.mlflow_record import end_lost_run
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{12}\.(\d+)")
+
+
+def sweep(
+    study: str,
+    root: Path,
+    multirun: Callable[[list[str]], None],
+    overrides: Sequence[str] = (),
+    *,
+    dry_run: bool = False,
+) -> bool:
+    """Run the points of `study` that need it; returns whether every point has a record then.
+
+    `multirun`: runs Hydra's multirun with these overrides, and skips what needs no run itself.
+    Raises SettingError before anything runs where a point has a setting that cannot be honoured.
+    """
+    from paceline.run.settings import check  # 1.5 s for torch
+
+    points = study_points(study, root, overrides)
+    tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
+    trials = tuning_points(study, root, overrides, tuning)
+    for point in (*trials, *points):
+        if point.has_rate:
+            check(point.config)
+    _warn_of_crowding(points_to_run([*trials, *points]))
+    if dry_run:
+        _print_plan(trials, points, root)
+        return True
+    prepare_log(points[0].config)
+    remove_partial_records(root / "runs" / study, _tracking_uri(points))
+    arguments = multirun_arguments(study, root, overrides)
+    if tuning:
+        tried = [[*each, *tuning.overrides()] for each in arguments]
+        if not _complete(f"{study}, tuning", trials, multirun, tried):
+            return False
+        points = study_points(study, root, overrides)  # with their rates
+    return _complete(study, points, multirun, arguments)
+
+
+def _complete(
+    name: str,
+    points: Sequence[Point],
+    multirun: Callable[[list[str]], None],
+    arguments: Sequence[list[str]],
+) -> bool:
+    """Whether all `points` have a record after each `multirun`, if any of them needs one."""
+    for each in arguments if points_to_run(points) else ():
+        multirun(each)
+    points = [replace(point, result=read_result(point.folder)) for point in points]
+    log_missing(points)
+    print(f"{name}: {counts(points)}")
+    return all(point.result for point in points)
+
+
+def points_to_run(points: Sequence[Point]) -> list[Point]:
+    digest = source_digest()
+    return [p for p in points if needs_run(p.result, p.config["sweep"]["rerun"], digest)]
+
+
+def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
+    """Remove what processes that are gone began in `folder`, and end their runs in MLflow."""
+    for partial in folder.glob(".*"):
+        match = _PARTIAL.fullmatch(partial.name)
+        if match and not psutil.pid_exists(int(match[1])):
+            with suppress(LogError):  # then it stays there as running
+                if tracking_uri is not None:
+                    end_lost_run(partial, tracking_uri)
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def log_missing(points: Sequence[Point]) -> None:
+    """Records that MLflow lacks go there now; says so where it cannot be."""
+    for point in points:
+        unlogged = log(point.folder, point.config) if point.result else None
+        if unlogged:
+            message = f"paceline: {unlogged}; the next sweep logs the records again"
+            print(message, file=sys.stderr)
+            return
+
+
+def _tracking_uri(points: Sequence[Point]) -> str | None:
+    return points[0].config["measurement"]["mlflow"]["tracking_uri"]
+
+
+def _print_plan(trials: Sequence[Point], points: Sequence[Point], root: Path) -> None:
+    if trials:
+        _print_points("tuning, run first: ", trials)
+    _print_points("", points)
+    untuned = sum(not point.has_rate for point in points)
+    if untuned:
+        print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
+    jobs = points[0].config["sweep"]["jobs"]
+    to_run = points_to_run([*trials, *points])
+    print(estimate(to_run, finished_results(root / "runs"), jobs))
+
+
+def _print_points(name: str, points: Sequence[Point]) -> None:
+    print(table(points))
+    print(f"{name}{counts(points)}; {len(points_to_run(points))} to run", flush=True)
+
+
+def _warn_of_crowding(points: Sequence[Point]) -> None:
+    jobs = max((point.config["sweep"]["jobs"] for point in points), default=1)
+    processes = jobs * max(map(num_processes, points), default=0)
+    if jobs > 1 and processes > num_cores():
+        message = f"{processes} processes at a time share {num_cores()} cores"
+        print(f"paceline: sweep.jobs: {message}; throughput suffers", file=sys.stderr)

@@ -1,0 +1,85 @@
+"""The learning rate by `training.rate`: as it is set, or the best of the study's tuning.
+
+A configuration's tuning points are itself with `tuning.seed` and each of `tuning.values`. Their
+records are all that is kept: whoever composes a tuned point finds its rate by them.
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from paceline.errors import SettingError
+from paceline.record.point import plain_config, record_folder
+from paceline.record.record import read_result
+
+RATES = ("by_rule", "tuned")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    values: tuple[float, ...]
+    seed: int
+
+    def overrides(self) -> list[str]:
+        """What makes the tuning points of a study out of its points, on Hydra's command line."""
+        values = ",".join(map(repr, self.values))
+        return ["training.rate=by_rule", f"training.lr={values}", f"seed={self.seed}"]
+
+
+def read_tuning(setting: Any) -> Tuning:
+    """`setting`: `tuning` as plain values. Raises SettingError for what is not of its form."""
+    if not isinstance(setting, Mapping) or setting.keys() != {"values", "seed"}:
+        raise SettingError("tuning", f"values and seed are needed, not {setting!r}")
+    values, seed = setting["values"], setting["seed"]
+    if not isinstance(values, list) or not values or not all(map(_is_rate, values)):
+        raise SettingError("tuning.values", f"numbers above 0 in [] are needed, not {values!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise SettingError("tuning.seed", f"a whole number of at least 0 is needed, not {seed!r}")
+    return Tuning(tuple(dict.fromkeys(values)), seed)
+
+
+def set_rate(cfg: DictConfig, root: Path) -> bool:
+    """Put the tuned rate into `training.lr` of `cfg`, where `training.rate` is tuned.
+
+    `root`: the folder of runs/. False, with a rate of null, while a tuning point of this
+    configuration has no record. Raises SettingError for an unknown rate and for a bad tuning.
+    """
+    rate = cfg.training.rate
+    if rate not in RATES:
+        raise SettingError("training.rate", f"{rate!r}; there are: {', '.join(RATES)}")
+    if rate == "by_rule":
+        return True
+    if cfg.tuning is None:
+        raise SettingError("training.rate", "tuned, but the study has no tuning: values and seed")
+    tuning = read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
+    cfg.training.lr = best_rate({v: _result(cfg, root, v, tuning.seed) for v in tuning.values})
+    return cfg.training.lr is not None
+
+
+def best_rate(results: Mapping[float, Mapping[str, Any] | None]) -> float | None:
+    """Of the rates, the one with the best final top-1 on validation, by `result.json`.
+
+    A point that diverged or failed is worse than any other; of equals the smaller rate is taken.
+    None where a record is missing.
+    """
+    found = [(_score(result), -rate) for rate, result in results.items() if result is not None]
+    return -max(found)[1] if len(found) == len(results) else None
+
+
+def _score(result: Mapping[str, Any]) -> float:
+    return result["top1"] if result["status"] == "finished" else -1.0
+
+
+def _result(cfg: DictConfig, root: Path, value: float, seed: int) -> dict[str, Any] | None:
+    point = deepcopy(cfg)
+    point.training.rate, point.training.lr, point.seed = "by_rule", value, seed
+    return read_result(root / record_folder(plain_config(point)))
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf

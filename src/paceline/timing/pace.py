@@ -1,0 +1,48 @@
+"""Pacing on real processes: a step ends no earlier than on the accelerator that is emulated.
+
+A worker computes its real gradient, then sleeps, and only then communicates.
+"""
+
+import os
+import time
+
+import torch
+
+from paceline.timing.step_times import StepTimes
+
+
+class Pace:
+    """One worker's. `late_steps`: those whose real compute took longer than the emulated one."""
+
+    def __init__(self, step_times: StepTimes, worker: int) -> None:
+        self.late_steps = 0
+        self._step_times = step_times
+        self._worker = worker
+        self._step = 0
+        self._begun = time.perf_counter()
+
+    def begin(self) -> None:
+        """A step of the emulated accelerator starts now."""
+        self._begun = time.perf_counter()
+
+    def wait(self) -> None:
+        """Sleep until the step that has begun would have ended."""
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # the gradient may be queued only
+        end = self._begun + self._step_times.seconds(self._worker, self._step)
+        self._step += 1
+        remaining = end - time.perf_counter()
+        if remaining > 0:
+            time.sleep(remaining)
+        else:
+            self.late_steps += 1
+
+
+def give_way() -> None:
+    """This worker computes only when no server wants its core (on Linux; all may ask for it).
+
+    A server stands for a machine of its own. By niceness alone, a worker that it has just answered
+    still takes its core for 4 ms, the scheduler's least turn.
+    """
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

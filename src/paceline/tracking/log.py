@@ -1,0 +1,26 @@
+"""MLflow's side of a point: its store before any process starts, its record afterwards."""
+
+from pathlib import Path
+from typing import Any
+
+from paceline.tracking.mlflow_log import LogError
+from paceline.tracking.mlflow_record import log_record
+from paceline.tracking.mlflow_store import prepare_store
+
+
+def prepare_log(config: dict[str, Any]) -> None:
+    mlflow = config["measurement"]["mlflow"]
+    if mlflow["tracking_uri"] is not None:
+        prepare_store(mlflow["tracking_uri"], mlflow["experiment"])
+
+
+def log(folder: Path, config: dict[str, Any]) -> str | None:
+    """Bring the record to MLflow, unless it is there; why that cannot be, or None."""
+    mlflow = config["measurement"]["mlflow"]
+    if mlflow["tracking_uri"] is None:
+        return None
+    try:
+        log_record(folder, mlflow["tracking_uri"], mlflow["experiment"])
+    except LogError as error:
+        return str(error)
+    return None

@@ -1,0 +1,160 @@
+"""One point in MLflow: parameters, tags, live and final curves, final metrics."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from paceline.tracking.mlflow_store import client, first_line
+
+PARAM_LENGTH = 6000  # of MLflow 3.17, which cuts what is longer
+_PARAMS_PER_BATCH = 100
+_METRICS_PER_BATCH = 1000
+
+T = TypeVar("T")
+
+
+class LogError(Exception):
+    """Something did not reach MLflow; the message says what, on one line."""
+
+
+class PointLog:
+    """One run in MLflow, continued; `begin` makes a new one.
+
+    `patience`: seconds for which each write is tried again while the database is locked.
+    Writes wait for the store (3 ms, with many writers 50 ms): keep them out of a worker.
+    Writing the same row twice leaves one.
+    """
+
+    def __init__(self, tracking_uri: str, run_id: str, *, patience: float = 20) -> None:
+        self.run_id = run_id
+        self._client = client(tracking_uri)
+        self._tracking_uri = tracking_uri
+        self._patience = patience
+        run = self._attempt("the run", lambda: self._client.get_run(run_id))
+        self._start_ms: int = run.info.start_time
+
+    @classmethod
+    def begin(
+        cls,
+        tracking_uri: str,
+        experiment: str,
+        run_name: str,
+        tags: Mapping[str, str],
+        started: float,
+        *,
+        patience: float = 20,
+    ) -> "PointLog":
+        """`started`: UTC seconds since 1970; a row's time in MLflow is that plus its `seconds`."""
+        store = client(tracking_uri)
+
+        def create() -> Any:
+            found = store.get_experiment_by_name(experiment)
+            if found is None:
+                raise LogError(f"no experiment {experiment} in {tracking_uri}")
+            return store.create_run(
+                found.experiment_id, round(1000 * started), dict(tags), run_name
+            )
+
+        run = _attempt("the run", tracking_uri, patience, create)
+        return cls(tracking_uri, run.info.run_id, patience=patience)
+
+    def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """Parameters longer than MLflow allows become `name.part1`, `name.part2`, ..."""
+        from mlflow.entities import Param, RunTag
+
+        entities = [Param(*item) for item in _whole_params(params)]
+        for batch in _batches(entities, _PARAMS_PER_BATCH):
+            self._write(f"parameters {batch[0].key} to {batch[-1].key}", params=batch)
+        self._write("tags", tags=[RunTag(name, value) for name, value in tags.items()])
+
+    def log(self, rows: Iterable[Mapping[str, float | None]]) -> None:
+        """Each row has `samples` (the step), `seconds` (of the training clock) and metrics.
+
+        Metrics that are None are left out; NaN is kept as NaN, infinity as the largest float.
+        """
+        from mlflow.entities import Metric
+
+        metrics = [
+            Metric(name, value, self._start_ms + round(1000 * seconds), int(samples))
+            for name, value, seconds, samples in _cells(rows)
+        ]
+        for batch in _batches(metrics, _METRICS_PER_BATCH):
+            what = f"{len(batch)} metrics from sample {batch[0].step} to {batch[-1].step}"
+            self._write(what, metrics=batch)
+
+    def finish(self, status: str, wall_seconds: float | None) -> None:
+        """`status`: FINISHED, FAILED or KILLED. `wall_seconds` None: until now."""
+        end = None if wall_seconds is None else self._start_ms + round(1000 * wall_seconds)
+        self._attempt("the end", lambda: self._client.set_terminated(self.run_id, status, end))
+
+    def _write(self, what: str, **entities: Any) -> None:
+        self._attempt(what, lambda: self._client.log_batch(self.run_id, **entities))
+
+    def _attempt(self, what: str, call: Callable[[], T]) -> T:
+        return _attempt(what, self._tracking_uri, self._patience, call)
+
+
+def run_exists(tracking_uri: str, run_id: str) -> bool:
+    """False where the store answers that it has no such run. Raises LogError where it does not."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client(tracking_uri).get_run(run_id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return False
+        raise LogError(f"cannot read {tracking_uri}: {first_line(error)}") from error
+    return True
+
+
+def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
+    """Dotted names, as on the command line; lists and other values as JSON, text as it is."""
+    flat: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat |= {f"{name}.{inner}": text for inner, text in flat_params(value).items()}
+        else:
+            flat[str(name)] = value if isinstance(value, str) else json.dumps(value)
+    return flat
+
+
+def _whole_params(params: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in params.items():
+        if len(value) <= PARAM_LENGTH:
+            yield name, value
+        else:
+            parts = _batches(value, PARAM_LENGTH)
+            yield from ((f"{name}.part{n}", part) for n, part in enumerate(parts, start=1))
+
+
+def _cells(rows: Iterable[Mapping]) -> Iterator[tuple[str, float, float, float]]:
+    for row in rows:
+        for name, value in row.items():
+            if name != "samples" and value is not None:
+                yield name, float(value), row["seconds"] or 0.0, row["samples"]
+
+
+def _batches(items: Sequence, size: int) -> list:
+    return [items[first : first + size] for first in range(0, len(items), size)]
+
+
+def _attempt(what: str, tracking_uri: str, patience: float, call: Callable[[], T]) -> T:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return call()
+        except LogError:
+            raise
+        except Exception as error:  # each kind of store raises errors of its own
+            if time.monotonic() > deadline or not _passes(error):
+                reason = f"{what} not logged to {tracking_uri}: {first_line(error)}"
+                raise LogError(reason) from error
+        time.sleep(random.uniform(0.05, 0.5))  # apart from the other writers
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the next try may succeed."""
+    code = getattr(error, "error_code", None)
+    return code == "TEMPORARILY_UNAVAILABLE" or "database is locked" in str(error)

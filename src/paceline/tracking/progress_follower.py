@@ -1,0 +1,78 @@
+"""Live rows of a running point on their way to MLflow, from a thread of its launcher."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.tracking.mlflow_log import LogError, PointLog, flat_params
+from paceline.tracking.mlflow_record import live_rows, run_name, write_marker
+
+_PERIOD = 1.0  # seconds
+
+
+class ProgressFollower:
+    """While entered, logs what a worker appends to `progress.csv` in the partial record `folder`.
+
+    Leave it before the record is completed; `log_record` then adds the rest to the same run, and
+    also what did not reach MLflow here. Does nothing where `config` goes without MLflow.
+    """
+
+    def __init__(self, folder: Path, key: str, config: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._config = config
+        self._tags = {
+            "study": config["study"],
+            "key": key,
+            "scheme": config["names"]["scheme"],
+            "workers": str(config["workers"]),
+            "status": "running",
+        }
+        self._log: PointLog | None = None
+        self._num_logged = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
+
+    def __enter__(self) -> "ProgressFollower":
+        if self._config["measurement"]["mlflow"]["tracking_uri"] is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _follow(self) -> None:
+        if sys.platform == "linux":  # where a thread has a priority of its own: workers come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        started = time.time()
+        while not self._stopped.wait(_PERIOD):
+            try:
+                self._open(started)
+                self._log_new_rows()
+            except (LogError, OSError):
+                continue  # the rows stay in the file; the next second, or log_record, takes them
+
+    def _open(self, started: float) -> None:
+        if self._log is None:
+            mlflow = self._config["measurement"]["mlflow"]
+            name = run_name(self._config)
+            log = PointLog.begin(
+                mlflow["tracking_uri"], mlflow["experiment"], name, self._tags, started, patience=0
+            )
+            write_marker(self._folder, mlflow["tracking_uri"], log.run_id)
+            self._log = log
+            log.describe(flat_params(self._config), {})
+
+    def _log_new_rows(self) -> None:
+        assert self._log is not None
+        rows = live_rows(self._folder, self._num_logged)
+        if rows:
+            self._log.log(rows)
+            self._num_logged += len(rows)
+            uri = self._config["measurement"]["mlflow"]["tracking_uri"]
+            write_marker(self._folder, uri, self._log.run_id, live_rows=self._num_logged)

@@ -1,0 +1,29 @@
+"""Which rules have a virtual form; said before training starts."""
+
+from typing import Any
+
+import torch
+
+from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme, Message, WorkerView
+
+
+def check_scheme(scheme: Any, workers: int, num_steps: int | None) -> None:
+    """Raises SettingError("scheme") for what is no rule, or says what the clock does not know."""
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
+    if not isinstance(scheme, AbstractScheme):
+        raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
+    scheme.pushes_per_update(workers)
+    if scheme.needs_end and num_steps is None:
+        name = type(scheme).__name__
+        raise SettingError("num_steps", f"{name} goes by the share of the run that is behind")
+    vector = torch.zeros(1)
+    step = scheme.step(
+        WorkerView(vector, vector, index=0, num_workers=workers, num_steps=0, progress=0)
+    )
+    first = next(step, None)
+    step.close()
+    if not isinstance(first, Message):
+        name = type(first).__name__
+        raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")

@@ -1,0 +1,190 @@
+"""One Lightning Trainer that trains all workers: each batch is one worker's step."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline.engine.flat_sgd import group_segments
+from paceline.engine.flat_weights import gather_gradients, zero_gradients
+from paceline.engine.remote_sgd import RemoteSGD
+from paceline.engine.run_spec import RunPlan
+from paceline.engine.snapshot import Snapshot, flatten, statistics_of
+from paceline.engine.supported_options import check_honoured
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.step_times import StepTimes
+from paceline.virtual_clock.batches import Draw, VirtualBatches, draw_from
+from paceline.virtual_clock.buffers import Buffer
+from paceline.virtual_clock.checks import check_scheme
+from paceline.virtual_clock.clock import VirtualClock
+from paceline.virtual_clock.worker import VirtualWorker
+
+_FREE_LINK = Link(latency=0, bandwidth=math.inf)
+FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
+
+
+class VirtualCluster(SingleDeviceStrategy):
+    """`Trainer(strategy=VirtualCluster(SyncAllReduce(), workers=64))` trains any LightningModule
+    with automatic optimization and one torch.optim.SGD, from a DataLoader over map-style data.
+
+    Every worker's gradient is computed on the weights that it would hold, on the one device; time
+    is modelled by `step_times` and `profile`. `num_steps`: of all workers together, which schemes
+    that switch in the middle need. A pass over the data is one of all workers together.
+    While validating, and when training has ended, the module holds the shared weights and the mean
+    of the workers' BatchNorm statistics. Random numbers (dropout) are one stream for all workers.
+    Raises SettingError, before training starts, for what cannot be honoured.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        *,
+        workers: int,
+        step_times: StepTimes | None = None,
+        profile: ClusterProfile | None = None,
+        num_steps: int | None = None,
+        snapshot_samples: Sequence[int] = (),
+        learning_rate: LearningRate | None = None,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        recycled: bool = True,
+        real_seconds: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        super().__init__(device=device)
+        check_scheme(scheme, workers, num_steps)
+        self.scheme = scheme
+        self.workers = workers
+        self._step_times = step_times or StepTimes(seed=seed)
+        self._profile = profile or FREE
+        self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
+        self._learning_rate = learning_rate
+        self._seed, self._recycled = seed, recycled
+        self._draw: Draw | None = None
+        self._batch_size = 0
+        self._turn: VirtualWorker | None = None
+        self._gradient: Buffer | None = None  # of the step under way
+        self._real_seconds = real_seconds
+        self.snapshots_at: list[float] = []  # real seconds
+
+    def batches(self, draw: Draw, batch_size: int, length: int) -> VirtualBatches:
+        """What to hand to `fit` instead of a DataLoader; `draw(worker, n)`: worker's n-th batch."""
+        self._draw, self._batch_size = draw, batch_size
+        return VirtualBatches(self._next_batch, length)
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        trainer = self._module.trainer
+        if not trainer.training or self._draw is not None:
+            return dataloader
+        draw, length = draw_from(dataloader, self.workers, self._seed)
+        return self.batches(draw, dataloader.batch_size, length)
+
+    def setup(self, trainer: Trainer) -> None:
+        super().setup(trainer)
+        check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
+        sgd = self.optimizers[0]
+        assert isinstance(sgd, torch.optim.SGD)
+        self.held: list[nn.Parameter] = [w for group in sgd.param_groups for w in group["params"]]
+        self._statistics = statistics_of(self._module)
+        self._segments = group_segments(sgd)
+        remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
+        self.optimizers = [remote]
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        weights = _flat(self.held)
+        statistics = _flat(self._statistics, self.root_device)
+        plan = RunPlan(
+            workers=self.workers,
+            batch_size=self._batch_size,
+            num_steps=self._num_steps,
+            snapshot_samples=self._snapshot_samples,
+            learning_rate=self._learning_rate,
+            segments=self._segments,
+            num_statistics=statistics.numel(),
+            dtype=str(weights.dtype).removeprefix("torch."),
+        )
+        self.clock = VirtualClock(
+            self.scheme,
+            plan,
+            profile=self._profile,
+            step_times=self._step_times,
+            weights=weights,
+            statistics=statistics,
+            recycled=self._recycled,
+        )
+
+    def on_validation_start(self) -> None:
+        super().on_validation_start()
+        if hasattr(self, "clock"):
+            self._hold(self.clock.shared())
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self.clock.end()
+        self._note_snapshots()
+        self._hold(self.clock.shared())
+
+    @property
+    def _module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def _next_batch(self) -> Any:
+        if self._turn is not None:
+            raise RuntimeError("a batch was asked for before the step of the one before had ended")
+        self._turn = self.clock.next_worker()
+        if self._turn is None:
+            raise StopIteration
+        assert self._turn.weights is not None
+        assert self._draw is not None
+        self._gradient = self.clock.pool.take()
+        _point(self.held, self._turn.weights.views(self.held))
+        _point(self._statistics, self._turn.statistics.views(self._statistics))
+        return self._draw(self._turn.index, self._turn.finished)
+
+    def _zero_gradient(self) -> None:
+        """Backward adds to a vector of the pool, so that gradients exist once."""
+        assert self._gradient is not None
+        zero_gradients(self._gradient.vector, self.held, self._gradient.views(self.held))
+
+    def _finish_step(self) -> None:
+        """The gradient is here: on with the rule."""
+        assert self._turn is not None
+        assert self._gradient is not None
+        gather_gradients(self.held, self._gradient.views(self.held))
+        for weight in self.held:
+            weight.grad = None  # the clock's from now on
+        turn, self._turn = self._turn, None
+        gradient, self._gradient = self._gradient, None
+        self.clock.finish_step(turn, gradient)
+        self._note_snapshots()
+        if self.clock.holder.diverged:
+            self._module.trainer.should_stop = True
+
+    def _note_snapshots(self) -> None:
+        while len(self.snapshots_at) < self.clock.holder.num_snapshots:
+            self.snapshots_at.append(self._real_seconds())
+
+    def _hold(self, snapshot: Snapshot) -> None:
+        _point(self.held, Buffer(snapshot.weights).views(self.held))
+        _point(self._statistics, Buffer(snapshot.statistics).views(self._statistics))
+
+
+def _point(tensors: Sequence[Tensor], views: Sequence[Tensor]) -> None:
+    """Swap content without a copy."""
+    for tensor, view in zip(tensors, views, strict=True):
+        tensor.data = view
+
+
+def _flat(tensors: Sequence[Tensor], device: Any = None) -> Tensor:
+    size = sum(tensor.numel() for tensor in tensors)
+    first = tensors[0] if len(tensors) else torch.empty(0, device=device)
+    return flatten(tensors, torch.empty(size, dtype=first.dtype, device=first.device))

@@ -1,0 +1,227 @@
+"""Synchronous all-reduce on real processes: Lightning's own DDP with overlapped buckets."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
+from torch import Tensor
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from paceline.engine.snapshot import Snapshot, flatten, statistics_of
+from paceline.engine.training_clock import TrainingClock
+from paceline.errors import SettingError
+from paceline.exchange.collective.volume import volumes
+from paceline.exchange.ddp_hook import BucketMean
+from paceline.exchange.process_group import count_workers, join
+from paceline.model.learning_rate import LearningRate
+from paceline.timing.pace import Pace
+
+
+class AbstractSynchronousStrategy(Strategy):
+    """What the project adds to a Lightning strategy whose workers all hold the same weights.
+
+    Counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
+    `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
+    stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
+    `pace` emulates the worker's accelerator.
+    """
+
+    def prepare(
+        self,
+        *,
+        workers: int,
+        batch_size: int,
+        snapshot_samples: list[int],
+        learning_rate: LearningRate | None = None,
+        clock: TrainingClock | None = None,
+        timeout_seconds: float = 600,
+        pace: Pace | None = None,
+    ) -> None:
+        self.updates = 0
+        self.counted = 0
+        self.diverged = False
+        self.snapshots: list[Snapshot] = []
+        self.seconds_exposed = 0.0  # communicating after backward had ended, per step
+        self.bytes_exchanged = (0, 0)  # sent and received by this worker, of gradients
+        self._workers = workers
+        self._images_per_update = workers * batch_size
+        self._snapshot_samples = snapshot_samples
+        self._learning_rate = learning_rate
+        self._clock = clock or TrainingClock()
+        self._timeout_seconds = timeout_seconds
+        self._pace = pace
+
+    @property
+    def samples(self) -> int:
+        """Over all workers, so far."""
+        return self.updates * self._images_per_update
+
+    def setup_environment(self) -> None:
+        join(self._timeout_seconds, self.root_device.type)
+        super().setup_environment()
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        for group in self.optimizers[0].param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        if self._module.trainer.lr_scheduler_configs:
+            self._leave_rate_to_module()
+        _without_sigterm_broadcast(self._module.trainer)
+        self.counted = count_workers(self._workers, is_worker=True)
+        if self._pace is not None:
+            self._pace.begin()
+
+    def optimizer_step(
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
+    ) -> Any:
+        if self._learning_rate is not None:
+            factor = self._learning_rate.factor(self.samples)
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+        output = super().optimizer_step(optimizer, closure, model, **kwargs)
+        self.updates += 1
+        if self.samples in self._snapshot_samples:
+            if self.root_device.type == "cuda":
+                torch.cuda.synchronize(self.root_device)  # queued work belongs to training
+            seconds = self._clock.seconds()
+            with self._clock.stopped():
+                self._keep_snapshot(seconds)
+            if self._pace is not None:
+                self._pace.begin()
+        return output
+
+    @property
+    def _module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def _leave_rate_to_module(self) -> None:
+        rate = self._learning_rate
+        if rate is not None and (rate.rule, rate.schedule) != ("none", "constant"):
+            raise SettingError("training.schedule", "the module brings a scheduler of its own")
+        self._learning_rate = None
+
+    def _keep_snapshot(self, seconds: float) -> None:
+        statistics = _mean_over_workers(statistics_of(self._module))
+        weights = list(self._module.parameters())
+        self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
+        trainer = self._module.trainer
+        trainer.should_stop = trainer.should_stop or self.diverged
+        turn = self._snapshot_samples.index(self.samples)
+        if turn % self._workers == dist.get_rank():
+            size = sum(weight.numel() for weight in weights)
+            kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))
+            self.snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
+
+
+class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
+    """One worker, without DDP: speed-up counts against the best one-worker run."""
+
+    def optimizer_step(
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
+    ) -> Any:
+        computed = closure if self._pace is None else _paced(closure, self._pace)
+        return super().optimizer_step(optimizer, computed, model, **kwargs)
+
+
+class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
+    """Two workers and more.
+
+    BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step).
+    """
+
+    def __init__(
+        self, timeout_seconds: float, collective: str = "native", compression: str = "none"
+    ) -> None:
+        self._chosen = (collective, compression)
+        super().__init__(
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+            timeout=datetime.timedelta(seconds=timeout_seconds),
+        )
+
+    def configure_ddp(self) -> None:
+        super().configure_ddp()
+        self._mean = None
+        if self._pace is not None or self._chosen != ("native", "none"):
+            assert isinstance(self.model, DistributedDataParallel)
+            self._mean = BucketMean(*self._chosen)
+            # Lightning registers hooks on CUDA only.
+            self.model.register_comm_hook((self._mean, self._pace), _reduce)
+
+    def on_train_end(self) -> None:
+        """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
+
+        A timer around an all-reduce that overlaps backward would count hidden time too.
+        """
+        super().on_train_end()
+        assert isinstance(self.model, DistributedDataParallel)
+        seen: dict[str, Any] = self.model._get_ddp_logging_data()
+        communicating = seen.get("avg_backward_comm_time", 0)
+        hidden = seen.get("avg_backward_compute_comm_overlap_time", 0)
+        self.seconds_exposed = max(0, communicating - hidden) / 1e9
+        self.bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._by_ddp()
+
+    def _by_ddp(self) -> tuple[int, int]:
+        """Without a hook DDP asks the backend itself, which does not tell what it sends."""
+        held = [weight for weight in self._module.parameters() if weight.requires_grad]
+        length, size = sum(weight.numel() for weight in held), held[0].element_size()
+        return volumes("native", self._workers, length)[dist.get_rank()].in_bytes(
+            size * self.updates
+        )
+
+
+def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
+    def computed() -> Any:
+        output = closure()
+        pace.wait()
+        pace.begin()
+        return output
+
+    return computed
+
+
+def _reduce(
+    how: tuple[BucketMean, Pace | None],
+    bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
+) -> Future[Tensor]:
+    """Paced, the last bucket leaves when the emulated backward has ended.
+
+    The next step begins when it is reduced: where workers share cores, one that had to wait for
+    its turn on a core would else begin late, for others' real compute.
+    """
+    mean, pace = how
+    if pace is None or not bucket.is_last():
+        return mean(bucket)
+    pace.wait()
+
+    def begin(reduced: Future[Tensor]) -> Tensor:
+        pace.begin()
+        return reduced.value()
+
+    return mean(bucket).then(begin)
+
+
+def _without_sigterm_broadcast(trainer: Trainer) -> None:
+    """Spare the loop a collective per step (Lightning PR 20825): the launcher ends all workers.
+
+    Private to Lightning; where the method is gone, so is its cost.
+    """
+    loop = trainer.fit_loop.epoch_loop
+    if hasattr(loop, "_broadcast_sigterm_tensor"):
+        loop._broadcast_sigterm_tensor = lambda: None
+
+
+def _mean_over_workers(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """As one vector on the CPU; all workers must call this."""
+    dtype = tensors[0].dtype if tensors else torch.float32
+    values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
+    if tensors:
+        dist.all_reduce(flatten(tensors, values))
+    return values / dist.get_world_size()

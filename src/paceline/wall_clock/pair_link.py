@@ -1,0 +1,149 @@
+"""A worker's side of pairwise means on real processes: it asks its neighbours, or answers them."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.engine.run_spec import RunPlan
+from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.wire.pair_wire import PairWire
+from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.scheme.rule import AbstractScheme
+
+
+class AbstractPairLink(ABC):
+    """`weights` [num_weights]: what the worker holds, on the CPU. `computed`: what its network
+    computes on there. `averages`: (own steps before, partner) of each mean, in order.
+    """
+
+    weights: Tensor
+    computed: Tensor
+
+    def __init__(self) -> None:
+        self.averages: list[tuple[int, int]] = []
+        self._steps = 0
+        self._changing = threading.Lock()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """The worker's own step changes the weights here, and no mean does meanwhile."""
+        with self._changing:
+            yield
+            self._steps += 1
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Meet the neighbours; all must hold the same weights."""
+
+    @abstractmethod
+    def average(self, partner: int) -> None:
+        """Ask; both hold the mean then."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """The worker takes no more steps. Returns when its weights change no more."""
+
+    @property
+    @abstractmethod
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Sent and received."""
+
+
+class ActiveLink(AbstractPairLink):
+    """Of a worker that asks; nobody asks it."""
+
+    def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
+        super().__init__()
+        self._wire = PairWire(num_weights, dtype, partners)
+        self.weights = self.computed = self._wire.weights
+
+    def begin(self) -> None:
+        self._wire.connect()
+
+    def average(self, partner: int) -> None:
+        self._wire.average(partner)
+        self.averages.append((self._steps, partner))
+
+    def finish(self) -> None:
+        self._wire.leave()
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._wire.bytes_sent, self._wire.bytes_received
+
+
+class PassiveLink(AbstractPairLink):
+    """Of a worker that answers, by a thread of its own, while its network computes on a copy.
+
+    It answers until all who ask have ended; what goes wrong is raised by the worker's next step.
+    """
+
+    def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:
+        super().__init__()
+        self._wire = ServerWire(torch.zeros(num_weights, dtype=dtype), 0, asking)
+        self.weights, self.computed = (torch.zeros(num_weights, dtype=dtype) for _ in range(2))
+        self._asking = set(asking)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._answer_all, daemon=True)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        self._check()
+        with super().step():
+            yield
+
+    def begin(self) -> None:
+        self._wire.weights.copy_(self.weights)
+        for worker in sorted(self._asking):
+            self._wire.answer(worker, Header(0, True))
+        self._thread.start()
+
+    def average(self, partner: int) -> None:
+        raise RuntimeError(f"worker {dist.get_rank()} is to be asked, not to ask {partner}")
+
+    def finish(self) -> None:
+        self._thread.join()
+        self._check()
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._wire.bytes_sent, self._wire.bytes_received
+
+    def _answer_all(self) -> None:
+        try:
+            while self._asking:
+                self._hear(*self._wire.receive())
+        except Exception as error:
+            self._error = error
+
+    def _hear(self, worker: int, message: Header | Lost) -> None:
+        if isinstance(message, Lost):
+            raise LostPeerError(f"worker {worker} is gone: {message.reason}")
+        if not message.proceed:
+            self._asking.remove(worker)
+            return
+        with self._changing:
+            self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
+            self._wire.weights.copy_(self.weights)  # so that sending holds up no step
+            self.averages.append((self._steps, worker))
+        self._wire.answer(worker, message)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def pair_link(scheme: AbstractScheme, plan: RunPlan) -> AbstractPairLink | None:
+    """This worker's; None where nobody is its neighbour."""
+    worker, workers = dist.get_rank(), range(plan.workers)
+    num_weights = sum(segment["num_weights"] for segment in plan.segments)
+    dtype = getattr(torch, plan.dtype)
+    if partners := scheme.partners(worker, plan.workers):
+        return ActiveLink(num_weights, dtype, partners)
+    asking = [each for each in workers if worker in scheme.partners(each, plan.workers)]
+    return PassiveLink(num_weights, dtype, asking) if asking else None

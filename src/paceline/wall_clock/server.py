@@ -1,0 +1,169 @@
+"""A parameter server process: it holds a part of the weights and applies pushes by a scheme's rule.
+
+It imports no Lightning, so that it starts as fast as torch does.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.distributed as dist
+
+from paceline.engine.served_weights import ServedWeights, ServerPlan, ServerReport
+from paceline.engine.snapshot import Snapshot, send_snapshot
+from paceline.engine.training_clock import TrainingClock
+from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.message import receive_json, send_json
+from paceline.exchange.process_group import count_workers
+from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.scheme.rule import AbstractScheme
+
+Tolerate = Callable[[Iterable[int]], None]
+
+
+class Server:
+    """Serves its part of the weights over the wire until every worker has left or is lost."""
+
+    def __init__(self, scheme: AbstractScheme, plan: ServerPlan, tolerate: Tolerate) -> None:
+        self._plan, self._tolerate = plan, tolerate
+        self._workers = scheme.pushing(plan.workers)
+        weights = torch.zeros(plan.num_weights, dtype=getattr(torch, plan.dtype))
+        self._wire = ServerWire(weights, plan.num_statistics, self._workers)
+        self._clock = TrainingClock()
+        self._served = ServedWeights(
+            scheme,
+            plan,
+            self._wire.weights,
+            gradient=self._wire.gradient,
+            statistics=self._wire.statistics,
+            seconds=self._clock.seconds,
+        )
+        self._spare = _spare(scheme, plan.workers)  # whom the rest can yet do without
+        self._training = set(self._workers)
+        self._stepping: set[int] = set()  # whose granted step has not come yet
+        self._held: list[int] = []  # who would stop, while the step of another may be lost
+
+    @property
+    def living(self) -> list[int]:
+        lost = dict(self._served.report.lost)
+        return [worker for worker in self._workers if worker not in lost]
+
+    @property
+    def snapshot_samples(self) -> list[int]:
+        return [snapshot.samples for snapshot in self._served.snapshots]
+
+    def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
+        """The snapshots that server 0 has. Of a lost worker's last push it may have taken its part
+        where this server has none, and so have come further: then the weights at the end.
+        """
+        kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
+        return [kept.get(each) or self._at_the_end(each) for each in samples]
+
+    def run(self) -> ServerReport:
+        dist.recv(self._wire.weights, 0)
+        for worker in self._workers:
+            self._answer(worker, may_hold=False)  # all of them meet below
+        if self._spare:
+            self._tolerate(self._training)
+        count_workers(self._plan.workers, is_worker=False)
+        self._clock.start()
+        while self._training:
+            self._hear(*self._wire.receive())
+        report = self._served.report
+        report.bytes_sent = self._wire.bytes_sent
+        report.bytes_received = self._wire.bytes_received
+        return report
+
+    def _hear(self, worker: int, message: Header | Lost) -> None:
+        if isinstance(message, Lost):
+            self._lose(worker, message.reason)
+        elif message.proceed:
+            self._take(worker, message)
+        else:
+            self._training.remove(worker)
+            self._answer_all(self._served.leave(worker))
+        held, self._held = self._held, []
+        self._answer_all(held)
+
+    def _lose(self, worker: int, reason: str) -> None:
+        """Its step goes back to the budget, and to whoever is held for it."""
+        if not self._spare:
+            raise LostPeerError(f"worker {worker} is gone: {reason}")
+        self._spare -= 1
+        self._training.remove(worker)
+        self._held = [each for each in self._held if each != worker]
+        answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
+        self._stepping.discard(worker)
+        self._answer_all(answered)
+
+    def _take(self, worker: int, push: Header) -> None:
+        """A push; paced, a server that stands for a slower one answers later."""
+        started = time.perf_counter()
+        self._stepping.discard(worker)
+        answered = self._served.arrive(worker, push.version)
+        remaining = started + self._plan.seconds - time.perf_counter()
+        if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
+            time.sleep(remaining)
+        self._answer_all(answered)
+
+    def _answer_all(self, workers: Iterable[int]) -> None:
+        for worker in workers:
+            self._answer(worker)
+
+    def _answer(self, worker: int, *, may_hold: bool = True) -> None:
+        """Server 0 alone grants steps, so that it alone holds: two could wait for each other."""
+        granted = self._served.grant(worker)
+        if granted:
+            self._stepping.add(worker)
+        elif self._spare and may_hold and self._stepping and self._plan.server == 0:
+            self._held.append(worker)
+            return
+        self._wire.answer(worker, Header(self._served.report.updates, granted))
+
+    def _at_the_end(self, samples: int) -> Snapshot:
+        weights = self._wire.weights
+        return Snapshot(samples, 0, 0.0, weights.clone(), weights.new_empty(0))
+
+
+def _spare(scheme: AbstractScheme, workers: int) -> int:
+    """Workers that no update needs. Where each has steps of its own, or some push by way of
+    another, there are none.
+    """
+    if scheme.own_weights or scheme.group_size > 1:
+        return 0
+    return workers - scheme.pushes_per_update(workers)
+
+
+def _tell_nobody(workers: Iterable[int]) -> None:
+    """A server without a launcher: whoever started it decides what a worker's death means."""
+
+
+def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerReport:
+    """Be a server of the joined process group: take the plan, serve, hand out the snapshots.
+
+    `tolerate(workers)` is called with the workers whose death the run survives from then on.
+
+    Snapshot n goes to living worker n modulo their number, in order, so that all of them can
+    evaluate at once.
+    """
+    plan = ServerPlan(**receive_json(0))
+    server = Server(scheme, plan, tolerate)
+    report = server.run()
+    living, samples = _agreed(server, plan, scheme.servers)
+    # The others' snapshots would go with them.
+    tolerate(set(scheme.pushing(plan.workers)) - set(living))
+    for turn, snapshot in enumerate(server.snapshots_at(samples)):
+        send_snapshot(snapshot, living[turn % len(living)])
+    for worker in living:
+        send_json(None, worker)
+    return report
+
+
+def _agreed(server: Server, plan: ServerPlan, servers: int) -> tuple[list[int], list[int]]:
+    """Workers that live, and samples behind the snapshots: what server 0 saw counts for all."""
+    if plan.server > 0:
+        living, samples = receive_json(plan.workers)
+        return living, samples
+    for other in range(1, servers):
+        send_json([server.living, server.snapshot_samples], plan.workers + other)
+    return server.living, server.snapshot_samples

@@ -1,0 +1,142 @@
+"""`paceline calibrate`: numbers by hand, and a real run on a tiny problem."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from paceline import cli
+from paceline.calibration import measure as calibrate
+from paceline.calibration.measure import Measured, batch_sizes, measure
+from paceline.calibration.this_machine import jitter, profile_of_measured, table, write
+from paceline.errors import SettingError
+from paceline.study.compose import composed
+from paceline.timing.profile import Link, profile_of
+from paceline.timing.step_times import step_times
+from tests.command_line import run
+
+TINY = (
+    "data=synthetic",
+    "data.num_train=60",
+    "data.num_validation=20",
+    "data.num_test=20",
+    "data.image_shape=[1,8,8]",
+    "batch_size=12",
+    "cluster.accelerator=cpu",
+)
+MADE = Measured(
+    started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
+    load=0.25,
+    cores=2,
+    accelerator="cpu",
+    num_parameters=100,
+    steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
+    copy_bandwidth=8e9,
+    push_pull={25: 3.0, 100: 9.0},
+    allreduce={1: 9.0, 25: 2.5, 100: 4.0},
+    serve={25: 1.5, 100: 4.5},
+)
+
+
+@pytest.fixture(scope="module")
+def measured(root):
+    config = composed(TINY, root)
+    return measure(config, seconds=0.05, most_weights=1000), config
+
+
+def cluster_of(path):
+    return OmegaConf.to_container(OmegaConf.load(path))
+
+
+def test_the_profile_by_hand():
+    profile = profile_of_measured(MADE)
+    assert profile.node_link.latency == pytest.approx(0.5)
+    assert profile.node_link.bandwidth == pytest.approx(100)
+    assert profile.server_seconds == pytest.approx(0.5)
+    assert profile.server_bandwidth == pytest.approx(100)
+
+
+def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
+    steps = np.exp(np.random.default_rng(0).normal(-5, 0.3, size=10_000))
+    assert jitter(steps) == pytest.approx(0.3, rel=0.03)
+    assert jitter(np.append(steps, 1000.0)) == pytest.approx(0.3, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "num_train", "sizes"),
+    [(32, 1000, [8, 32, 128]), (32, 100, [8, 32, 100]), (1, 3, [1, 3]), (2, 2, [1, 2])],
+)
+def test_batch_sizes_around_what_is_asked_for(batch_size, num_train, sizes):
+    assert batch_sizes(batch_size, num_train) == sizes
+
+
+def test_the_file_holds_what_was_measured(root, tmp_path):
+    path = write(MADE, composed(TINY, root), tmp_path)
+    cluster = cluster_of(path)
+    assert path == tmp_path / "this_machine.yaml"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert cluster["step_seconds"] == {3: 0.001, 12: 0.002, 40: 0.004}
+    assert profile_of(cluster).node_link == Link(0.5, 100)
+    assert profile_of(cluster).allreduce_link == Link(0.5, 200)
+    assert (cluster["server_seconds"], cluster["server_bandwidth"]) == (0.5, 100)
+    comments = path.read_text()
+    assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
+    assert "small_cnn (100 parameters) on synthetic, 32-true" in comments
+    assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 2.5e+03 ms" in comments
+
+
+def test_the_table_shows_every_number_with_its_unit():
+    lines = dict(line.split("  ", 1) for line in table(MADE).splitlines())
+    assert lines["step at batch size 12"].strip() == "2 ms, 6,000 images/s; n=5, jitter 0.00"
+    assert lines["memory copy by one thread"].strip() == "8 GB/s"
+
+
+def test_a_real_run_measures_every_part(measured, tmp_path):
+    found, config = measured
+    assert list(found.steps) == [3, 12, 40]
+    assert all(np.all(seconds > 0) and len(seconds) for seconds in found.steps.values())
+    assert list(found.push_pull) == list(found.allreduce) == list(found.serve)
+    assert found.num_parameters in found.serve
+    cluster = cluster_of(write(found, config, tmp_path))
+    assert profile_of(cluster).num_nodes(8) == 1
+    times = step_times({**config, "cluster": cluster})
+    assert times.step_seconds == pytest.approx(np.median(found.steps[12]), rel=0.01)
+
+
+def test_the_written_file_composes_as_a_cluster(root, measured):
+    found, config = measured
+    write(found, config, root / "conf/cluster")
+    cluster = composed([*TINY, "cluster=this_machine"], root)["cluster"]
+    assert cluster["clock"] == "virtual"
+    keys = list(composed([*TINY, "cluster=virtual"], root)["cluster"])
+    assert list(cluster) == [*keys, "allreduce_link"]
+
+
+def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):
+    monkeypatch.setattr(calibrate, "measure", lambda config: MADE)
+    monkeypatch.chdir(root)
+    monkeypatch.setattr("sys.argv", ["paceline", "calibrate", *TINY])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert left.value.code == 0
+    assert lines[0].startswith("step at batch size 3 ")
+    assert lines[-1] == "conf/cluster/this_machine.yaml"
+    assert "2030-01-02" in (root / lines[-1]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [("batch_size=0", "batch_size"), ("data=nowhere", "data"), ("batch_size=41", "batch_size")],
+)
+def test_what_cannot_be_measured_is_refused_by_its_name(root, setting, named):
+    with pytest.raises(SettingError) as refused:
+        measure(composed([*TINY, setting], root), seconds=0.01, most_weights=10)
+    assert refused.value.setting == named
+
+
+def test_bad_settings_end_on_one_line(root):
+    code, lines, errors = run(root, "calibrate", "cluster.nonsense=1")
+    assert (code, lines) == (2, [])
+    assert errors == ["paceline: cluster.nonsense: there is no such setting"]

@@ -1,0 +1,166 @@
+"""Processes of a point: how their failures are told, and that none is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from paceline.cluster.launcher import ProcessFailure, launch
+from paceline.errors import SettingError
+from tests.tiny import run_tiny, tiny_point
+
+
+def failing(scheme, killed):
+    return tiny_point(
+        scheme,
+        2,
+        4,
+        model___target_="tests.tiny.FailingClassifier",
+        model__killed=killed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "killed", "reason"),
+    [
+        ("sync_allreduce", False, r"worker 1: ValueError: a bad batch"),
+        ("sync_allreduce", True, r"worker 1: killed by SIGKILL"),
+        ("async_parameter_server", False, r"worker 1: ValueError: a bad batch"),
+    ],  # killed, an asynchronous worker is done without: test_deaths
+)
+def test_a_failure_names_the_worker_and_its_reason(scheme, killed, reason, tmp_path):
+    with pytest.raises(ProcessFailure, match=reason) as failure:
+        run_tiny(failing(scheme, killed), tmp_path)
+    assert "\n" not in str(failure.value)
+
+
+def test_a_setting_that_only_a_process_can_judge_is_a_setting_error(tmp_path):
+    config = tiny_point("sync_allreduce", 2, 25)
+    with pytest.raises(SettingError, match=r"batch_size: 25 is more than a worker's share of 24"):
+        run_tiny(config, tmp_path)
+
+
+def test_a_setting_that_a_scheme_refuses_is_told_by_its_name(tmp_path):
+    config = tiny_point("gossip", 1, 4, scheme__graph="star")
+    with pytest.raises(SettingError, match=r"^scheme.graph: there is no star; there are: ring, "):
+        run_tiny(config, tmp_path)
+
+
+def test_a_wrong_count_of_workers_is_an_error(tmp_path):
+    with pytest.raises(ProcessFailure, match="workers: 3 asked for, 2 training"):
+        launch("tests.cluster.counting:count", (3,), workers=2, servers=0, log_folder=tmp_path)
+
+
+def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(tmp_path):
+    target = "tests.cluster.counting:tell"
+    assert launch(target, ("a",), workers=2, servers=1, log_folder=tmp_path) == [
+        ("a", "0", "3", "127.0.0.1"),
+        ("a", "1", "3", "127.0.0.1"),
+        ("a", "2", "3", "127.0.0.1"),
+    ]
+    logs = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert logs == {
+        "worker_0.log": "out 0\nerr 0\n",
+        "worker_1.log": "out 1\nerr 1\n",
+        "server_0.log": "out 2\nerr 2\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("exit", "worker 1: SystemExit: 3"),
+        ("vanish", "worker 1: ended with exit code 7 and no result"),
+        ("unsendable", r"worker 1: .*pickle"),
+        ("peer", "worker 1: RuntimeError: the cause"),
+    ],
+)
+def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
+    """Of two that fail, not the one that only saw the other's end, though it is heard first."""
+    with pytest.raises(ProcessFailure, match=rf"^{reason}"):
+        launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
+
+
+def test_nothing_listens_beyond_loopback(tmp_path):
+    """Of this process and all it launches, in the middle of training."""
+    config = tiny_point(
+        "async_parameter_server",
+        2,
+        4,
+        model___target_="tests.cluster.counting.ListeningClassifier",
+        model__launcher=os.getpid(),
+    )
+    run_tiny(config, tmp_path)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_launcher_that_is_told_to_end_ends_its_processes(sent, tmp_path):
+    target, before = "tests.cluster.counting:signal_launcher", handlers()
+    with pytest.raises(SystemExit) as ended:
+        launch(target, (os.getpid(), int(sent)), workers=2, servers=1, log_folder=tmp_path)
+    assert ended.value.code == 128 + sent
+    assert handlers() == before
+    pids = [int((tmp_path / name).read_text()) for name in ("worker_0.log", "worker_1.log")]
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def handlers():
+    return [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)]
+
+
+LAUNCHER = """
+import sys
+import time
+from pathlib import Path
+if __name__ == "__main__":
+    from tests.tiny import run_tiny, tiny_point
+    config = tiny_point("async_parameter_server", 2, 4, training__epochs=10**6)
+    try:
+        run_tiny(config, Path(sys.argv[1]))
+    except Exception:  # as Hydra does, which then goes on with the next point
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
+    script = tmp_path / "launcher.py"
+    script.write_text(LAUNCHER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])}
+    launcher = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # who runs the tests in the background of a shell ignores Ctrl-C, and its children would
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    live = tmp_path / "progress.csv"
+    family = []
+    try:
+        wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1, seconds=60)
+        family = psutil.Process(launcher.pid).children(recursive=True)
+        assert len([process for process in family if process.is_running()]) >= 3
+        launcher.send_signal(sent)
+        launcher.wait(timeout=10)
+        wait_until(lambda: not [p for p in family if alive(p)], seconds=10)
+    finally:
+        for process in [launcher, *filter(alive, family)]:
+            process.kill()
+        launcher.wait()
+
+
+def alive(process):
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

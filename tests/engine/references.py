@@ -1,0 +1,230 @@
+"""Loops that know nothing of a clock: what the weights of a run must be."""
+
+import torch
+from hydra.utils import instantiate
+
+from paceline.run.settings import learning_rate
+from tests.tiny import NUM_TRAIN, PlainSGD, batches_of
+
+
+def rate_of(config, images_per_update):
+    samples = config["training"]["epochs"] * NUM_TRAIN
+    return learning_rate(
+        config,
+        images_per_update=images_per_update,
+        epoch=NUM_TRAIN,
+        samples=samples,
+        images_meanwhile=images_meanwhile(config),
+    )
+
+
+def images_meanwhile(config):
+    """Of the others, who all push once between two of a worker's; half of them where it waits for
+    all after each.
+    """
+    others = (config["workers"] - config["scheme"].get("group_size", 1)) * config["batch_size"]
+    return others / 2 if config["scheme"].get("bound") == 0 else others
+
+
+def plain_weights(config):
+    """One worker with the whole global batch, in a bare loop."""
+    alone = {**config, "workers": 1, "batch_size": config["workers"] * config["batch_size"]}
+    reference, batches = PlainSGD(config), batches_of(alone, 0)
+    size = alone["batch_size"]
+    rate = rate_of(config, size)
+    for turn in range(config["training"]["epochs"] * NUM_TRAIN // size):
+        reference.apply(reference.gradient(*batches[turn]), rate.factor(turn * size))
+    return reference.weights()
+
+
+class Flat:
+    """A reference network whose weights and gradients are one vector."""
+
+    def __init__(self, config):
+        self._plain = PlainSGD(config)
+        self.options = dict(config["model"]["optimizer"])
+        if config["training"]["momentum_correction"] == "asynchrony":
+            age = self.options["momentum"] / (1 - self.options["momentum"])
+            age = max(0, age - (config["workers"] - 1))
+            self.options["momentum"] = age / (1 + age)
+        self.shapes = {name: value.shape for name, value in self._plain.weights().items()}
+        self.first = torch.cat([value.flatten() for value in self._plain.weights().values()])
+
+    def gradient(self, batch, weights):
+        found = self._plain.gradient(*batch, self.named(weights))
+        return torch.cat([part.flatten() for part in found])
+
+    def named(self, weights):
+        pieces = weights.split([shape.numel() for shape in self.shapes.values()])
+        return {name: p.view(s) for (name, s), p in zip(self.shapes.items(), pieces, strict=True)}
+
+
+class Momentum:
+    """SGD with momentum and weight decay, written out."""
+
+    def __init__(self, options, like):
+        self._options, self._moving, self._fresh = options, torch.zeros_like(like), True
+
+    def step(self, weights, gradient, factor):
+        decayed = gradient + self._options["weight_decay"] * weights
+        kept = 0 if self._fresh else self._options["momentum"]
+        self._moving = kept * self._moving + decayed
+        self._fresh = False
+        return weights - self._options["lr"] * factor * self._moving
+
+
+def averaged(config, seen):
+    """Workers with weights of their own: the mean of gradients until `switch_at`, later of weights
+    after every `period` steps, and at the end.
+    """
+    flat, scheme, workers = Flat(config), config["scheme"], range(config["workers"])
+    period, switch_at = scheme["period"], scheme.get("switch_at", 0)
+    shares = [batches_of(config, worker) for worker in workers]
+    held = [flat.first.clone() for _ in workers]
+    optimizers = [Momentum(flat.options, flat.first) for _ in workers]
+    images = len(workers) * config["batch_size"]
+    num_steps = config["training"]["epochs"] * NUM_TRAIN // images
+    behind = instantiate(scheme).images_per_update(config["batch_size"], len(workers))
+    rate = rate_of(config, behind)
+    for turn in range(num_steps):
+        gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]
+        together = turn < switch_at * num_steps
+        if together:
+            gradients = [torch.stack(gradients).mean(0)] * len(workers)
+        factor = rate.factor(turn * images)
+        held = [optimizers[k].step(held[k], gradients[k], factor) for k in workers]
+        if not together and (turn + 1) % period == 0:
+            held = [torch.stack(held).mean(0)] * len(workers)
+    return flat.named(torch.stack(held).mean(0))
+
+
+class Own:
+    """A worker with weights of its own, whose steps have these numbers among those of all."""
+
+    def __init__(self, config, seen, worker, flat):
+        size = config["batch_size"]
+        self._flat, self._optimizer = flat, Momentum(flat.options, flat.first)
+        self._batches, self.num_steps = batches_of(config, worker), seen[worker]["steps"]
+        behind = instantiate(config["scheme"]).images_per_update(size, config["workers"])
+        rate = rate_of(config, behind)
+        self._factors = [rate.factor(number * size) for number in seen[worker]["numbers"]]
+        self.held, self.steps, self._gradient = flat.first.clone(), 0, None
+
+    @property
+    def ended(self):
+        return self.steps == self.num_steps
+
+    @property
+    def factor(self):
+        return self._factors[self.steps]
+
+    def begin(self):
+        """The gradient of its next step, at what it holds now."""
+        if self._gradient is None and not self.ended:
+            self._gradient = self._flat.gradient(self._batches[self.steps], self.held)
+        return self._gradient
+
+    def end(self):
+        """Its step, from what it holds by now."""
+        gradient, self._gradient = self.begin(), None
+        self.held = self._optimizer.step(self.held, gradient, self.factor)
+        self.steps += 1
+
+
+def owners(config, seen, flat):
+    return [Own(config, seen, worker, flat) for worker in range(config["workers"])]
+
+
+def apart(config, seen):
+    """Workers that never meet: the mean of what each ends with."""
+    flat = Flat(config)
+    workers = owners(config, seen, flat)
+    for worker in workers:
+        while not worker.ended:
+            worker.end()
+    return flat.named(torch.stack([worker.held for worker in workers]).mean(0))
+
+
+def elastic(config, seen):
+    """The center, by the order in which workers came to the server."""
+    flat, scheme = Flat(config), config["scheme"]
+    workers, center = owners(config, seen, flat), flat.first.clone()
+    (report,) = seen[len(workers) :]
+    for index, _ in report["pushes"]:
+        worker = workers[index]
+        for _ in range(scheme["period"]):
+            worker.end()
+        worker.begin()  # the gradient is of before the exchange
+        moved = scheme["elasticity"] * (worker.held - center)
+        worker.held, center = worker.held - moved, center + moved
+    assert all(worker.ended for worker in workers)
+    return flat.named(center)
+
+
+def unmoved(config, seen):
+    """The weights before the first step."""
+    flat = Flat(config)
+    return flat.named(flat.first)
+
+
+def gossiped(config, seen):
+    """The mean of workers' weights, each as it was after its last step."""
+    return Gossiped(config, seen).weights()
+
+
+def mean_kept(config, seen):
+    """The first weights and all that workers applied, whatever they averaged."""
+    return Gossiped(config, seen).mean_by_gradients()
+
+
+class Gossiped:
+    """By the workers' records of their means in pairs: each after so many steps of either."""
+
+    def __init__(self, config, seen):
+        self.flat, self._lr = Flat(config), config["model"]["optimizer"]["lr"]
+        self._workers = owners(config, seen, self.flat)
+        self._ended = {}
+        self._applied = torch.zeros_like(self.flat.first)
+        self._pending = [list(seen[index]["averages"]) for index in range(len(self._workers))]
+        self.in_steps = self._num_in_steps()
+        while any([self._go_on(index) for index in range(len(self._workers))]):
+            pass
+        assert not any(self._pending), "means that no two agree on"
+
+    @property
+    def held(self):
+        return [worker.held for worker in self._workers]
+
+    def weights(self):
+        return self.flat.named(torch.stack(list(self._ended.values())).mean(0))
+
+    def mean_by_gradients(self):
+        return self.flat.named(self.flat.first - self._applied / len(self._workers))
+
+    def _num_in_steps(self):
+        """Means that caught a worker in the middle of a step, with its gradient under way."""
+        passive = [k for k in range(len(self._workers)) if k % 2 == 0]
+        last = [worker.num_steps for worker in self._workers]
+        return sum(steps < last[k] for k in passive for steps, _ in self._pending[k])
+
+    def _go_on(self, index):
+        """To the next mean or step, if it is there."""
+        worker = self._workers[index]
+        worker.begin()
+        if self._pending[index] and self._pending[index][0][0] == worker.steps:
+            partner = self._pending[index][0][1]
+            other = self._workers[partner]
+            other.begin()
+            if self._pending[partner][:1] != [(other.steps, index)]:
+                return False
+            for each in (index, partner):
+                self._pending[each].pop(0)
+            worker.held = other.held = (worker.held + other.held) / 2
+            return True
+        if worker.ended:
+            return False
+        self._applied += self._lr * worker.factor * worker.begin()
+        worker.end()
+        if worker.ended:
+            self._ended[index] = worker.held
+        return True

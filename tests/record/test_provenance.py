@@ -1,0 +1,76 @@
+"""Where a number comes from is told without importing anything slow."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from paceline.record import provenance
+from paceline.record.provenance import commit, digest_of, hardware, source_digest, versions
+
+
+def test_the_digest_follows_the_rooms_that_make_a_record(tmp_path):
+    (tmp_path / "scheme").mkdir()
+    (tmp_path / "report").mkdir()
+    (tmp_path / "scheme/rule.py").write_text("a")
+    first = digest_of(tmp_path)
+    (tmp_path / "report/page.py").write_text("a")
+    (tmp_path / "scheme/notes.md").write_text("a")
+    assert digest_of(tmp_path) == first
+    (tmp_path / "scheme/rule.py").write_text("b")
+    second = digest_of(tmp_path)
+    (tmp_path / "scheme/rule.py").rename(tmp_path / "scheme/law.py")
+    assert len({first, second, digest_of(tmp_path)}) == 3
+
+
+def test_the_rooms_exist():
+    assert len(source_digest()) == 12
+    package = provenance.Path(provenance.paceline.__file__).parent
+    assert all((package / room / "__init__.py").exists() for room in provenance.ROOMS)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    def git(*arguments):
+        name = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", "-C", tmp_path, *name, *arguments], check=True, capture_output=True)
+
+    for name in ("src/code.py", "reports/table.csv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("1")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "one")
+    return tmp_path
+
+
+def test_a_commit_is_dirty_where_code_or_settings_changed(repository):
+    clean = commit(repository)
+    assert len(clean) == 40
+    (repository / "reports/table.csv").write_text("2")
+    assert commit(repository) == clean
+    (repository / "src/code.py").write_text("2")
+    assert commit(repository) == f"{clean}+dirty"
+
+
+def test_there_need_be_no_repository_and_no_git(tmp_path, monkeypatch):
+    assert commit(tmp_path) == ""
+    monkeypatch.setattr(provenance.shutil, "which", lambda _: None)
+    assert commit(tmp_path) == ""
+    assert hardware()["gpus"] == []
+
+
+def test_hardware_and_versions_are_plain_values():
+    seen = json.loads(json.dumps({"hardware": hardware(), "versions": versions()}))
+    assert seen["hardware"]["cores"] >= 1
+    assert seen["hardware"]["cpu"]
+    assert {"python", "torch", "pytorch-lightning"} <= seen["versions"].keys()
+
+
+def test_nothing_slow_is_imported():
+    code = (
+        "import sys; from paceline.record import provenance as p; p.versions(); p.hardware();"
+        "assert not {'torch', 'mlflow', 'pytorch_lightning'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,85 @@
+"""A record appears whole or not at all."""
+
+import errno
+import json
+import os
+
+import pytest
+import yaml
+
+from paceline.errors import SettingError
+from paceline.record.record import CURVE, PartialRecord, read_result
+
+ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5), strict=True))
+
+
+def made(folder, result):
+    partial = PartialRecord(folder)
+    partial.write_config({"workers": 2, "names": {"data": "synthetic"}})
+    partial.write_table("curve", CURVE, [ROW])
+    assert not folder.exists() or (folder / "old").exists()
+    partial.complete(result)
+
+
+def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
+    folder = tmp_path / "runs/study/0123456789ab"
+    assert read_result(folder) is None
+    made(folder, {"status": "finished", "top1": 0.5})
+    assert list(folder.parent.iterdir()) == [folder]
+    assert read_result(folder) == {"status": "finished", "top1": 0.5}
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config == {"workers": 2, "names": {"data": "synthetic"}}
+    assert (folder / "curve.csv").read_text() == ",".join(CURVE) + "\n64,2,0.5,1.25,,0.5,1.0,0.5\n"
+
+
+def test_an_older_record_is_replaced_as_a_whole(tmp_path):
+    folder = tmp_path / "0123456789ab"
+    folder.mkdir()
+    (folder / "old").touch()
+    (folder / "result.json").write_text(json.dumps({"status": "failed"}))
+    made(folder, {"status": "finished"})
+    assert not (folder / "old").exists()
+    assert read_result(folder) == {"status": "finished"}
+
+
+def test_what_is_in_the_making_is_hidden_and_can_be_discarded(tmp_path):
+    partial = PartialRecord(tmp_path / "0123456789ab")
+    assert partial.folder == tmp_path / f".0123456789ab.{os.getpid()}"
+    partial.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_record_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = tmp_path / "0123456789ab"
+    made(folder, {"status": "failed"})
+    (folder / "old").touch()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SettingError, match=r"^study: cannot write .*: No space left on device$"):
+        made(folder, {"status": "finished"})
+    assert list(tmp_path.iterdir()) == [folder]
+    assert read_result(folder) == {"status": "failed"}
+
+
+def test_a_number_that_json_lacks_leaves_no_record(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        made(tmp_path / "0123456789ab", {"top1": float("nan")})
+    assert not (tmp_path / "0123456789ab").exists()
+
+
+@pytest.mark.parametrize("rows", [0, 100_000])
+def test_a_full_disk_leaves_nothing(rows, small_disk):
+    """Full from the start, or in the middle of a table."""
+    taken = small_disk / "taken"
+    taken.write_bytes(bytes(16384 if rows else 65536))
+    with pytest.raises(SettingError, match=r"^study: cannot write .*: No space left on device$"):
+        PartialRecord(small_disk / "0123456789ab").write_table("curve", CURVE, [ROW] * (rows or 1))
+    assert list(small_disk.iterdir()) == [taken]
+
+
+def test_a_folder_that_is_a_file_names_the_study(tmp_path):
+    (tmp_path / "study").touch()
+    with pytest.raises(SettingError, match=r"^study: cannot write the record"):
+        PartialRecord(tmp_path / "study/0123456789ab")

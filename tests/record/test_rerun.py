@@ -1,0 +1,33 @@
+"""`sweep.rerun` decides which points are done again."""
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.record.rerun import CHOICES, needs_run
+
+RECORDS = {
+    "missing": None,
+    "finished": {"status": "finished", "source_digest": "now"},
+    "diverged": {"status": "diverged", "source_digest": "now"},
+    "failed": {"status": "failed", "source_digest": "now"},
+    "old": {"status": "finished", "source_digest": "then"},
+}
+
+
+@pytest.mark.parametrize(
+    ("rerun", "done_again"),
+    [
+        ("none", {"missing"}),
+        ("failed", {"missing", "failed"}),
+        ("stale", {"missing", "old"}),
+        ("all", set(RECORDS)),
+    ],
+)
+def test_points_done_again(rerun, done_again):
+    assert rerun in CHOICES
+    assert {n for n, record in RECORDS.items() if needs_run(record, rerun, "now")} == done_again
+
+
+def test_another_word_names_those_that_are():
+    with pytest.raises(SettingError, match=r"sweep\.rerun: 'some'; there are: none, failed"):
+        needs_run(None, "some", "now")

@@ -1,0 +1,60 @@
+"""A run's length is in samples over all workers, whatever the scheme."""
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.run.budget import Budget, budget_of
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.sync_allreduce import SyncAllReduce
+
+SCHEMES = {"sync": SyncAllReduce(), "async": AsyncParameterServer(servers=1)}
+PERIODIC = {"elastic": ElasticAveraging(1, period=3, elasticity=0.1)}
+
+
+def budget(scheme, workers, batch_size, *, epochs=1, samples=None, evaluations=3):
+    config = {
+        "workers": workers,
+        "batch_size": batch_size,
+        "training": {"epochs": epochs, "samples": samples},
+        "measurement": {"evaluations": evaluations},
+    }
+    return budget_of(config, (SCHEMES | PERIODIC)[scheme], num_train=100)
+
+
+def test_a_budget_by_hand():
+    """250 images: 8 rounds of 4 workers with 8 images each, or 32 of one."""
+    together = budget("sync", 4, 8, epochs=2.5)
+    assert together == Budget(256, 32, num_steps=32, most_batches=32, thresholds=[64, 160, 256])
+    alone = budget("async", 4, 8, epochs=2.5)
+    assert alone == Budget(256, 8, num_steps=32, most_batches=32, thresholds=[80, 168, 256])
+
+
+@pytest.mark.parametrize(("workers", "batch_size"), [(1, 10), (2, 25), (5, 4)])
+def test_schemes_get_the_same_samples_and_steps(workers, batch_size):
+    sync, served = (budget(scheme, workers, batch_size, epochs=3) for scheme in SCHEMES)
+    assert sync.samples == served.samples == 300
+    assert sync.num_steps == served.num_steps == 300 // batch_size
+
+
+def test_samples_override_epochs_and_are_rounded_up_to_whole_updates():
+    assert budget("sync", 2, 8, epochs=9, samples=1).samples == 16
+    assert budget("sync", 2, 8, samples=16).samples == 16
+    assert budget("sync", 2, 8, samples=17).samples == 32
+    assert budget("async", 2, 8, samples=17).samples == 24
+
+
+def test_no_more_snapshots_than_rounds_and_the_last_is_the_end():
+    assert budget("sync", 1, 50, evaluations=10).thresholds == [50, 100]
+    assert budget("sync", 1, 10, evaluations=1).thresholds == [100]
+
+
+def test_a_budget_that_leaves_a_worker_without_a_step_is_refused():
+    with pytest.raises(SettingError, match=r"training.samples: 32 leave some of workers=2"):
+        budget("async", 2, 32, samples=32)
+
+
+def test_workers_of_a_common_budget_take_a_round_each_at_least():
+    assert budget("elastic", 2, 8, samples=33).samples == 48
+    with pytest.raises(SettingError, match=r"training.samples: 24 leave some of workers=2"):
+        budget("elastic", 2, 8, samples=24)

@@ -1,0 +1,67 @@
+"""Anybody's LightningModule and LightningDataModule train with every scheme."""
+
+import pytest
+import torch
+from pytorch_lightning import LightningDataModule
+from torch.utils.data import DataLoader, IterableDataset
+
+from paceline.errors import SettingError
+from paceline.run.data_module import feed_from_data_module
+from tests.run.own import OwnModule
+from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
+
+
+def own_point(scheme, folder, epochs):
+    return tiny_point(
+        scheme,
+        2,
+        4,
+        data={"_target_": "tests.run.own.OwnData", "folder": str(folder)},
+        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5},
+        training__epochs=epochs,
+        training__precision="32-true",
+    )
+
+
+def drawn(folder):
+    """What each process drew, in its order."""
+    files = sorted(folder.glob("drawn.*"))
+    return [[int(line) for line in file.read_text().splitlines()] for file in files]
+
+
+def test_synchronous_workers_see_each_sample_once_per_epoch(tmp_path):
+    seen, weights = run_tiny(own_point("sync_allreduce", tmp_path, 2), tmp_path)
+    shares = drawn(tmp_path)
+    assert [len(share) for share in shares] == [NUM_TRAIN, NUM_TRAIN]
+    for epoch in (slice(0, NUM_TRAIN // 2), slice(NUM_TRAIN // 2, NUM_TRAIN)):
+        assert sorted(shares[0][epoch] + shares[1][epoch]) == list(range(NUM_TRAIN))
+    first, second = (set(share[: NUM_TRAIN // 2]) for share in shares)
+    told = {frozenset(worker["images_seen"].nonzero()[0].tolist()) for worker in seen}
+    assert told == {frozenset(share) for share in shares}
+    assert not first & second
+    OwnModule(lr=0).load_state_dict(weights)
+
+
+def test_asynchronous_workers_train_it_too(tmp_path):
+    seen, weights = run_tiny(own_point("async_parameter_server", tmp_path, 20), tmp_path)
+    assert sum(worker["steps"] for worker in seen[:2]) == 20 * NUM_TRAIN // 4
+    scores = [score for worker in seen[:2] for score in worker["scores"]]
+    assert max(scores, key=lambda score: score["samples"])["top1"] > 0.9
+    OwnModule(lr=0).load_state_dict(weights)
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter([torch.zeros(1)])
+
+
+class Streamed(LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(Endless())
+
+
+def test_data_that_cannot_be_indexed_are_refused():
+    with pytest.raises(SettingError, match=r"^data: .* map-style training set is needed$"):
+        feed_from_data_module({"seed": 0}, Streamed())
+    with pytest.raises(SettingError, match=r"^data\._target_: dict is no LightningDataModule$"):
+        feed_from_data_module({"seed": 0}, {})

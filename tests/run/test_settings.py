@@ -1,0 +1,243 @@
+"""Every setting that cannot be honoured is named, before any process starts."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from paceline.errors import SettingError
+from paceline.record.point import kind
+from paceline.run.settings import check
+
+CONF = Path(__file__).parent.parent.parent / "conf"
+
+
+def read(path):
+    return yaml.safe_load((CONF / f"{path}.yaml").read_text())
+
+
+@pytest.fixture
+def config():
+    """The defaults, as far as they are checked."""
+    top = read("config")
+    return {
+        **{name: top[name] for name in ("study", "workers", "batch_size", "seed")},
+        "names": {"scheme": "sync_allreduce"},
+        "scheme": read("scheme/sync_allreduce"),
+        "cluster": read("cluster/local") | {"accelerator": "cpu"},
+        "training": read("training/sgd"),
+        "measurement": read("measurement/standard"),
+        "sweep": read("sweep/local"),
+    }
+
+
+def put(config, setting, value):
+    *parents, leaf = setting.split(".")
+    for parent in parents:
+        config = config[parent]
+    assert leaf in config
+    config[leaf] = value
+
+
+WHOLE = (
+    "workers",
+    "batch_size",
+    "measurement.evaluations",
+    "measurement.evaluation_batch_size",
+    "cluster.threads_per_worker",
+    "sweep.jobs",
+)
+POSITIVE = (
+    "training.epochs",
+    "training.lr",
+    "training.samples",
+    "training.gradient_clip_val",
+    "training.gamma",
+    "training.lr_reference_batch_size",
+    "cluster.timeout_seconds",
+)
+NOT_NEGATIVE = (
+    "training.momentum",
+    "training.weight_decay",
+    "training.warmup_epochs",
+    "measurement.warmup_fraction",
+)
+OTHERS = [
+    ("seed", -1),
+    ("seed", 0.5),
+    ("measurement.warmup_fraction", 1),
+    ("cluster.accelerator", "tpu"),
+    ("training.precision", "8-true"),
+    ("training.precision", "16-mixed"),
+    ("training.lr_rule", "cubic"),
+    ("training.momentum_correction", "some"),
+    ("training.schedule", "saw"),
+    ("training.milestones", [0.75, 0.5]),
+    ("training.milestones", [0.5, 1.5]),
+    ("training.milestones", ["half"]),
+    ("training.milestones", 0.5),
+    ("training.gamma", 1.5),
+    ("cluster.clock", "sun"),
+    ("cluster.step_seconds", 0),
+    ("cluster.step_jitter", -1),
+    ("cluster.server_seconds", -1),
+    ("scheme.collective", "rumour"),
+    ("scheme.compression", "zip"),
+]
+BAD = [
+    *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),
+    *((setting, value) for setting in POSITIVE for value in (0, -1, math.nan, math.inf, "1")),
+    *((setting, value) for setting in NOT_NEGATIVE for value in (-0.1, math.nan, "0", None)),
+    *OTHERS,
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), BAD)
+def test_a_bad_value_is_named(setting, value, config):
+    put(config, setting, value)
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
+    assert "\n" not in str(error.value)
+
+
+SCHEMES = [
+    *(
+        ("async_parameter_server", setting, value)
+        for setting in ("scheme.servers", "scheme.compensation")
+        for value in ("abc", None, [1], -2, True)
+    ),
+    ("async_parameter_server", "scheme.servers", 1.5),
+    ("async_parameter_server", "scheme.compensation", math.nan),
+    ("async_parameter_server", "scheme.damping", ["none"]),
+    ("sync_parameter_server", "scheme.backup_workers", 4),
+    ("mixed", "scheme.group_size", 3),
+    ("gossip", "scheme.graph", 1),
+]
+
+
+@pytest.mark.parametrize(("scheme", "setting", "value"), SCHEMES)
+def test_what_makes_no_scheme_for_so_many_workers_is_named(scheme, setting, value, config):
+    config["scheme"] = read(f"scheme/{scheme}")
+    config["workers"] = 4
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
+        check(config)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["paceline.scheme.mixed.Nothing", "builtins.dict"])
+def test_what_is_no_scheme_is_one_line(target, config):
+    config["scheme"] = {"_target_": target}
+    with pytest.raises(SettingError, match=r"^scheme(\._target_)?: [^\n]+$"):
+        check(config)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "optimizer", "setting"),
+    [
+        (1, {"momentum": 1}, "model.optimizer.momentum"),
+        (0.9, {}, "training.momentum_correction"),
+    ],
+)
+def test_momentum_that_cannot_be_corrected(momentum, optimizer, setting, config):
+    config["training"] |= {"momentum_correction": "asynchrony", "momentum": momentum}
+    config["model"] = {"optimizer": optimizer}
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
+
+
+def test_the_defaults_and_what_is_just_allowed_pass(config):
+    check(config)
+    for setting in WHOLE:
+        put(config, setting, 1)
+    for setting in POSITIVE:
+        put(config, setting, 0.01 if "reference" not in setting else 1)
+    for setting in NOT_NEGATIVE:
+        put(config, setting, 0)
+    check(config)
+
+
+@pytest.mark.parametrize("accelerator", ["auto", "gpu"])
+def test_more_workers_than_gpus(accelerator, config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    config["cluster"]["accelerator"] = accelerator
+    check(config)
+    config["workers"] = 2
+    with pytest.raises(SettingError, match=r"^workers: 2 workers .* has 1; .*accelerator=cpu$"):
+        check(config)
+
+
+def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    config["cluster"]["accelerator"] = "auto"
+    check(config)
+    config["cluster"]["accelerator"] = "gpu"
+    with pytest.raises(SettingError, match=r"^workers: 1 workers need a GPU each, .* has 0;"):
+        check(config)
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
+def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    config["cluster"]["accelerator"] = "gpu"
+    config["training"]["precision"] = precision
+    check(config)
+    config["scheme"] = read("scheme/async_parameter_server")
+    config["names"]["scheme"] = "async_parameter_server"
+    with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
+        check(config)
+
+
+def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):
+    config["training"]["gradient_clip_val"] = 1
+    config["workers"] = 2
+    check(config)  # DDP clips the mean
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* SyncAllReduce "):
+        check(config)
+    config["workers"] = 1
+    check(config)
+
+
+MODELLED = [
+    ("cluster.step_seconds", None),
+    ("cluster.link.bandwidth", -1),
+    ("cluster.node_link.latency", -1),
+    ("cluster.server_bandwidth", 0),
+    ("cluster.workers_per_node", 0),
+    ("scheme.collective", "rumour"),
+    ("scheme.compression", "fp16"),
+    ("training.precision", "bf16-true"),
+    ("workers", 0),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), MODELLED)
+def test_what_a_virtual_cluster_cannot_be_is_named(setting, value, config):
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    config["scheme"]["collective"] = "ring"
+    config["workers"] = 4096  # of one process
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changes", "expected"),
+    [
+        ("local", {}, "measured"),
+        ("local", {"step_seconds": 0.1}, "paced"),
+        ("local", {"server_seconds": 0.1}, "paced"),
+        ("virtual", {}, "virtual"),
+    ],
+)
+def test_kinds_of_numbers(cluster, changes, expected):
+    assert kind({"cluster": read(f"cluster/{cluster}") | changes}) == expected

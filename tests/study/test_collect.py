@@ -1,0 +1,113 @@
+"""Tables hold exactly what the study names today."""
+
+import csv
+import json
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.record.provenance import source_digest
+from paceline.study.collect import collect
+from paceline.study.points import study_points
+from tests.made_records import make_record
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def points(root):
+    """All points of the study `made`, with records; seed 1 of the second scheme has none."""
+    points = study_points("made", root)
+    for n, point in enumerate(points[:3]):
+        make_record(point.folder, point.config, top1=n / 10, source_digest=source_digest())
+    return points
+
+
+def test_one_row_per_point_in_the_order_of_the_study(root, points):
+    runs = rows(collect("made", root) / "runs.csv")
+    assert [run["key"] for run in runs] == [point.key for point in points[:3]]
+    assert [run["top1"] for run in runs] == ["0.0", "0.1", "0.2"]
+    assert [run["seed"] for run in runs] == ["0", "1", "0"]
+    assert runs[0]["validation_loss"] == ""
+    assert (runs[0]["hardware.cores"], runs[0]["versions.torch"]) == ("2", "2.15.0")
+
+
+def test_curves_are_keyed_and_otherwise_as_recorded(root, points):
+    folder = collect("made", root)
+    curves = rows(folder / "curves.csv")
+    assert [row["key"] for row in curves] == [p.key for p in points[:3] for _ in range(2)]
+    first = rows(points[0].folder / "curve.csv")
+    assert [{"key": points[0].key, **row} for row in first] == [
+        {name: row[name] for name in ("key", *first[0])} for row in curves[:2]
+    ]
+    assert rows(folder / "staleness.csv")[0] == {
+        "key": points[0].key,
+        "server": "0",
+        "staleness": "1",
+        "pushes": "12",
+    }
+    assert len(rows(folder / "phases.csv")) == 3
+
+
+def test_what_records_of_older_code_lack_is_empty(root, points):
+    """The records made here have no timeline.csv, and no `real_seconds` in their curves."""
+    (points[1].folder / "timeline.csv").write_text("worker,phase,start,end\n0,wait,0.5,1\n")
+    folder = collect("made", root)
+    assert [row["real_seconds"] for row in rows(folder / "curves.csv")] == [""] * 6
+    assert rows(folder / "timeline.csv") == [
+        {"key": points[1].key, "worker": "0", "phase": "wait", "start": "0.5", "end": "1"}
+    ]
+
+
+def test_further_axes_are_columns_by_dotted_name(root, studied):
+    studied(**{"workers": "1,2", "training.lr": "0.1,0.2"})
+    for point in study_points("made", root):
+        make_record(point.folder, point.config)
+    runs = rows(collect("made", root) / "runs.csv")
+    assert [(run["workers"], run["training.lr"]) for run in runs] == [
+        ("1", "0.1"),
+        ("1", "0.2"),
+        ("2", "0.1"),
+        ("2", "0.2"),
+    ]
+
+
+def test_records_of_earlier_settings_are_named_and_left_out(root, points, studied, capsys):
+    studied(scheme="sync_allreduce,async_parameter_server", seed="1,2")
+    (root / "runs/made/.0123456789ab.7").mkdir()
+    folder = collect("made", root)
+    about = json.loads((folder / "study.json").read_text())
+    today = study_points("made", root)
+    assert [run["key"] for run in rows(folder / "runs.csv")] == [points[1].key]
+    assert about == {
+        "study": "made",
+        "axes": ["scheme", "seed"],
+        "question": "Does it?",
+        "num_points": 4,
+        "missing": [today[n].key for n in (1, 2, 3)],
+        "other_records": sorted([points[0].key, points[2].key]),
+        "stale_code": 0,
+    }
+    out = capsys.readouterr().out
+    assert all(key in out for key in about["missing"] + about["other_records"])
+
+
+def test_records_made_by_other_code_are_counted(root, points):
+    make_record(points[3].folder, points[3].config, source_digest="another")
+    about = json.loads((collect("made", root) / "study.json").read_text())
+    assert about["stale_code"] == 1
+
+
+def test_collecting_twice_gives_the_same_bytes(root, points):
+    folder = collect("made", root)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    collect("made", root)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_nothing_to_collect_says_what_to_do(root):
+    with pytest.raises(SettingError, match="made has no record yet: paceline sweep made"):
+        collect("made", root)

@@ -1,0 +1,110 @@
+"""The points of a study are those that Hydra would run."""
+
+from pathlib import Path
+
+import pytest
+from hydra.core.hydra_config import HydraConfig
+
+from paceline.errors import SettingError
+from paceline.record.point import point_key
+from paceline.study.points import multirun_arguments, studies, study_points
+from tests.made_records import make_record
+
+REPOSITORY = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize("study", studies(REPOSITORY))
+def test_every_experiment_composes(study):
+    points = study_points(study, REPOSITORY, ["seed=0"])
+    assert len({point_key(point.config) for point in points}) == len(points) > 0
+    assert {point.config["study"] for point in points} == {study}
+    assert all(point.config["question"] for point in points)
+
+
+def test_points_are_in_the_order_of_the_axes(root):
+    points = study_points("made", root)
+    assert [tuple(point.axes.items()) for point in points] == [
+        (("scheme", scheme), ("seed", seed))
+        for scheme in ("sync_allreduce", "async_parameter_server")
+        for seed in (0, 1)
+    ]
+    assert points[0].overrides == ("scheme=sync_allreduce", "seed=0", "experiments=made")
+
+
+def test_a_point_is_resolved_and_knows_its_record(root):
+    point = study_points("made", root)[3]
+    assert point.config["names"]["scheme"] == "async_parameter_server"
+    assert point.config["measurement"]["mlflow"]["experiment"] == "paceline/made"
+    assert "hydra" not in point.config
+    assert point.key == point_key(point.config)
+    assert point.folder == root / "runs/made" / point.key
+    assert point.status is None
+    make_record(point.folder, point.config, status="diverged")
+    assert study_points("made", root)[3].status == "diverged"
+
+
+def test_overrides_replace_axes_and_add_others(root):
+    points = study_points("made", root, ["seed=7", "training.lr=0.1,0.2", "sweep.jobs=2"])
+    assert [point.axes for point in points] == [
+        {"scheme": scheme, "training.lr": lr}
+        for scheme in ("sync_allreduce", "async_parameter_server")
+        for lr in (0.1, 0.2)
+    ]
+    assert {point.config["seed"] for point in points} == {7}
+
+
+def test_grids_follow_each_other_and_share_the_axes(root, studied):
+    grids = [{"workers": "1,2"}, {"workers": 4, "batch_size": 8}]
+    studied("made", {"grids": grids, "batch_size": 16}, seed="0,1")
+    points = study_points("made", root)
+    names = ("seed", "workers", "batch_size")
+    assert [point.axes for point in points] == [
+        dict(zip(names, values, strict=True))
+        for values in [(0, 1, 16), (0, 2, 16), (1, 1, 16), (1, 2, 16), (0, 4, 8), (1, 4, 8)]
+    ]
+    assert multirun_arguments("made", root, ["seed=7"]) == [
+        ["experiments=made", "workers=1,2", "seed=7"],
+        ["experiments=made", "workers=4", "batch_size=8", "seed=7"],
+    ]
+
+
+@pytest.mark.parametrize("grids", [3, [3], {"workers": 1}])
+def test_grids_that_are_none_are_named(root, studied, grids):
+    studied("made", {"grids": grids})
+    with pytest.raises(SettingError, match="grids: a list of"):
+        study_points("made", root)
+
+
+def test_a_study_may_be_one_point(root, studied):
+    studied()
+    (point,) = study_points("made", root)
+    assert point.axes == {}
+
+
+def test_what_hydra_knows_of_the_running_process_is_left_alone(root):
+    HydraConfig.instance().cfg = None
+    study_points("made", root)
+    assert not HydraConfig.initialized()
+
+
+@pytest.mark.parametrize(
+    ("params", "setting", "message"),
+    [
+        ({"scheme": "nonsense"}, "scheme", "there is no nonsense; there are: async_par"),
+        ({"training.speed": "1,2"}, "training.speed", "there is no such setting"),
+        ({"seed": "[0,1"}, "study", "no viable alternative"),
+        ({"seed": "0,1,0"}, "seed", "two points are the same: seed=0 and seed=0"),
+        ({"seed": "0,1", "sweep.jobs": "1,2"}, "sweep.jobs", "two points are the same"),
+    ],
+)
+def test_a_bad_study_is_found_before_anything_runs(root, studied, params, setting, message):
+    studied(**params)
+    with pytest.raises(SettingError, match=message) as caught:
+        study_points("made", root)
+    assert caught.value.setting == setting
+
+
+def test_an_unknown_study_names_those_that_are(root, studied):
+    studied("other")
+    with pytest.raises(SettingError, match="study: there is no mad; there are: made, other"):
+        study_points("mad", root)

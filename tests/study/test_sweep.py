@@ -1,0 +1,138 @@
+"""A sweep runs what has no record, and leaves nothing behind."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.study.points import study_points
+from paceline.study.preview import counts, estimate, finished_results, table
+from paceline.study.sweep import remove_partial_records, sweep
+from paceline.tracking.mlflow_log import PointLog
+from paceline.tracking.mlflow_record import write_marker
+from paceline.tracking.mlflow_store import client, prepare_store
+from tests.made_records import make_record
+
+
+def no_run(overrides):
+    raise AssertionError(f"ran {overrides}")
+
+
+@pytest.fixture
+def records(root):
+    """Writes records for these points of the study `made`, by position."""
+
+    def write(*positions, **changes):
+        points = study_points("made", root)
+        for n in positions:
+            make_record(points[n].folder, points[n].config, peak_rss_bytes=2**30, **changes)
+
+    return write
+
+
+def test_a_dry_run_writes_nothing(root, records, capsys):
+    records(0)
+    assert sweep("made", root, no_run, dry_run=True)
+    assert not (root / "mlflow.db").exists()
+    out = capsys.readouterr().out
+    assert "4 points: 1 finished, 3 to do; 3 to run\n" in out
+    assert len(out.splitlines()) == 7
+
+
+def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
+    seen = []
+
+    def run(overrides):
+        seen.append(overrides)
+        records(0, 2, 3)
+
+    records(1, status="failed")
+    assert sweep("made", root, run, ["sweep.jobs=1"])
+    assert seen == [["experiments=made", "sweep.jobs=1"]]
+    assert capsys.readouterr().out == "made: 4 points: 3 finished, 1 failed\n"
+    store = client(f"sqlite:///{root}/mlflow.db")
+    runs = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
+    assert {run.data.tags["key"] for run in runs} == {p.key for p in study_points("made", root)}
+
+
+def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):
+    assert not sweep("made", root, lambda overrides: None, ["measurement.mlflow.tracking_uri=null"])
+    assert capsys.readouterr().out == "made: 4 points: 4 to do\n"
+
+
+def test_a_finished_study_runs_nothing(root, records):
+    records(0, 1, 2, 3)
+    assert sweep("made", root, no_run, ["measurement.mlflow.tracking_uri=null"])
+
+
+def test_a_bad_setting_of_any_point_stops_the_sweep_before_it_starts(root, studied):
+    studied(workers="1,0")
+    with pytest.raises(SettingError, match="workers: "):
+        sweep("made", root, no_run)
+    assert not (root / "mlflow.db").exists()
+
+
+def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
+    monkeypatch.setattr("paceline.study.sweep.num_cores", lambda: 3)
+    sweep("made", root, no_run, ["sweep.jobs=2"], dry_run=True)
+    assert "4 processes at a time share 3 cores" in capsys.readouterr().err
+    sweep("made", root, no_run, ["sweep.jobs=1"], dry_run=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_only_what_dead_processes_began_is_removed(root):
+    runs = root / "runs/made"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead, alive = runs / f".0123456789ab.{gone.pid}", runs / f".0123456789ab.{os.getpid()}"
+    other = runs / ".gitignore"
+    for folder in (dead, alive, other):
+        folder.mkdir(parents=True)
+    uri = f"sqlite:///{root}/mlflow.db"
+    prepare_store(uri, "made")
+    lost = PointLog.begin(uri, "made", "lost", {}, 0.0)
+    write_marker(dead, uri, lost.run_id)
+    remove_partial_records(runs, uri)
+    assert sorted(runs.iterdir()) == sorted([alive, other])
+    assert client(uri).get_run(lost.run_id).info.status == "KILLED"
+
+
+def test_the_table_names_axes_and_status(root, records):
+    records(1)
+    points = study_points("made", root)
+    lines = [line.split() for line in table(points).splitlines()]
+    assert lines[0] == ["key", "scheme", "seed", "status"]
+    assert lines[2] == [points[1].key, "sync_allreduce", "1", "finished"]
+    assert lines[3] == [points[2].key, "async_parameter_server", "0", "to", "do"]
+    assert counts(points) == "4 points: 1 finished, 3 to do"
+
+
+def test_costs_come_from_records_alone(root, records):
+    """The first two points are synchronous, the others have a server."""
+    points = study_points("made", root)
+    assert estimate(points, [], 1) == "time and memory: unknown until one point has run"
+    assert estimate([], [], 1) == "nothing to run"
+    records(0, wall_seconds=7200)
+    assert estimate(points[1:2], finished_results(root / "runs"), 1) == (
+        "about 2.0 hours; up to 1.0 GiB of memory in 1 processes"
+    )
+    records(2, wall_seconds=3600)
+    assert estimate([points[1], points[3]], finished_results(root / "runs"), 2) == (
+        "about 1.5 hours; up to 4.0 GiB of memory in 4 processes"
+    )
+
+
+def test_costs_follow_the_samples_and_other_studies_count(root, records, studied):
+    records(0, wall_seconds=3600)
+    results = finished_results(root / "runs")
+    studied("other", scheme="sync_allreduce,async_parameter_server", seed="8,9")
+    longer = study_points("other", root, ["training.epochs=1,4"])
+    assert estimate(longer[:2], results, 1).startswith("about 2.5 hours; ")
+    assert estimate(longer[:1], results, 1).startswith("about 30.0 minutes; ")
+    assert estimate(longer[3:6], results, 1).startswith("about 2.0 hours and 2 points of unknown")
+    (by_samples,) = study_points(
+        "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce"]
+    )
+    assert estimate([by_samples], results, 1).startswith("about 15.0 minutes; ")

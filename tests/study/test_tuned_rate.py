@@ -1,0 +1,108 @@
+"""A tuned rate is the best of the tuning points of its configuration, by their records."""
+
+import json
+import math
+
+import pytest
+from omegaconf import OmegaConf
+
+from paceline.errors import SettingError
+from paceline.record.point import plain_config, record_folder
+from paceline.study.tuned_rate import best_rate, read_tuning, set_rate
+from tests.record.test_point import CONFIG
+
+TUNING = {"values": [0.1, 0.01], "seed": 100}
+
+
+def result(top1, status="finished"):
+    return {"top1": top1, "status": status}
+
+
+def config(rate, tuning, workers=2):
+    training = {**CONFIG["training"], "rate": rate}
+    changes = {"training": training, "tuning": tuning, "workers": workers}
+    return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
+
+
+def record(root, cfg, rate, **found):
+    """A record of the tuning point of `cfg` with this rate."""
+    point = plain_config(cfg)
+    point |= {"seed": TUNING["seed"], "optimizer": {"lr": rate}}
+    point["training"] |= {"rate": "by_rule", "lr": rate}
+    folder = root / record_folder(point)
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(result(**found)))
+
+
+@pytest.mark.parametrize(
+    ("results", "best"),
+    [
+        ({0.1: result(0.5), 0.01: result(0.7), 0.001: result(0.6)}, 0.01),
+        ({0.1: result(0.7), 0.01: result(0.7), 0.001: result(0.6)}, 0.01),
+        ({0.1: result(0.9, "diverged"), 0.01: result(0.0), 0.001: result(None, "failed")}, 0.01),
+        ({0.1: result(None, "diverged"), 0.01: result(None, "failed")}, 0.01),
+        ({0.1: result(0.5), 0.01: None}, None),
+    ],
+)
+def test_the_best_rate_by_hand(results, best):
+    assert best_rate(results) == best
+
+
+def test_a_tuned_rate_follows_the_configuration(tmp_path):
+    for workers, scores in ((2, (0.5, 0.6)), (4, (0.6, 0.5))):
+        cfg = config("by_rule", TUNING, workers)
+        for rate, top1 in zip(TUNING["values"], scores, strict=True):
+            record(tmp_path, cfg, rate, top1=top1)
+    for workers, rate in ((2, 0.01), (4, 0.1)):
+        cfg = config("tuned", TUNING, workers)
+        assert set_rate(cfg, tmp_path)
+        assert (cfg.training.lr, cfg.optimizer.lr, cfg.seed) == (rate, rate, CONFIG["seed"])
+        assert cfg.training.rate == "tuned"
+
+
+def test_there_is_no_tuned_rate_before_the_last_record(tmp_path):
+    record(tmp_path, config("by_rule", TUNING), 0.1, top1=0.5)
+    cfg = config("tuned", TUNING)
+    assert not set_rate(cfg, tmp_path)
+    assert cfg.training.lr is None
+    record(tmp_path, config("by_rule", TUNING), 0.01, top1=0.5)
+    assert set_rate(cfg, tmp_path)
+
+
+@pytest.mark.parametrize("tuning", [None, TUNING])
+def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
+    cfg = config("by_rule", tuning)
+    assert set_rate(cfg, tmp_path)
+    assert cfg == config("by_rule", tuning)
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        ("best", "'best'; there are: by_rule, tuned"),
+        ("tuned", "tuned, but the study has no tuning"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_named(rate, message, tmp_path):
+    with pytest.raises(SettingError, match=f"training.rate: {message}"):
+        set_rate(config(rate, None), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tuning", "setting"),
+    [
+        ({"values": [0.1]}, "tuning"),
+        ([0.1], "tuning"),
+        ({"values": [], "seed": 1}, "tuning.values"),
+        ({"values": 0.1, "seed": 1}, "tuning.values"),
+        ({"values": [0.1, 0], "seed": 1}, "tuning.values"),
+        ({"values": [math.inf], "seed": 1}, "tuning.values"),
+        ({"values": "0.1", "seed": 1}, "tuning.values"),
+        ({"values": [0.1], "seed": -1}, "tuning.seed"),
+        ({"values": [0.1], "seed": True}, "tuning.seed"),
+    ],
+)
+def test_a_bad_tuning_is_named(tuning, setting):
+    with pytest.raises(SettingError) as caught:
+        read_tuning(tuning)
+    assert caught.value.setting == setting

@@ -1,0 +1,224 @@
+"""A study tunes the rate of each configuration before it runs its own points."""
+
+import csv
+import json
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.record.point import point_key
+from paceline.study.collect import collect
+from paceline.study.points import study_points
+from paceline.study.prepare import prepare
+from paceline.study.sweep import sweep
+from paceline.study.tuning import study_tuning, tuning_points
+from tests.made_records import make_record
+
+TUNING = ["training.rate=by_rule", "training.lr=0.2,0.02", "seed=100"]
+TOP1 = {("sync_allreduce", 0.2): 0.8, ("sync_allreduce", 0.02): 0.7}
+TOP1 |= {("async_parameter_server", 0.2): 0.1, ("async_parameter_server", 0.02): 0.6}
+UNLOGGED = {"mlflow": {"tracking_uri": None}}
+RATES = {"sync_allreduce": 0.2, "async_parameter_server": 0.02}
+
+
+@pytest.fixture(autouse=True)
+def tuned(root, studied):
+    """The study `made`: 2 schemes, each with a rate by rule and a tuned one."""
+    axes = {"scheme": ",".join(RATES), "training.rate": "by_rule,tuned"}
+    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
+    studied("made", more, **axes)
+
+
+def trials(root):
+    return tuning_points("made", root, [], study_tuning(study_points("made", root)))
+
+
+def records(points):
+    for point in points:
+        if point.result is None:
+            lr = point.config["training"]["lr"]
+            top1 = TOP1.get((point.config["names"]["scheme"], lr))
+            made = {"top1": top1, "source_digest": "0", "peak_rss_bytes": 2**30}
+            make_record(point.folder, point.config, **made)
+
+
+def test_every_configuration_is_tried_with_every_rate_and_a_seed_of_its_own(root):
+    points = trials(root)
+    assert [tuple(point.axes.items()) for point in points] == [
+        (("scheme", scheme), ("training.lr", rate)) for scheme in RATES for rate in (0.2, 0.02)
+    ]
+    assert {point.config["seed"] for point in points} == {100}
+    assert {point.config["training"]["rate"] for point in points} == {"by_rule"}
+
+
+def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
+    before = study_points("made", root)
+    assert [point.has_rate for point in before] == [True, False] * 2
+    assert [point.key == "untuned" for point in before] == [False, True] * 2
+    records(trials(root)[:3])  # of the second scheme one is missing
+    assert [point.has_rate for point in study_points("made", root)] == [True, True, True, False]
+
+
+def test_a_tuned_point_has_the_best_rate_in_its_key(root):
+    records(trials(root))
+    points = study_points("made", root)
+    for point in points:
+        tuned = point.axes["training.rate"] == "tuned"
+        rate = RATES[point.axes["scheme"]] if tuned else 0.05
+        assert point.config["training"]["lr"] == point.config["model"]["optimizer"]["lr"] == rate
+        assert point.key == point_key(point.config) == point.folder.name
+    assert len({point.key for point in points}) == 4
+
+
+def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
+    seen = []
+
+    def run(overrides):
+        seen.append(overrides)
+        records(trials(root) if len(seen) == 1 else study_points("made", root))
+
+    assert sweep("made", root, run, ["sweep.jobs=1"])
+    asked = ["experiments=made", "sweep.jobs=1"]
+    assert seen == [[*asked, *TUNING], asked]
+    assert capsys.readouterr().out == (
+        "made, tuning: 4 points: 4 finished\nmade: 4 points: 4 finished\n"
+    )
+    assert sweep("made", root, run)
+    assert len(seen) == 2
+
+
+def test_every_grid_is_tuned_before_any_is_run(root, studied):
+    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
+    studied(
+        "made", more | {"grids": [{"workers": 1}, {"workers": 2}]}, **{"training.rate": "tuned"}
+    )
+    seen = []
+
+    def run(overrides):
+        seen.append(overrides[1:])
+        records(trials(root) if len(seen) <= 2 else study_points("made", root))
+
+    assert sweep("made", root, run)
+    grids = [["workers=1"], ["workers=2"]]
+    assert seen == [*([*grid, *TUNING] for grid in grids), *grids]
+
+
+def test_what_is_tuned_already_is_not_run_again(root):
+    records(trials(root))
+    seen = []
+    assert not sweep("made", root, seen.append)
+    assert seen == [["experiments=made"]]
+
+
+def test_without_all_of_the_tuning_the_study_waits(root, capsys):
+    seen = []
+    records(trials(root)[:1])
+    assert not sweep("made", root, seen.append)
+    assert seen == [["experiments=made", *TUNING]]
+    assert capsys.readouterr().out == "made, tuning: 4 points: 1 finished, 3 to do\n"
+
+
+def test_without_tuned_points_nothing_is_tuned(root):
+    seen = []
+    asked = ["training.rate=by_rule"]
+    assert not sweep("made", root, seen.append, asked)
+    assert seen == [["experiments=made", *asked]]
+
+
+def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
+    asked = ["seed=7", "training.lr=0.3", "workers=1,2", "scheme=sync_allreduce"]
+    points = study_points("made", root, asked)
+    tried = tuning_points("made", root, asked, study_tuning(points))
+    assert len(tried) == 4
+    assert {point.config["seed"] for point in tried} == {100}
+    records(tried)
+    rates = {p.config["training"]["lr"] for p in study_points("made", root, asked) if p.is_tuned}
+    assert rates == {0.2}
+
+
+def test_a_dry_run_lists_the_tuning_and_announces_the_rest(root, capsys):
+    def no_run(overrides):
+        raise AssertionError(f"ran {overrides}")
+
+    records(trials(root)[:1])
+    assert sweep("made", root, no_run, dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["key", "scheme", "training.lr", "status"]
+    assert lines[5] == "tuning, run first: 4 points: 1 finished, 3 to do; 3 to run"
+    assert lines[8].split() == ["untuned", "sync_allreduce", "tuned", "to", "do"]
+    assert lines[11] == "4 points: 4 to do; 4 to run"
+    assert lines[12].startswith("2 tuned points follow")
+
+
+def test_an_estimate_covers_tuning_and_study(root, capsys):
+    done = trials(root)[0]  # 2 epochs, of 64 images, in an hour; 7 points are left
+    more = {"samples": 128, "wall_seconds": 3600, "peak_rss_bytes": 2**30}
+    make_record(done.folder, done.config, **more)
+    make_record(root / "runs/other/0", trials(root)[2].config, **more)
+    assert sweep("made", root, lambda _: None, dry_run=True)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("about 7.0 hours; ")
+
+
+def test_a_bad_setting_of_tuned_points_is_found_before_anything_runs(root):
+    with pytest.raises(SettingError, match="workers: "):
+        sweep("made", root, lambda _: None, ["workers=0", "training.rate=tuned"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "setting"),
+    [
+        (["tuning=null"], "training.rate"),
+        (["seed=0,100"], "tuning.seed"),
+        (["tuning.values=[0.1,-1]"], "tuning.values"),
+        (["training.lr=0.1,0.2", "training.rate=tuned"], "training.lr"),
+    ],
+)
+def test_a_tuning_that_cannot_be_is_found_before_anything_runs(root, overrides, setting):
+    with pytest.raises(SettingError) as caught:
+        sweep("made", root, lambda _: None, overrides)
+    assert caught.value.setting == setting
+
+
+def test_data_are_prepared_before_tuning(root):
+    (described,) = json.loads(prepare("made", root).read_text())
+    assert described["name"] == "made"
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_tuning_is_collected_apart(root):
+    records(trials(root))
+    records(study_points("made", root))
+    folder = collect("made", root)
+    found = [tuple(row.values()) for row in rows(folder / "tuning.csv")]
+    keys = [point.key for point in trials(root)]
+    assert found == [
+        (keys[0], "sync_allreduce", "0.2", "0.8", "finished", "true"),
+        (keys[1], "sync_allreduce", "0.02", "0.7", "finished", "false"),
+        (keys[2], "async_parameter_server", "0.2", "0.1", "finished", "false"),
+        (keys[3], "async_parameter_server", "0.02", "0.6", "finished", "true"),
+    ]
+    runs = rows(folder / "runs.csv")
+    assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
+    assert [run["training.rate"] for run in runs] == ["by_rule", "tuned"] * 2
+    about = json.loads((folder / "study.json").read_text())
+    assert (about["num_points"], about["missing"], about["other_records"]) == (4, [], [])
+
+
+def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
+    records(trials(root)[:3])
+    records(point for point in study_points("made", root) if point.has_rate)
+    folder = collect("made", root)
+    chosen = [row["chosen"] for row in rows(folder / "tuning.csv")]
+    assert chosen == ["true", "false", "false"]
+    assert len(rows(folder / "runs.csv")) == 3
+    assert json.loads((folder / "study.json").read_text())["missing"] == ["untuned"]
+
+
+def test_a_study_without_tuning_has_a_header_alone(root, studied):
+    studied(seed="0,1")
+    records(study_points("made", root))
+    assert (collect("made", root) / "tuning.csv").read_text() == "key,lr,top1,status,chosen\n"

@@ -1,0 +1,84 @@
+"""A modelled cluster by its settings."""
+
+import math
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.timing.profile import Link, profile_of
+
+SETTINGS = {
+    "workers_per_node": 4,
+    "node_cores": 16,
+    "link": {"latency": 1e-5, "bandwidth": 1_000_000},
+    "node_link": {"latency": 0, "bandwidth": None},
+    "server_seconds": 0.5,
+    "server_bandwidth": None,
+}
+
+
+def test_null_is_no_limit():
+    profile = profile_of(SETTINGS)
+    assert profile.link == Link(1e-5, 1e6)
+    assert profile.node_link == Link(0, math.inf)
+    assert (profile.server_seconds, profile.server_bandwidth) == (0.5, math.inf)
+
+
+def test_a_message_takes_latency_and_its_bytes():
+    assert Link(0.5, 100).seconds(200) == 2.5
+    assert Link(0.5, math.inf).seconds(200) == 0.5
+
+
+def test_workers_fill_node_after_node():
+    profile = profile_of(SETTINGS)
+    assert [profile.num_nodes(workers) for workers in (1, 4, 5, 8, 9)] == [1, 1, 2, 2, 3]
+    assert [profile.node_of(worker) for worker in (0, 3, 4, 8)] == [0, 0, 1, 2]
+
+
+def test_without_nodes_all_is_on_one_machine():
+    profile = profile_of({**SETTINGS, "workers_per_node": None})
+    assert profile.num_nodes(100) == 1
+    assert profile.node_of(99) == 0
+    assert profile.one_machine
+    assert not profile_of(SETTINGS).one_machine
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("workers_per_node", 0),
+        ("workers_per_node", 1.5),
+        ("workers_per_node", True),
+        ("node_cores", 0),
+        ("node_cores", 2.5),
+        ("link", None),
+        ("node_link", 5),
+        ("link.latency", -1e-9),
+        ("link.latency", None),
+        ("link.bandwidth", 0),
+        ("link.bandwidth", -1),
+        ("link.bandwidth", "1e9 bytes"),
+        ("node_link.bandwidth", math.inf),
+        ("node_link.latency", math.nan),
+        ("server_seconds", -1),
+        ("server_seconds", None),
+        ("server_bandwidth", 0),
+        ("server_bandwidth", False),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(setting, value):
+    name, _, part = setting.partition(".")
+    settings = {**SETTINGS, name: {**SETTINGS[name], part: value} if part else value}
+    with pytest.raises(SettingError) as refused:
+        profile_of(settings)
+    assert refused.value.setting == f"cluster.{setting}"
+    assert repr(value) in refused.value.message
+
+
+@pytest.mark.parametrize("setting", ["link", "link.bandwidth", "server_bandwidth"])
+def test_what_is_missing_is_named(setting):
+    name, _, part = setting.partition(".")
+    settings = {**SETTINGS, name: dict(SETTINGS[name]) if part else SETTINGS[name]}
+    del (settings[name] if part else settings)[part or name]
+    with pytest.raises(SettingError, match=f"cluster.{setting}: a modelled cluster needs it"):
+        profile_of(settings)

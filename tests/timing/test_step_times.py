@@ -1,0 +1,125 @@
+"""Step times of an emulated accelerator, by hand."""
+
+import math
+from statistics import fmean, stdev
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.timing.step_times import StepTimes, step_times
+
+STEADY = {
+    "step_seconds": 2.0,
+    "step_jitter": 0,
+    "slow_workers": 0,
+    "slow_factor": 1,
+    "straggler_probability": 0,
+    "straggler_factor": 1,
+}
+
+
+def times(batch_size=32, seed=0, **cluster) -> StepTimes:
+    config = {"batch_size": batch_size, "seed": seed, "cluster": {**STEADY, **cluster}}
+    found = step_times(config)
+    assert found is not None
+    return found
+
+
+def test_without_step_seconds_nothing_is_emulated():
+    assert step_times(
+        {"batch_size": 1, "seed": 0, "cluster": {**STEADY, "step_seconds": None}}
+    ) is (None)
+
+
+def test_the_first_workers_are_slow_in_every_step():
+    found = times(slow_workers=2, slow_factor=3)
+    assert [found.seconds(worker, step) for worker in range(3) for step in range(2)] == [
+        *[6.0] * 4,
+        *[2.0] * 2,
+    ]
+
+
+def test_certain_stragglers_multiply_with_slow_workers():
+    found = times(slow_workers=1, slow_factor=3, straggler_probability=1, straggler_factor=5)
+    assert [found.seconds(worker, 7) for worker in range(2)] == [30.0, 10.0]
+
+
+def test_stragglers_are_as_frequent_as_asked_for_on_every_worker():
+    found = times(straggler_probability=0.25, straggler_factor=10)
+    for worker in range(3):
+        seconds = [found.seconds(worker, step) for step in range(2000)]
+        assert set(seconds) == {2.0, 20.0}
+        assert seconds.count(20.0) / 2000 == pytest.approx(0.25, abs=0.03)
+
+
+def test_jitter_is_a_log_normal_factor_of_mean_one():
+    found = times(step_seconds=1, step_jitter=0.5)
+    seconds = [found.seconds(0, step) for step in range(20_000)]
+    logarithms = [math.log(value) for value in seconds]
+    assert fmean(seconds) == pytest.approx(1, abs=0.015)  # four standard errors
+    assert fmean(logarithms) == pytest.approx(-0.125, abs=0.015)
+    assert stdev(logarithms) == pytest.approx(0.5, abs=0.01)
+
+
+def test_draws_depend_on_seed_worker_and_step_alone():
+    settings = {"step_jitter": 0.3, "straggler_probability": 0.1, "straggler_factor": 4}
+    first, again = times(seed=5, **settings), times(seed=5, **settings)
+    places = [(worker, step) for worker in range(4) for step in range(50)]
+    drawn = [first.seconds(*place) for place in places]
+    assert drawn[::-1] == [again.seconds(*place) for place in reversed(places)]
+    assert len(set(drawn)) == len(places)
+    assert times(seed=6, **settings).seconds(0, 0) != first.seconds(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "seconds"),
+    [(16, 1.0), (24, 1.5), (32, 2.0), (40, 2.25), (64, 3.0), (8, 0.5), (128, 6.0)],
+)
+def test_step_seconds_by_batch_size(batch_size, seconds):
+    """Linear between, in proportion beyond."""
+    found = times(batch_size, step_seconds={64: 3.0, 16: 1.0, 32: 2.0})
+    assert found.step_seconds == pytest.approx(seconds, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step_seconds", 0),
+        ("step_seconds", -1.0),
+        ("step_seconds", True),
+        ("step_seconds", "fast"),
+        ("step_seconds", math.inf),
+        ("step_seconds", math.nan),
+        ("step_seconds", {}),
+        ("step_seconds", {32: 0}),
+        ("step_seconds", {32: None}),
+        ("step_seconds", {0: 1.0}),
+        ("step_seconds", {"32": 1.0}),
+        ("step_jitter", -0.1),
+        ("step_jitter", None),
+        ("slow_workers", -1),
+        ("slow_workers", 1.5),
+        ("slow_workers", True),
+        ("slow_factor", 0),
+        ("slow_factor", "2"),
+        ("straggler_probability", -0.1),
+        ("straggler_probability", 1.1),
+        ("straggler_factor", 0),
+        ("straggler_factor", math.inf),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_name(name, value):
+    with pytest.raises(SettingError) as refused:
+        times(**{name: value})
+    assert refused.value.setting == f"cluster.{name}"
+
+
+def test_a_bad_value_is_refused_where_nothing_is_paced_too():
+    with pytest.raises(SettingError, match=r"cluster\.slow_factor: a number above 0 is needed"):
+        step_times(
+            {
+                "batch_size": 1,
+                "seed": 0,
+                "cluster": {**STEADY, "step_seconds": None, "slow_factor": 0},
+            }
+        )

@@ -1,0 +1,138 @@
+"""A record reaches MLflow whole: at the end of a run, after an outage, beside fifteen others."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline.tracking.mlflow_log import LogError
+from paceline.tracking.mlflow_record import log_record
+from paceline.tracking.mlflow_store import client
+from paceline.tracking.progress_follower import ProgressFollower
+from tests.made_records import made_config, make_record
+
+LIVE = "samples,seconds,train_loss,images_per_second\n"
+
+
+def only_run(uri):
+    store = client(uri)
+    (run,) = store.search_runs([store.get_experiment_by_name("made").experiment_id])
+    return run
+
+
+def steps(uri, run, metric):
+    return [row.step for row in client(uri).get_metric_history(run.info.run_id, metric)]
+
+
+def test_a_record_is_logged_whole_and_once(mlflow_uri, tmp_path):
+    make_record(tmp_path / "0123456789ab", made_config())
+    assert log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
+    assert not log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
+    run = only_run(mlflow_uri)
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "sync_allreduce 1x32 seed 0")
+    assert run.info.end_time - run.info.start_time == 4000
+    assert run.data.params["names.scheme"] == "sync_allreduce"
+    assert run.data.metrics["top1"] == 0.5
+    assert "validation_loss" not in run.data.metrics
+    assert steps(mlflow_uri, run, "train_loss") == [64, 128]
+    tags = {"study": "made", "key": "0123456789ab", "workers": "1", "status": "finished"}
+    assert tags.items() <= run.data.tags.items()
+
+
+def test_another_store_gets_it_too(mlflow_uri, tmp_path):
+    make_record(tmp_path / "0123456789ab", made_config())
+    log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
+    lost = Path(mlflow_uri.removeprefix("sqlite:///"))
+    with sqlite3.connect(lost) as database:  # a store made anew under the same name
+        for table in ("metrics", "latest_metrics", "params", "tags", "runs"):
+            database.execute(f"DELETE FROM {table}")
+    assert log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
+    assert steps(mlflow_uri, only_run(mlflow_uri), "train_loss") == [64, 128]
+
+
+def test_a_failed_point_is_a_failed_run(mlflow_uri, tmp_path):
+    nothing = {"samples": None, "seconds": None, "top1": None}
+    make_record(tmp_path / "key", made_config(), rows=0, status="failed", **nothing)
+    log_record(tmp_path / "key", mlflow_uri, "made")
+    assert only_run(mlflow_uri).info.status == "FAILED"
+
+
+def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
+    config = made_config(measurement={"mlflow": {"tracking_uri": mlflow_uri, "experiment": "made"}})
+    partial = tmp_path / ".key.123"
+    partial.mkdir()
+    progress = partial / "progress.csv"
+    progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.")
+    with ProgressFollower(partial, "key", config):
+        wait_for(lambda: marker(partial).get("live_rows") == 1)
+    assert only_run(mlflow_uri).data.tags["status"] == "running"
+    progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.0,1.0,128\n")
+
+    final = tmp_path / "key"
+    make_record(final, config)
+    for name in ("progress.csv", "mlflow.json"):
+        (partial / name).rename(final / name)
+    log_record(final, mlflow_uri, "made")
+    run = only_run(mlflow_uri)
+    assert steps(mlflow_uri, run, "live/train_loss") == [64, 128]
+    assert steps(mlflow_uri, run, "train_loss") == [64, 128]
+    assert run.data.tags["status"] == "finished"
+
+
+def test_an_outage_during_the_run_is_made_up_for(mlflow_uri, tmp_path):
+    config = made_config(measurement={"mlflow": {"tracking_uri": mlflow_uri, "experiment": "gone"}})
+    make_record(tmp_path / "key", config)
+    with ProgressFollower(tmp_path / "key", "key", config):
+        time.sleep(1.2)
+    with pytest.raises(LogError, match="no experiment gone"):
+        log_record(tmp_path / "key", mlflow_uri, "gone")
+    assert log_record(tmp_path / "key", mlflow_uri, "made")
+    assert steps(mlflow_uri, only_run(mlflow_uri), "train_loss") == [64, 128]
+
+
+def test_sixteen_points_at_once_lose_nothing(tmp_path):
+    """Each in a process of its own, on a store that none of them has made yet."""
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    for n in range(16):
+        make_record(tmp_path / f"key{n}", made_config(seed=n), rows=200)
+    subprocess.run([sys.executable, "-c", SIXTEEN, uri, tmp_path], check=True, cwd=tmp_path)
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        counts = database.execute(
+            "SELECT run_uuid, key, count(DISTINCT step) FROM metrics GROUP BY run_uuid, key"
+        ).fetchall()
+    for metric in ("train_loss", "top1", "updates"):
+        assert [count for _, key, count in counts if key == metric] == [200] * 16
+    assert len([key for _, key, _ in counts if key == "wall_seconds"]) == 16
+
+
+SIXTEEN = """
+import os, sys
+from pathlib import Path
+from paceline.tracking.mlflow_record import log_record
+from paceline.tracking.mlflow_store import prepare_store
+
+uri, folder = sys.argv[1], Path(sys.argv[2])
+prepare_store(f"sqlite:///{folder}/other.db", "made")  # imports for all; forks connect anew
+for n in range(16):
+    if os.fork() == 0:
+        prepare_store(uri, "made")
+        log_record(folder / f"key{n}", uri, "made")
+        os._exit(0)
+sys.exit(sum(os.wait()[1] for _ in range(16)) > 0)
+"""
+
+
+def marker(folder):
+    path = folder / "mlflow.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,91 @@
+"""What a virtual cluster cannot honour is said by name, before training starts."""
+
+import warnings
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from paceline.errors import SettingError
+from paceline.scheme.post_local_sgd import PostLocalSGD
+from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_then_async import SyncThenAsync
+from paceline.virtual_clock.strategy import VirtualCluster
+from tests.virtual_clock.trained import trainer_of
+from tests.wall_clock.alone import Anybodys, Manual, WithAdam, WithScheduler, loader
+
+
+@pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
+def test_who_switches_in_the_middle_must_know_the_end(scheme):
+    with pytest.raises(SettingError, match=r"num_steps: .* goes by the share of the run"):
+        VirtualCluster(scheme, workers=2)
+    VirtualCluster(scheme, workers=2, num_steps=8)
+
+
+class TwoOptimizers(Anybodys):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(2)]
+
+
+class Telepathy(AbstractScheme):
+    def step(self, turn):
+        yield "a thought"
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter([])
+
+
+def fit(module, data=None, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = trainer_of(VirtualCluster(SyncAllReduce(), workers=2), **options)
+        trainer.fit(module, loader() if data is None else data)
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "said"),
+    [
+        (Manual, {}, "model: manual optimization"),
+        (TwoOptimizers, {}, "model: manual optimization"),
+        (WithAdam, {}, "model: the virtual clock applies one torch.optim.SGD, not Adam"),
+        (WithScheduler, {}, r"model: the virtual clock sets the rate by samples"),
+        (Anybodys, {"precision": "bf16-true"}, r"training\.precision: bf16-true"),
+        (Anybodys, {"accumulate_grad_batches": 2}, "accumulate_grad_batches: "),
+        (Anybodys, {"gradient_clip_val": 1}, r"training\.gradient_clip_val: .* SyncAllReduce"),
+    ],
+)
+def test_modules_and_trainers(module, options, said):
+    with pytest.raises(SettingError, match=said):
+        fit(module(), **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (DataLoader(Endless(), batch_size=2), "data: .* map-style data, not from DataLoader"),
+        (range(8), "data: .* map-style data, not from range"),
+        (DataLoader(TensorDataset(torch.zeros(4)), batch_size=None), "batch_size: "),
+    ],
+)
+def test_loaders_that_read_ahead(data, said):
+    with pytest.raises(SettingError, match=said):
+        fit(Anybodys(), data)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
+def test_workers_are_a_whole_number(workers):
+    with pytest.raises(SettingError, match=r"^workers: a whole number of at least 1 is needed"):
+        VirtualCluster(SyncAllReduce(), workers=workers)
+
+
+@pytest.mark.parametrize("scheme", ["sync_allreduce", Telepathy()])
+def test_schemes_without_a_virtual_form(scheme):
+    with pytest.raises(SettingError, match=r"^scheme: \w+ has no virtual form"):
+        VirtualCluster(scheme, workers=2)

@@ -1,0 +1,222 @@
+"""Virtual seconds, by hand: lines at a server and on a link, and the end of an all-reduce."""
+
+import math
+from functools import partial
+
+import pytest
+
+from paceline.exchange.collective.cost import allreduce_seconds
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.independent import Independent
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.step_times import StepTimes
+from paceline.virtual_clock.events import EventQueue
+from paceline.virtual_clock.meeting import BUCKET_BYTES, Brought, allreduce_end
+from paceline.virtual_clock.network import VirtualNetwork
+from tests.virtual_clock.trained import train
+
+FREE = Link(0, math.inf)
+NUM_BYTES = 8 * 103  # of the tiny network's gradient
+
+
+def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
+    return ClusterProfile(FREE, link, None, server_seconds, server_bandwidth)
+
+
+def test_events_happen_in_order_of_time_and_then_of_planning():
+    seen, events = [], EventQueue()
+    for time, name in ((2, "late"), (1, "first"), (1, "second")):
+        events.plan(time, partial(seen.append, name))
+    while len(events):
+        events.go_on()
+    assert seen == ["first", "second", "late"]
+    with pytest.raises(ValueError, match="planned for 1, and it is 2"):
+        events.plan(1, seen.clear)
+
+
+def test_messages_to_one_server_pass_one_after_the_other():
+    profile = ClusterProfile(Link(0.5, 100), FREE, 1, 0, math.inf)
+    network = VirtualNetwork(profile, workers=3, servers=2)
+    assert network.push(0, 0, 0, 200) == (0, 2.5)
+    assert network.push(1, 1, 0, 200) == (2, 4.5)
+    assert network.push(1, 2, 1, 200) == (1, 3.5)  # another server's link is free
+    assert network.answer(1, 0, 1, 100) == (1, 2.5)  # and so is the other direction
+
+
+def test_workers_of_a_node_share_its_link():
+    profile = ClusterProfile(Link(0, 100), FREE, 2, 0, math.inf)
+    network = VirtualNetwork(profile, workers=4, servers=2)
+    assert network.push(0, 0, 0, 100) == (0, 1)
+    assert network.push(0, 1, 1, 100) == (1, 2)
+    assert network.push(0, 2, 1, 100) == (2, 3)  # the second node is free, the server is not
+
+
+def test_a_server_takes_its_time_for_each_push():
+    """Two workers push at 1 s: served until 1.25 s and 1.5 s, and so on every step."""
+    strategy, _ = train(
+        AsyncParameterServer(1), 2, 6, step_times=StepTimes(), profile=machine(server_seconds=0.25)
+    )
+    ends = [worker.step_ends for worker in strategy.clock.workers]
+    assert ends == [[1.25, 2.5, 3.75], [1.5, 2.75, 4.0]]
+    assert strategy.clock.workers[1].timeline[:3] == [
+        (1, "compute", 0.0, 1.0),
+        (1, "wait", 1.0, 1.25),
+        (1, "communicate", 1.25, 1.5),
+    ]
+    assert [w.seconds_communicating for w in strategy.clock.workers] == [0.75, 1.0]
+
+
+def test_a_saturated_server_sets_the_pace_and_the_staleness():
+    """Eight workers at 1 s a step, and a server that needs 0.25 s for each push."""
+    strategy, _ = train(
+        AsyncParameterServer(1), 8, 80, step_times=StepTimes(), profile=machine(server_seconds=0.25)
+    )
+    assert strategy.clock.events.now == 1 + 80 * 0.25
+    assert [staleness for _, staleness in strategy.clock.servers.served[0].report.pushes[8:]] == (
+        [7] * 72
+    )
+
+
+def test_bandwidth_counts_there_and_back_and_at_the_server():
+    profile = machine(link=Link(0.125, NUM_BYTES * 4), server_bandwidth=NUM_BYTES * 8)
+    strategy, _ = train(AsyncParameterServer(1), 1, 2, step_times=StepTimes(), profile=profile)
+    step = 1 + (0.25 + 0.125) + 0.125 + (0.25 + 0.125)
+    assert strategy.clock.workers[0].step_ends == [step, 2 * step]
+    assert strategy.clock.workers[0].bytes_sent == 2 * NUM_BYTES
+    assert strategy.clock.servers.served[0].report.bytes_sent == 2 * NUM_BYTES
+
+
+@pytest.mark.parametrize("collective", ["native", "tree", "multicolor", "parameter_server"])
+def test_synchronous_steps_last_as_long_as_compute_and_the_collective(collective):
+    profile = machine(link=Link(0.25, NUM_BYTES))
+    times = StepTimes(slow_workers=1, slow_factor=2)
+    strategy, _ = train(SyncAllReduce(collective), 4, 8, step_times=times, profile=profile)
+    step = 2 + allreduce_seconds(collective, NUM_BYTES, 4, profile)
+    assert strategy.clock.workers[3].step_ends == pytest.approx([step, 2 * step], rel=1e-12)
+    assert strategy.clock.workers[3].timeline[1] == (3, "wait", 1.0, 2.0)
+
+
+def per_byte(num_bytes):
+    return num_bytes / BUCKET_BYTES  # a second per bucket
+
+
+def test_the_last_bucket_of_a_gradient_cannot_hide_behind_backward():
+    one = [Brought(10, 6, overlapped=True)]
+    assert allreduce_end(one, BUCKET_BYTES, per_byte) == 11
+    # three buckets: ready at 10 - 4 x 2/3, 10 - 4 x 1/3 and 10; each takes a second
+    assert allreduce_end(one, 3 * BUCKET_BYTES, per_byte) == 11
+    assert allreduce_end([one[0]._replace(overlapped=False)], 3 * BUCKET_BYTES, per_byte) == 13
+
+
+def test_a_slow_network_delays_every_bucket():
+    one = [Brought(10, 6, overlapped=True), Brought(9, 1, overlapped=True)]
+    slow = partial(lambda size: 4 * size / BUCKET_BYTES)
+    first = max(10 - 4 * 2 / 3, 9 - (2 / 3) * (2 / 3))
+    assert allreduce_end(one, 3 * BUCKET_BYTES, slow) == pytest.approx(first + 12)
+
+
+def test_on_one_machine_messages_are_work_of_the_server():
+    """A server that needs 0.25 s each for a message in, an update and a message out."""
+    profile = machine(link=Link(0.25, math.inf), server_seconds=0.25)
+    strategy, _ = train(AsyncParameterServer(1), 2, 4, step_times=StepTimes(), profile=profile)
+    first, second = (worker.step_ends for worker in strategy.clock.workers)
+    assert first == [1.75, 3.5]
+    assert second == [2.5, 4.25]
+
+
+def test_between_nodes_messages_pass_while_the_server_works():
+    profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0.25, math.inf)
+    strategy, _ = train(AsyncParameterServer(1), 2, 4, step_times=StepTimes(), profile=profile)
+    first, second = (worker.step_ends for worker in strategy.clock.workers)
+    assert first == [1.75, 3.5]
+    assert second == [2.0, 3.75]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "half"),
+    [(Independent(), 4), (ElasticAveraging(1, 2, 0.1), 6), (Gossip("ring"), 4)],
+)
+def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
+    """Of 28 steps the fast three workers take 24 of 1 s, the slow one 4 of 2 s. What is exchanged
+    after two steps is so after a third one's gradient.
+    """
+    times = StepTimes(slow_workers=1, slow_factor=2)
+    strategy, _ = train(scheme, 4, 28, step_times=times, snapshot_samples=[56, 112])
+    assert [worker.finished for worker in strategy.clock.workers] == [4, 8, 8, 8]
+    kept = [(each.samples, each.seconds) for each in strategy.clock.holder.snapshots]
+    assert kept == [(56, half), (112, 8)]
+
+
+def test_a_group_sends_one_message_over_the_network():
+    """0.125 s inside a node, each way, and 0.25 s to the server or back; the groups meet there."""
+    profile = ClusterProfile(Link(0, 4 * NUM_BYTES), Link(0.125, math.inf), 2, 0, math.inf)
+    strategy, _ = train(Mixed(1, group_size=2), 4, 8, step_times=StepTimes(), profile=profile)
+    clock = strategy.clock
+    ends = [worker.step_ends for worker in clock.workers]
+    assert ends == [[1.75, 3.5]] * 2 + [[2.0, 3.75]] * 2
+    assert clock.servers.served[0].report.pushes == [(0, 0), (2, 1), (0, 1), (2, 1)]
+    assert clock.servers.served[0].report.bytes_received == 4 * NUM_BYTES
+    assert [worker.bytes_sent for worker in clock.workers] == [n * NUM_BYTES for n in (4, 2, 4, 2)]
+    assert [worker.bytes_received for worker in clock.workers] == [
+        n * NUM_BYTES for n in (4, 2, 4, 2)
+    ]
+    first, other = (worker.timeline[:4] for worker in clock.workers[:2])
+    assert [span[1:] for span in first] == [
+        ("compute", 0, 1),
+        ("wait", 1, 1.125),
+        ("communicate", 1.125, 1.375),
+        ("communicate", 1.375, 1.625),
+    ]
+    assert [span[1:] for span in other] == [
+        ("compute", 0, 1),
+        ("communicate", 1, 1.125),
+        ("wait", 1.125, 1.625),
+        ("communicate", 1.625, 1.75),
+    ]
+
+
+def test_a_group_on_two_nodes_sends_more():
+    """0.25 s for each message, of which a worker's first and last are to and from the other."""
+    profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0, math.inf)
+    strategy, _ = train(Mixed(1, group_size=2), 2, 4, step_times=StepTimes(), profile=profile)
+    first, other = strategy.clock.workers
+    assert first.step_ends == [1.75, 3.75]
+    assert other.step_ends == [2.0, 4.0]
+
+
+def test_a_mean_in_pairs_goes_there_and_back_and_costs_the_partner_no_time():
+    """Over a link of 0.125 s and 0.25 s per message; worker 0 is asked."""
+    profile = machine(server_seconds=9, link=Link(0.125, NUM_BYTES * 4))
+    strategy, _ = train(Gossip("ring"), 2, 4, step_times=StepTimes(), profile=profile)
+    passive, active = strategy.clock.workers
+    assert passive.step_ends == [1, 2]
+    assert active.step_ends == [1.75, 3.5]
+    assert passive.averages == [(1, 1), (2, 1)]  # at 1.375 s and 3.125 s
+    assert active.averages == [(0, 0), (1, 0)]
+    assert active.timeline[:3] == [
+        (1, "compute", 0.0, 1.0),
+        (1, "communicate", 1.0, 1.375),
+        (1, "communicate", 1.375, 1.75),
+    ]
+    assert (passive.seconds_communicating, active.seconds_communicating) == (0, 1.5)
+    exchanged = {(worker.bytes_sent, worker.bytes_received) for worker in (passive, active)}
+    assert exchanged == {(2 * NUM_BYTES, 2 * NUM_BYTES)}
+
+
+def test_means_in_pairs_between_nodes_pass_the_links_of_the_nodes():
+    """Workers 0 and 1 on a node, 2 and 3 on another, and a second per message between them."""
+    profile = ClusterProfile(Link(0.5, NUM_BYTES), FREE, 2, 0, math.inf)
+    network = VirtualNetwork(profile, workers=4, servers=0)
+    assert network.pass_on(1, 1, 0, NUM_BYTES) == (1, 1)
+    assert network.pass_on(1, 1, 2, NUM_BYTES) == (1, 2.5)
+    assert network.pass_on(1, 0, 3, NUM_BYTES) == (2, 3.5)  # the link is held until 2 s
+    assert network.pass_on(1, 2, 1, NUM_BYTES) == (1, 2.5)  # and free the other way
+    strategy, _ = train(Gossip("complete"), 4, 8, step_times=StepTimes(), profile=profile)
+    for active in strategy.clock.workers[1::2]:
+        away = sum(partner // 2 != active.index // 2 for _, partner in active.averages)
+        assert active.seconds_communicating >= 3 * away
+    assert [worker.seconds_communicating for worker in strategy.clock.workers[::2]] == [0, 0]

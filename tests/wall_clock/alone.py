@@ -1,0 +1,123 @@
+"""The parameter-server strategy in anybody's plain Trainer: no room to the right of cluster/."""
+
+import warnings
+from dataclasses import asdict
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from paceline.errors import SettingError
+from paceline.exchange.process_group import join, leave
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.wall_clock.parameter_server import ParameterServerStrategy
+from paceline.wall_clock.server import serve
+
+STEPS, WORKERS = 40, 2
+
+
+class Anybodys(LightningModule):
+    """A line through points, by least squares."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(2, 1, dtype=torch.float64)
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        return nn.functional.mse_loss(self.line(inputs), targets)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class WithAdam(Anybodys):
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+class WithScheduler(Anybodys):
+    def configure_optimizers(self):
+        sgd = torch.optim.SGD(self.parameters(), lr=0.1)
+        return [sgd], [torch.optim.lr_scheduler.StepLR(sgd, 1)]
+
+
+class Manual(Anybodys):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+
+def loader():
+    """Its own sampler and shuffling, eight batches per epoch."""
+    inputs = torch.randn(32, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    targets = inputs @ torch.tensor([[2.0], [-1.0]], dtype=torch.float64) + 0.5
+    return DataLoader(TensorDataset(inputs, targets), batch_size=4, shuffle=True)
+
+
+def strategy(scheme, workers):
+    return ParameterServerStrategy(
+        scheme,
+        workers=workers,
+        batch_size=4,
+        num_steps=STEPS,
+        snapshot_samples=[2 * STEPS, 4 * STEPS],
+    )
+
+
+def trainer(chosen, **options):
+    return Trainer(
+        strategy=chosen,
+        accelerator="cpu",
+        devices=1,
+        plugins=[LightningEnvironment()],
+        max_epochs=-1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+def train():
+    """Two workers and a server."""
+    scheme = AsyncParameterServer(servers=1)
+    join(20, "cpu")
+    if dist.get_rank() == WORKERS:
+        seen = asdict(serve(scheme))
+    else:
+        warnings.simplefilter("ignore")
+        torch.manual_seed(1 + dist.get_rank())  # worker 0's weights are everybody's first
+        chosen, module = strategy(scheme, WORKERS), Anybodys()
+        run = trainer(chosen)
+        run.fit(module, loader())
+        snapshots = chosen.finish()
+        seen = {
+            "steps": run.global_step,
+            "snapshots": [(s.updates, s.weights.tolist()) for s in snapshots],
+        }
+    leave()
+    return seen
+
+
+def refused(cases):
+    """What each (module, precision) is refused with; None where it is not. The last: clipping."""
+    warnings.simplefilter("ignore")
+    join(20, "cpu")
+    scheme = AsyncParameterServer(servers=1)
+    said = [_refusal(globals()[module], scheme, precision=precision) for module, precision in cases]
+    return [*said, _refusal(Anybodys, SyncParameterServer(servers=1), WORKERS, gradient_clip_val=1)]
+
+
+def _refusal(module, scheme, workers=1, **options):
+    run = trainer(strategy(scheme, workers), **options)
+    try:
+        run.fit(module(), loader())
+    except SettingError as error:
+        return str(error)
+    return None

@@ -1,0 +1,37 @@
+"""The parameter-server strategy outside the project's own training."""
+
+import pytest
+
+from paceline.cluster.launcher import launch
+from tests.wall_clock.alone import STEPS
+
+REFUSED = {
+    ("WithAdam", "32-true"): "model: a parameter server applies one torch.optim.SGD, not Adam",
+    ("WithScheduler", "32-true"): "(training.schedule): no scheduler",
+    ("Manual", "32-true"): "model: manual optimization",
+    ("Anybodys", "bf16-true"): "training.precision: bf16-true cannot be honoured",
+    ("Anybodys", "16-true"): "training.precision: 16-true cannot be honoured",
+}  # 16-mixed on a CPU is bf16-mixed to Lightning; the command line refuses it
+
+
+def test_it_trains_in_anybodys_trainer(tmp_path):
+    first, second, server = launch(
+        "tests.wall_clock.alone:train", (), workers=2, servers=1, log_folder=tmp_path
+    )
+    assert first["steps"] + second["steps"] == server["updates"] == STEPS
+    assert [updates for updates, _ in first["snapshots"] + second["snapshots"]] == [20, 40]
+    assert second["snapshots"][0][1] == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
+
+
+def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
+    (found,) = launch(
+        "tests.wall_clock.alone:refused",
+        (list(REFUSED),),
+        workers=1,
+        servers=0,
+        log_folder=tmp_path,
+    )
+    *said, clipping = found
+    assert None not in found
+    assert clipping.startswith("training.gradient_clip_val: workers clip their own gradients")
+    assert [m for m, part in zip(said, REFUSED.values(), strict=True) if part not in m] == []
