@@ -23,7 +23,8 @@ class WorkerView:
     """What a worker knows when its gradient is there.
 
     `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds, until it gives
-    them away. `index`: of the worker, from 0. `num_steps`: that it took before. `progress`: the share of the run's samples that is
+    them away. `index`: of the worker, from 0. `num_steps`: that it took before. `progress`: the
+    share of the run's samples that is
     behind these weights; 0 where the run has no end, or servers count.
     """
 
