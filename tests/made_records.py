@@ -4,6 +4,8 @@ import json
 
 import yaml
 
+from paceline.record.point_config import PointConfig
+
 CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"
 STALENESS = "server,staleness,pushes\n"
 PHASES = (
@@ -15,7 +17,7 @@ PHASES = (
 def make_record(folder, config, *, key=None, rows=2, **changes):
     """Write a record of `config` with `rows` rows of curve; `changes` go into result.json."""
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "config.yaml").write_text(yaml.safe_dump(dict(config.values)))
     curve = [f"{64 * n},{2 * n},{n / 2},{1 / n},,0.5,\n" for n in range(1, rows + 1)]
     (folder / "curve.csv").write_text(CURVE + "".join(curve))
     (folder / "staleness.csv").write_text(STALENESS + "0,1,12\n")
@@ -30,13 +32,13 @@ def made_result(config, key, rows=2):
         "status": "finished",
         "reason": "",
         "kind": "measured",
-        "study": config["study"],
+        "study": config.study,
         "key": key,
-        **config["names"],
-        "workers": config["workers"],
+        **config.names,
+        "workers": config.values["workers"],
         "servers": 0,
-        "batch_size": config["batch_size"],
-        "seed": config["seed"],
+        "batch_size": config.values["batch_size"],
+        "seed": config.seed,
         "samples": 64 * rows,
         "distinct_samples": 64,
         "seconds": rows / 2,
@@ -52,7 +54,7 @@ def made_result(config, key, rows=2):
 
 
 def made_config(study="made", *, workers=1, seed=0, **more):
-    return {
+    values = {
         "study": study,
         "workers": workers,
         "batch_size": 32,
@@ -63,5 +65,7 @@ def made_config(study="made", *, workers=1, seed=0, **more):
             "scheme": "sync_allreduce",
             "cluster": "local",
         },
+        "data": {"_target_": "paceline.data.synthetic.Synthetic"},
         **more,
     }
+    return PointConfig(values)

@@ -2,30 +2,70 @@
 
 import os
 import time
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-import yaml
 from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 
-from paceline.cluster.launcher import launch
+from paceline.cluster.cluster import Task
+from paceline.cluster.supervisor import LostWorker
 from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.stream import SampleStream
+from paceline.engine.reports import ServerReport, WorkerReport
+from paceline.measurement.reports import TrainingReport
 from paceline.model.classifier import Classifier
-from paceline.record.point import is_virtual, num_servers, num_workers
-from paceline.run.process import run
+from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+from paceline.run.run_point import PROCESS
+from paceline.study.compose import composed
 
-PROCESS = f"{run.__module__}:run"
 NUM_TRAIN = 48
-CONF = Path(__file__).parent.parent / "conf"
+REPOSITORY = Path(__file__).parent.parent
+CONF = REPOSITORY / "conf"
 CLOCKS = {
     "wall": {},
-    "virtual": {"cluster__clock": "virtual", "cluster__step_seconds": 1, "cluster__step_jitter": 1},
+    "virtual": {"cluster": "virtual", "cluster__step_jitter": 1},
 }  # settings of a point; a jitter as wide as that mixes the order of arrivals thoroughly
+TINY = {
+    "study": "tiny",
+    "seed": 3,
+    "save_weights": True,
+    "cluster__accelerator": "cpu",
+    "cluster__timeout_seconds": 60,
+    "training__epochs": 3,
+    "training__lr_reference_batch_size": 8,
+    "training__milestones": [0.5],
+    "training__precision": "64-true",
+    "measurement__evaluations": 3,
+    "measurement__evaluation_batch_size": 48,
+    "measurement__mlflow__tracking_uri": None,
+    "data": {
+        "_target_": "tests.tiny.TinyImages",
+        "root": "",
+        "num_classes": 3,
+        "image_shape": [1, 4, 4],
+        "num_validation": 0,
+        "split_seed": 0,
+        "augmentation": None,
+    },
+    "model": {
+        "_target_": "paceline.model.classifier.Classifier",
+        "network": {"_target_": "tests.tiny.tiny_network"},
+        "optimizer": {
+            "_target_": "torch.optim.SGD",
+            "_partial_": True,
+            "lr": 0.1,
+            "momentum": 0.9,
+            "weight_decay": 0.01,
+        },
+    },
+}
 
 
 class TinyImages(AbstractImageData):
@@ -50,92 +90,55 @@ def tiny_network(batch_norm: bool = False) -> nn.Sequential:
     return nn.Sequential(*hidden, nn.Tanh(), nn.Linear(5, 3))
 
 
-def tiny_point(scheme: str, workers: int, batch_size: int, **settings: Any) -> dict[str, Any]:
-    """A point's configuration; `settings` are dotted names with `__` for the dot."""
-    config: dict[str, Any] = {
-        "workers": workers,
-        "batch_size": batch_size,
-        "seed": 3,
-        "save_weights": True,
-        "names": {"scheme": scheme},
-        "scheme": yaml.safe_load((CONF / f"scheme/{scheme}.yaml").read_text()),
-        "data": {
-            "_target_": "tests.tiny.TinyImages",
-            "root": "",
-            "num_classes": 3,
-            "image_shape": [1, 4, 4],
-            "num_validation": 0,
-            "split_seed": 0,
-            "augmentation": None,
-        },
-        "model": {
-            "_target_": "paceline.model.classifier.Classifier",
-            "network": {"_target_": "tests.tiny.tiny_network"},
-            "optimizer": {
-                "_target_": "torch.optim.SGD",
-                "_partial_": True,
-                "lr": 0.1,
-                "momentum": 0.9,
-                "weight_decay": 0.01,
-            },
-        },
-        "cluster": {
-            "clock": "wall",
-            "accelerator": "cpu",
-            "threads_per_worker": 1,
-            "timeout_seconds": 60,
-            "step_seconds": None,
-            "step_jitter": 0,
-            "slow_workers": 0,
-            "slow_factor": 1,
-            "straggler_probability": 0,
-            "straggler_factor": 1,
-            "server_seconds": 0,
-            "server_bandwidth": None,
-            "workers_per_node": None,
-            "node_cores": None,
-            "link": {"latency": 0, "bandwidth": None},
-            "node_link": {"latency": 0, "bandwidth": None},
-        },
-        "training": {
-            "epochs": 3,
-            "samples": None,
-            "momentum_correction": "none",
-            "lr_rule": "none",
-            "lr_reference_batch_size": 8,
-            "warmup_epochs": 0,
-            "schedule": "constant",
-            "milestones": [0.5],
-            "gamma": 0.1,
-            "gradient_clip_val": None,
-            "precision": "64-true",
-        },
-        "measurement": {
-            "evaluations": 3,
-            "evaluation_batch_size": 48,
-            "warmup_fraction": 0.1,
-        },
-    }
-    for name, value in settings.items():
+def tiny_point(
+    scheme: str, workers: int, batch_size: int, cluster: str = "local", **settings: Any
+) -> dict[str, Any]:
+    """A point's settings: those of conf/, TINY, and `settings`, with `__` for the dot in names."""
+    config = deepcopy(_composed(scheme, cluster))
+    config |= {"workers": workers, "batch_size": batch_size}
+    for name, value in {**TINY, **settings}.items():
         *parents, leaf = name.split("__")
         holder = config
         for parent in parents:
             holder = holder[parent]
-        holder[leaf] = value
+        assert parents[:1] == ["model"] or leaf in holder, name
+        holder[leaf] = deepcopy(value)
     return config
 
 
-def run_tiny(config: dict[str, Any], folder: Path) -> tuple[list[dict], dict[str, Tensor]]:
-    """What each worker and server of the point saw, and the weights evaluated at the end."""
-    seen = launch(
-        PROCESS,
-        (config, str(folder)),
-        workers=num_workers(config),
-        servers=num_servers(config),
-        log_folder=folder / "log",
+@cache
+def _composed(scheme: str, cluster: str) -> dict[str, Any]:
+    chosen = (f"scheme={scheme}", f"cluster={cluster}", "data=synthetic")
+    return dict(composed(chosen, REPOSITORY).values)
+
+
+def point_of(config: dict[str, Any]) -> Point:
+    return Point.of(PointConfig(config))
+
+
+class Seen(NamedTuple):
+    """What the processes of a run reported, and its workers and servers, real or modelled."""
+
+    training: list[TrainingReport]
+    workers: list[WorkerReport]
+    servers: list[ServerReport]
+    lost: list[LostWorker]
+
+
+def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tensor]]:
+    """What was seen in the run of the point, and the weights evaluated at the end."""
+    point = point_of(config)
+    task = Task(PROCESS, (point, folder), *point.num_processes, folder / "log")
+    returned = point.cluster.run(task)
+    training = [each for each in returned if isinstance(each, TrainingReport)]
+    strategies = [each.strategy for each in training]
+    servers = [each for each in returned if isinstance(each, ServerReport)]
+    seen = Seen(
+        training,
+        [worker for each in strategies for worker in each.workers],
+        servers + [server for each in strategies for server in each.servers],
+        [each for each in returned if isinstance(each, LostWorker)],
     )
-    if is_virtual(config):
-        (seen,) = seen
     return seen, torch.load(folder / "weights.pt")
 
 

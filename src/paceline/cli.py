@@ -121,6 +121,7 @@ def _calibrate(options: argparse.Namespace, root: Path) -> int:
     preload()  # of torch and Lightning in the background, while they are imported here
     from paceline.calibration.measure import measure
     from paceline.calibration.this_machine import table, write
+    from paceline.record.point import Point
 
     try:
         measured = measure(config)
@@ -128,7 +129,7 @@ def _calibrate(options: argparse.Namespace, root: Path) -> int:
         print(f"paceline: {failure}", file=sys.stderr)
         return 1
     print(table(measured))
-    print(write(measured, config, root / "conf/cluster").relative_to(root))
+    print(write(measured, Point.of(config), root / "conf/cluster").relative_to(root))
     return 0
 
 

@@ -8,12 +8,13 @@ from omegaconf import OmegaConf
 
 from paceline import cli
 from paceline.calibration import measure as calibrate
-from paceline.calibration.measure import Measured, batch_sizes, measure
+from paceline.calibration.measure import Measured, MeasuredSteps, batch_sizes, measure
 from paceline.calibration.this_machine import jitter, profile_of_measured, table, write
 from paceline.errors import SettingError
+from paceline.record.point import Point
+from paceline.record.target import Target
 from paceline.study.compose import composed
-from paceline.timing.profile import Link, profile_of
-from paceline.timing.step_times import step_times
+from paceline.timing.profile import Link
 from tests.command_line import run
 
 TINY = (
@@ -29,24 +30,28 @@ MADE = Measured(
     started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
     load=0.25,
     cores=2,
-    accelerator="cpu",
-    num_parameters=100,
-    steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
-    copy_bandwidth=8e9,
-    push_pull={25: 3.0, 100: 9.0},
-    allreduce={1: 9.0, 25: 2.5, 100: 4.0},
-    serve={25: 1.5, 100: 4.5},
+    worker=MeasuredSteps(
+        accelerator="cpu",
+        num_parameters=100,
+        steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
+        copy_bandwidth=8e9,
+    ),
+    pair={
+        "push_pull": {25: 3.0, 100: 9.0},
+        "allreduce": {1: 9.0, 25: 2.5, 100: 4.0},
+        "serve": {25: 1.5, 100: 4.5},
+    },
 )
 
 
 @pytest.fixture(scope="module")
 def measured(root):
     config = composed(TINY, root)
-    return measure(config, seconds=0.05, most_weights=1000), config
+    return measure(config, seconds=0.05, most_weights=1000), Point.of(config)
 
 
 def cluster_of(path):
-    return OmegaConf.to_container(OmegaConf.load(path))
+    return Target("cluster", OmegaConf.to_container(OmegaConf.load(path))).build()
 
 
 def test_the_profile_by_hand():
@@ -72,14 +77,14 @@ def test_batch_sizes_around_what_is_asked_for(batch_size, num_train, sizes):
 
 
 def test_the_file_holds_what_was_measured(root, tmp_path):
-    path = write(MADE, composed(TINY, root), tmp_path)
+    path = write(MADE, Point.of(composed(TINY, root)), tmp_path)
     cluster = cluster_of(path)
     assert path == tmp_path / "this_machine.yaml"
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    assert cluster["step_seconds"] == {3: 0.001, 12: 0.002, 40: 0.004}
-    assert profile_of(cluster).node_link == Link(0.5, 100)
-    assert profile_of(cluster).allreduce_link == Link(0.5, 200)
-    assert (cluster["server_seconds"], cluster["server_bandwidth"]) == (0.5, 100)
+    assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
+    assert cluster.profile.node_link == Link(0.5, 100)
+    assert cluster.profile.allreduce_link == Link(0.5, 200)
+    assert (cluster.server_seconds, cluster.server_bandwidth) == (0.5, 100)
     comments = path.read_text()
     assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
     assert "small_cnn (100 parameters) on synthetic, 32-true" in comments
@@ -93,23 +98,25 @@ def test_the_table_shows_every_number_with_its_unit():
 
 
 def test_a_real_run_measures_every_part(measured, tmp_path):
-    found, config = measured
-    assert list(found.steps) == [3, 12, 40]
-    assert all(np.all(seconds > 0) and len(seconds) for seconds in found.steps.values())
-    assert list(found.push_pull) == list(found.allreduce) == list(found.serve)
-    assert found.num_parameters in found.serve
-    cluster = cluster_of(write(found, config, tmp_path))
-    assert profile_of(cluster).num_nodes(8) == 1
-    times = step_times({**config, "cluster": cluster})
-    assert times.step_seconds == pytest.approx(np.median(found.steps[12]), rel=0.01)
+    found, point = measured
+    steps = found.worker.steps
+    assert list(steps) == [3, 12, 40]
+    assert all(np.all(seconds > 0) and len(seconds) for seconds in steps.values())
+    sizes = [list(found.pair[name]) for name in ("push_pull", "allreduce", "serve")]
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert found.worker.num_parameters in sizes[0]
+    cluster = cluster_of(write(found, point, tmp_path))
+    assert cluster.profile.num_nodes(8) == 1
+    times = cluster.step_times(12, seed=0)
+    assert times.step_seconds == pytest.approx(np.median(steps[12]), rel=0.01)
 
 
 def test_the_written_file_composes_as_a_cluster(root, measured):
-    found, config = measured
-    write(found, config, root / "conf/cluster")
-    cluster = composed([*TINY, "cluster=this_machine"], root)["cluster"]
-    assert cluster["clock"] == "virtual"
-    keys = list(composed([*TINY, "cluster=virtual"], root)["cluster"])
+    found, point = measured
+    write(found, point, root / "conf/cluster")
+    cluster = composed([*TINY, "cluster=this_machine"], root).values["cluster"]
+    assert Point.of(composed([*TINY, "cluster=this_machine"], root)).kind == "virtual"
+    keys = list(composed([*TINY, "cluster=virtual"], root).values["cluster"])
     assert list(cluster) == [*keys, "allreduce_link"]
 
 

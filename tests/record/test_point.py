@@ -1,85 +1,245 @@
-"""A point's key is the content of its settings, without names, paths and logging."""
+"""Every setting that cannot be honoured is named, before any process starts."""
 
-import copy
+import math
 import re
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+import torch
+from omegaconf import OmegaConf
 
-from paceline.record.point import point_key, record_folder
+from paceline.errors import SettingError
+from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+from paceline.study.compose import composed
 
-CONFIG = {
-    "study": "made",
-    "question": None,
-    "workers": 2,
-    "seed": 0,
-    "names": {"data": "synthetic"},
-    "data": {"_target_": "paceline.data.synthetic.Synthetic", "root": "data", "split_seed": 0},
-    "training": {"lr": 0.05, "milestones": [0.5]},
-    "measurement": {"evaluations": 10, "mlflow": {"tracking_uri": None}},
-    "sweep": {"jobs": 1, "rerun": "none"},
-}
+CONF = Path(__file__).parents[2] / "conf"
 
 
-def changed(setting, value):
-    config = copy.deepcopy(CONFIG)
+def read(path):
+    return OmegaConf.to_container(OmegaConf.load(CONF / f"{path}.yaml"))
+
+
+@pytest.fixture(scope="session")
+def defaults():
+    settings = ("cluster.accelerator=cpu", "data=synthetic")
+    return composed(settings, CONF.parent).values
+
+
+@pytest.fixture
+def config(defaults):
+    return deepcopy(dict(defaults))
+
+
+def check(config):
+    return Point.of(PointConfig(config))
+
+
+def put(config, setting, value):
     *parents, leaf = setting.split(".")
-    holder = config
     for parent in parents:
-        holder = holder[parent]
-    holder[leaf] = value
-    return config
+        config = config[parent]
+    assert leaf in config
+    config[leaf] = value
 
 
-def test_a_key_is_twelve_hexadecimal_digits_and_names_the_folder():
-    key = point_key(CONFIG)
-    assert re.fullmatch(r"[0-9a-f]{12}", key)
-    assert record_folder(CONFIG) == Path("runs/made") / key
+WHOLE = (
+    "workers",
+    "batch_size",
+    "measurement.evaluations",
+    "measurement.evaluation_batch_size",
+    "cluster.threads_per_worker",
+    "sweep.jobs",
+)
+POSITIVE = (
+    "training.epochs",
+    "training.lr",
+    "training.samples",
+    "training.gradient_clip_val",
+    "training.gamma",
+    "training.lr_reference_batch_size",
+    "cluster.timeout_seconds",
+)
+NOT_NEGATIVE = (
+    "training.momentum",
+    "training.weight_decay",
+    "training.warmup_epochs",
+    "measurement.warmup_fraction",
+)
+OTHERS = [
+    ("seed", -1),
+    ("seed", 0.5),
+    ("measurement.warmup_fraction", 1),
+    ("cluster.accelerator", "tpu"),
+    ("training.precision", "8-true"),
+    ("training.precision", "16-mixed"),
+    ("training.lr_rule", "cubic"),
+    ("training.momentum_correction", "some"),
+    ("training.schedule", "saw"),
+    ("training.milestones", [0.75, 0.5]),
+    ("training.milestones", [0.5, 1.5]),
+    ("training.milestones", ["half"]),
+    ("training.milestones", 0.5),
+    ("training.gamma", 1.5),
+    ("cluster.step_seconds", 0),
+    ("cluster.step_jitter", -1),
+    ("cluster.server_seconds", -1),
+    ("scheme.collective", "rumour"),
+    ("scheme.compression", "zip"),
+]
+BAD = [
+    *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),
+    *((setting, value) for setting in POSITIVE for value in (0, -1, math.nan, math.inf, "1")),
+    *((setting, value) for setting in NOT_NEGATIVE for value in (-0.1, math.nan, "0", None)),
+    *OTHERS,
+]
 
 
-def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings():
-    assert point_key(CONFIG) == "4cd9ceaea4ff"
-    assert point_key(dict(reversed(CONFIG.items()))) == "4cd9ceaea4ff"
+@pytest.mark.parametrize(("setting", "value"), BAD)
+def test_a_bad_value_is_named(setting, value, config):
+    put(config, setting, value)
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
+    assert "\n" not in str(error.value)
+
+
+SCHEMES = [
+    *(
+        ("async_parameter_server", setting, value)
+        for setting in ("scheme.servers", "scheme.compensation")
+        for value in ("abc", None, [1], -2, True)
+    ),
+    ("async_parameter_server", "scheme.servers", 1.5),
+    ("async_parameter_server", "scheme.compensation", math.nan),
+    ("async_parameter_server", "scheme.damping", ["none"]),
+    ("sync_parameter_server", "scheme.backup_workers", 4),
+    ("mixed", "scheme.group_size", 3),
+    ("gossip", "scheme.graph", 1),
+]
+
+
+@pytest.mark.parametrize(("scheme", "setting", "value"), SCHEMES)
+def test_what_makes_no_scheme_for_so_many_workers_is_named(scheme, setting, value, config):
+    config["scheme"] = read(f"scheme/{scheme}")
+    config["workers"] = 4
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
+        check(config)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["paceline.scheme.mixed.Nothing", "builtins.dict"])
+def test_what_is_no_scheme_is_one_line(target, config):
+    config["scheme"] = {"_target_": target}
+    with pytest.raises(SettingError, match=r"^scheme(\._target_)?: [^\n]+$"):
+        check(config)
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"),
+    ("momentum", "optimizer", "setting"),
     [
-        ("workers", 4),
-        ("seed", 1),
-        ("data.split_seed", 1),
-        ("training.lr", 0.1),
-        ("training.rate", "tuned"),
-        ("training.milestones", [0.75]),
-        ("training.momentum", 0.9),
-        ("measurement.evaluations", 5),
-        ("save_weights", True),
+        (1, {"momentum": 1}, "model.optimizer.momentum"),
+        (0.9, {}, "training.momentum_correction"),
     ],
 )
-def test_a_setting_changes_the_key(setting, value):
-    assert point_key(changed(setting, value)) != point_key(CONFIG)
+def test_momentum_that_cannot_be_corrected(momentum, optimizer, setting, config):
+    config["training"] |= {"momentum_correction": "asynchrony", "momentum": momentum}
+    config["model"] = {"_target_": "made.Model", "optimizer": optimizer}
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
+
+
+def test_the_defaults_and_what_is_just_allowed_pass(config):
+    check(config)
+    for setting in WHOLE:
+        put(config, setting, 1)
+    for setting in POSITIVE:
+        put(config, setting, 0.01 if "reference" not in setting else 1)
+    for setting in NOT_NEGATIVE:
+        put(config, setting, 0)
+    check(config)
+
+
+@pytest.mark.parametrize("accelerator", ["auto", "gpu"])
+def test_more_workers_than_gpus(accelerator, config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    config["cluster"]["accelerator"] = accelerator
+    check(config)
+    config["workers"] = 2
+    with pytest.raises(SettingError, match=r"^workers: 2 workers .* has 1; .*accelerator=cpu$"):
+        check(config)
+
+
+def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    config["cluster"]["accelerator"] = "auto"
+    check(config)
+    config["cluster"]["accelerator"] = "gpu"
+    with pytest.raises(SettingError, match=r"^workers: 1 workers need a GPU each, .* has 0;"):
+        check(config)
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
+def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    config["cluster"]["accelerator"] = "gpu"
+    config["training"]["precision"] = precision
+    check(config)
+    config["scheme"] = read("scheme/async_parameter_server")
+    config["names"]["scheme"] = "async_parameter_server"
+    with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
+        check(config)
+
+
+def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):
+    config["training"]["gradient_clip_val"] = 1
+    config["workers"] = 2
+    check(config)  # DDP clips the mean
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* SyncAllReduce "):
+        check(config)
+    config["workers"] = 1
+    check(config)
+
+
+MODELLED = [
+    ("cluster.step_seconds", None),
+    ("cluster.link.bandwidth", -1),
+    ("cluster.node_link.latency", -1),
+    ("cluster.server_bandwidth", 0),
+    ("cluster.workers_per_node", 0),
+    ("scheme.collective", "rumour"),
+    ("scheme.compression", "fp16"),
+    ("training.precision", "bf16-true"),
+    ("workers", 0),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), MODELLED)
+def test_what_a_virtual_cluster_cannot_be_is_named(setting, value, config):
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    config["scheme"]["collective"] = "ring"
+    config["workers"] = 4096  # of one process
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError) as error:
+        check(config)
+    assert error.value.setting == setting
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"),
+    ("cluster", "changes", "expected"),
     [
-        ("study", "other"),
-        ("question", "Why?"),
-        ("names", {"data": "renamed"}),
-        ("experiments", {}),
-        ("data.root", "/elsewhere"),
-        ("measurement.mlflow", {"tracking_uri": "http://server", "experiment": "e"}),
-        ("sweep", {"jobs": 2, "rerun": "all"}),
-        ("tuning", {"values": [0.1], "seed": 100}),
+        ("local", {}, "measured"),
+        ("local", {"step_seconds": 0.1}, "paced"),
+        ("local", {"server_seconds": 0.1}, "paced"),
+        ("virtual", {}, "virtual"),
     ],
 )
-def test_names_paths_and_logging_do_not(setting, value):
-    before = copy.deepcopy(CONFIG)
-    assert point_key(changed(setting, value)) == point_key(CONFIG)
-    assert before == CONFIG
-
-
-@pytest.mark.parametrize("target", ["paceline.data.image_folder.ImageFolder", "mine.DataModule"])
-def test_the_folder_of_images_that_are_not_verified_is_what_they_are(target):
-    cats, dogs = (changed("data", {"_target_": target, "root": root}) for root in ("cats", "dogs"))
-    assert point_key(cats) != point_key(dogs)
+def test_kinds_of_numbers(cluster, changes, expected, config):
+    config["cluster"] = read(f"cluster/{cluster}") | {"accelerator": "cpu"} | changes
+    assert check(config).kind == expected

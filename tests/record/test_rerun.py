@@ -3,7 +3,7 @@
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.rerun import CHOICES, needs_run
+from paceline.record.rerun import Sweep
 
 RECORDS = {
     "missing": None,
@@ -24,10 +24,10 @@ RECORDS = {
     ],
 )
 def test_points_done_again(rerun, done_again):
-    assert rerun in CHOICES
-    assert {n for n, record in RECORDS.items() if needs_run(record, rerun, "now")} == done_again
+    sweep = Sweep(jobs=1, rerun=rerun)
+    assert {n for n, record in RECORDS.items() if sweep.needs_run(record, "now")} == done_again
 
 
 def test_another_word_names_those_that_are():
-    with pytest.raises(SettingError, match=r"sweep\.rerun: 'some'; there are: none, failed"):
-        needs_run(None, "some", "now")
+    with pytest.raises(SettingError, match=r"^sweep\.rerun: should be 'none', .* not 'some'$"):
+        Sweep(jobs=1, rerun="some")

@@ -6,7 +6,6 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 from paceline.errors import SettingError
-from paceline.record.point import point_key
 from paceline.study.points import multirun_arguments, studies, study_points
 from tests.made_records import make_record
 
@@ -16,9 +15,9 @@ REPOSITORY = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize("study", studies(REPOSITORY))
 def test_every_experiment_composes(study):
     points = study_points(study, REPOSITORY, ["seed=0"])
-    assert len({point_key(point.config) for point in points}) == len(points) > 0
-    assert {point.config["study"] for point in points} == {study}
-    assert all(point.config["question"] for point in points)
+    assert len({point.config.key for point in points}) == len(points) > 0
+    assert {point.config.study for point in points} == {study}
+    assert all(point.config.question for point in points)
 
 
 def test_points_are_in_the_order_of_the_axes(root):
@@ -33,10 +32,10 @@ def test_points_are_in_the_order_of_the_axes(root):
 
 def test_a_point_is_resolved_and_knows_its_record(root):
     point = study_points("made", root)[3]
-    assert point.config["names"]["scheme"] == "async_parameter_server"
-    assert point.config["measurement"]["mlflow"]["experiment"] == "paceline/made"
-    assert "hydra" not in point.config
-    assert point.key == point_key(point.config)
+    assert point.config.names["scheme"] == "async_parameter_server"
+    assert point.config.measurement.mlflow.experiment == "paceline/made"
+    assert "hydra" not in point.config.values
+    assert point.key == point.config.key
     assert point.folder == root / "runs/made" / point.key
     assert point.status is None
     make_record(point.folder, point.config, status="diverged")
@@ -50,7 +49,7 @@ def test_overrides_replace_axes_and_add_others(root):
         for scheme in ("sync_allreduce", "async_parameter_server")
         for lr in (0.1, 0.2)
     ]
-    assert {point.config["seed"] for point in points} == {7}
+    assert {point.config.seed for point in points} == {7}
 
 
 def test_grids_follow_each_other_and_share_the_axes(root, studied):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from paceline.run import run_point as run
+from paceline.record.target import Target
 from paceline.study.prepare import prepare
 
 
@@ -35,7 +35,7 @@ class Part(SimpleNamespace):
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(run, "instantiate", lambda _: MadeData())
+    monkeypatch.setattr(Target, "build", lambda _: MadeData())
     monkeypatch.setattr(MadeData, "prepared", 0)
     return ["data._target_=paceline.made.Data"]
 

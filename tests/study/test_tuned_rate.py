@@ -7,9 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
-from paceline.record.point import plain_config, record_folder
+from paceline.record.point_config import PointConfig
 from paceline.study.tuned_rate import best_rate, read_tuning, set_rate
-from tests.record.test_point import CONFIG
+from tests.record.test_point_config import CONFIG
 
 TUNING = {"values": [0.1, 0.01], "seed": 100}
 
@@ -26,10 +26,10 @@ def config(rate, tuning, workers=2):
 
 def record(root, cfg, rate, **found):
     """A record of the tuning point of `cfg` with this rate."""
-    point = plain_config(cfg)
-    point |= {"seed": TUNING["seed"], "optimizer": {"lr": rate}}
-    point["training"] |= {"rate": "by_rule", "lr": rate}
-    folder = root / record_folder(point)
+    values = dict(PointConfig.of(cfg).values)
+    values |= {"seed": TUNING["seed"], "optimizer": {"lr": rate}}
+    values["training"] |= {"rate": "by_rule", "lr": rate}
+    folder = root / PointConfig(values).folder
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(result(**found)))
 

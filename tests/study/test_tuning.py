@@ -6,7 +6,6 @@ import json
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.point import point_key
 from paceline.study.collect import collect
 from paceline.study.points import study_points
 from paceline.study.prepare import prepare
@@ -36,8 +35,8 @@ def trials(root):
 def records(points):
     for point in points:
         if point.result is None:
-            lr = point.config["training"]["lr"]
-            top1 = TOP1.get((point.config["names"]["scheme"], lr))
+            lr = point.config.lr
+            top1 = TOP1.get((point.config.names["scheme"], lr))
             made = {"top1": top1, "source_digest": "0", "peak_rss_bytes": 2**30}
             make_record(point.folder, point.config, **made)
 
@@ -47,8 +46,8 @@ def test_every_configuration_is_tried_with_every_rate_and_a_seed_of_its_own(root
     assert [tuple(point.axes.items()) for point in points] == [
         (("scheme", scheme), ("training.lr", rate)) for scheme in RATES for rate in (0.2, 0.02)
     ]
-    assert {point.config["seed"] for point in points} == {100}
-    assert {point.config["training"]["rate"] for point in points} == {"by_rule"}
+    assert {point.config.seed for point in points} == {100}
+    assert {point.config.is_tuned for point in points} == {False}
 
 
 def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
@@ -65,8 +64,8 @@ def test_a_tuned_point_has_the_best_rate_in_its_key(root):
     for point in points:
         tuned = point.axes["training.rate"] == "tuned"
         rate = RATES[point.axes["scheme"]] if tuned else 0.05
-        assert point.config["training"]["lr"] == point.config["model"]["optimizer"]["lr"] == rate
-        assert point.key == point_key(point.config) == point.folder.name
+        assert point.config.lr == point.config.values["model"]["optimizer"]["lr"] == rate
+        assert point.key == point.config.key == point.folder.name
     assert len({point.key for point in points}) == 4
 
 
@@ -130,9 +129,9 @@ def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
     points = study_points("made", root, asked)
     tried = tuning_points("made", root, asked, study_tuning(points))
     assert len(tried) == 4
-    assert {point.config["seed"] for point in tried} == {100}
+    assert {point.config.seed for point in tried} == {100}
     records(tried)
-    rates = {p.config["training"]["lr"] for p in study_points("made", root, asked) if p.is_tuned}
+    rates = {p.config.lr for p in study_points("made", root, asked) if p.is_tuned}
     assert rates == {0.2}
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import log_record
@@ -15,7 +16,14 @@ from paceline.tracking.mlflow_store import client
 from paceline.tracking.progress_follower import ProgressFollower
 from tests.made_records import made_config, make_record
 
+CONF = Path(__file__).parents[2] / "conf"
 LIVE = "samples,seconds,train_loss,images_per_second\n"
+
+
+def logged(uri, experiment):
+    """The settings of a measurement that is logged there."""
+    settings = yaml.safe_load((CONF / "measurement/standard.yaml").read_text())
+    return settings | {"mlflow": {"tracking_uri": uri, "experiment": experiment}}
 
 
 def only_run(uri):
@@ -62,12 +70,12 @@ def test_a_failed_point_is_a_failed_run(mlflow_uri, tmp_path):
 
 
 def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
-    config = made_config(measurement={"mlflow": {"tracking_uri": mlflow_uri, "experiment": "made"}})
+    config = made_config(measurement=logged(mlflow_uri, "made"))
     partial = tmp_path / ".key.123"
     partial.mkdir()
     progress = partial / "progress.csv"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.")
-    with ProgressFollower(partial, "key", config):
+    with ProgressFollower(partial, config):
         wait_for(lambda: marker(partial).get("live_rows") == 1)
     assert only_run(mlflow_uri).data.tags["status"] == "running"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.0,1.0,128\n")
@@ -84,9 +92,9 @@ def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
 
 
 def test_an_outage_during_the_run_is_made_up_for(mlflow_uri, tmp_path):
-    config = made_config(measurement={"mlflow": {"tracking_uri": mlflow_uri, "experiment": "gone"}})
+    config = made_config(measurement=logged(mlflow_uri, "gone"))
     make_record(tmp_path / "key", config)
-    with ProgressFollower(tmp_path / "key", "key", config):
+    with ProgressFollower(tmp_path / "key", config):
         time.sleep(1.2)
     with pytest.raises(LogError, match="no experiment gone"):
         log_record(tmp_path / "key", mlflow_uri, "gone")

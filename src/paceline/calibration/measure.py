@@ -7,7 +7,7 @@ worker and a server.
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from hydra.utils import instantiate
 from pytorch_lightning import LightningModule, seed_everything
 
 from paceline.calibration.messages import Times, copy_bandwidth, measure_pair
-from paceline.cluster.accelerator import choose, device
+from paceline.cluster.accelerator import device
 from paceline.cluster.launcher import launch
 from paceline.record import provenance
-from paceline.run.point_data import open_feed
+from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+from paceline.run.point_data import open_data
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.run_point import prepare_data
-from paceline.run.settings import check
+from paceline.run.training_process import reading_of
 from paceline.scheme.independent import Independent
 
 SECONDS = 5.0  # of steps, for each batch size
@@ -38,57 +39,60 @@ _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
 
 @dataclass(frozen=True)
+class MeasuredSteps:
+    """What one worker can tell. `steps`: by batch size, seconds of each step."""
+
+    accelerator: str
+    num_parameters: int
+    steps: dict[int, np.ndarray]
+    copy_bandwidth: float  # bytes per second
+
+
+@dataclass(frozen=True)
 class Measured:
-    """`steps`: by batch size, seconds of each step. The others: see cluster/calibrate.py."""
+    """What was measured of this machine. `pair`: see calibration/messages.py."""
 
     started: datetime
     load: float  # of the machine before: processes that wanted a core, on average over a minute
     cores: int  # that this process may use
-    accelerator: str
-    num_parameters: int
-    steps: dict[int, np.ndarray]
-    copy_bandwidth: float
-    push_pull: Times
-    allreduce: Times
-    serve: Times
+    worker: MeasuredSteps
+    pair: dict[str, Times]
 
 
 def measure(
-    config: dict[str, Any], *, seconds: float = SECONDS, most_weights: int = MOST_WEIGHTS
+    config: PointConfig, *, seconds: float = SECONDS, most_weights: int = MOST_WEIGHTS
 ) -> Measured:
-    """`config`: a point's; its scheme and number of workers play no part. About half a minute.
+    """Measure with a point's model and data; its scheme and number of workers play no part.
 
-    Raises SettingError, and ProcessFailure where a process fails.
+    Takes about half a minute. Raises SettingError, and ProcessFailure where a process fails.
     """
-    config = {**config, "workers": 1, "scheme": _NO_SCHEME}
-    check(config)
-    prepare_data(config["data"])
+    point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
+    prepare_data(point.data)
     started, load = datetime.now(UTC), psutil.getloadavg()[0]
-    worker = _launched(measure_steps, (config, seconds), servers=0)[0]
-    sizes = sorted({1, _FEW_WEIGHTS, worker["num_parameters"], most_weights})
+    worker = _launched(measure_steps, (point, seconds), servers=0)[0]
+    sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
     pair = _launched(measure_pair, (sizes,), servers=1)
-    cores = provenance.num_cores()
-    return Measured(started, load, cores, **worker, **pair[0], **pair[1])
+    return Measured(started, load, provenance.num_cores(), worker, {**pair[0], **pair[1]})
 
 
-def measure_steps(config: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Entered by a process of its own: Measured's fields that one worker can tell."""
+def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
+    """Measure what one worker can tell, in a process of its own."""
     silence()
-    torch.set_num_threads(config["cluster"]["threads_per_worker"])
-    accelerator = choose(config["cluster"]["accelerator"], 1)
-    seed_everything(config["seed"], verbose=False)
-    module, data = instantiate(config["model"]), instantiate(config["data"])
-    num_train = open_feed(config, data).num_train
+    torch.set_num_threads(point.cluster.threads_per_worker)
+    seed_everything(point.seed, verbose=False)
+    module, data = point.model.build(), point.data.build()
+    reading = reading_of(point)
+    num_train = open_data(data, reading).num_train
     steps = {}
-    for size in batch_sizes(config["batch_size"], num_train):
-        feed = open_feed({**config, "batch_size": size}, data)
-        steps[size] = _step_seconds(config, module, feed.train(0, _MANY), accelerator, seconds)
-    return {
-        "accelerator": accelerator,
-        "num_parameters": sum(weight.numel() for weight in module.parameters()),
-        "steps": steps,
-        "copy_bandwidth": copy_bandwidth(),
-    }
+    for size in batch_sizes(point.batch_size, num_train):
+        batches = open_data(data, replace(reading, batch_size=size)).train(0, _MANY)
+        steps[size] = _step_seconds(point, module, batches, seconds)
+    return MeasuredSteps(
+        accelerator=point.device,
+        num_parameters=sum(weight.numel() for weight in module.parameters()),
+        steps=steps,
+        copy_bandwidth=copy_bandwidth(),
+    )
 
 
 def batch_sizes(batch_size: int, num_train: int) -> list[int]:
@@ -103,20 +107,15 @@ def _launched(function: Any, arguments: tuple, *, servers: int) -> list[Any]:
 
 
 def _step_seconds(
-    config: dict[str, Any],
-    module: LightningModule,
-    batches: Iterable,
-    accelerator: str,
-    seconds: float,
+    point: Point, module: LightningModule, batches: Iterable[Any], seconds: float
 ) -> np.ndarray:
     """Of each step by itself: draw, forward, backward, the optimizer."""
-    training = config["training"]
-    timed = _TimedDraws(batches, seconds, device(accelerator, 0))
+    timed = _TimedDraws(batches, seconds, device(point.device, 0))
     trainer = quiet_trainer(
-        accelerator="gpu" if accelerator == "cuda" else "cpu",
+        accelerator="gpu" if point.device == "cuda" else "cpu",
         devices=1,
-        precision=training["precision"],
-        gradient_clip_val=training["gradient_clip_val"],
+        precision=point.training.precision,
+        gradient_clip_val=point.training.gradient_clip_val,
         max_epochs=1,
     )
     trainer.fit(module, timed)

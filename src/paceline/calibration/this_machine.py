@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -11,13 +10,14 @@ from paceline.calibration.measure import Measured
 from paceline.calibration.messages import WEIGHT_BYTES, allreduce_link_of, line_through, link_of
 from paceline.exchange.collective.cost import allreduce_seconds
 from paceline.record import provenance
+from paceline.record.point import Point
 from paceline.timing.profile import ClusterProfile, Link
 
 _TEXT = """\
 # This machine on the virtual clock, by `paceline calibrate`: all but 0 and null is measured here.
 # {when}, load average {load:.2f} before; commit {commit}.
 # {machine}; {versions}.
-clock: virtual
+_target_: paceline.cluster.virtual.VirtualCluster
 accelerator: auto # that computes the gradients, not the one that is modelled
 threads_per_worker: {threads}
 timeout_seconds: 600
@@ -54,18 +54,18 @@ allreduce_link:
 """
 
 
-def write(measured: Measured, config: dict[str, Any], folder: Path) -> Path:
-    """`config`: what was measured. Returns the file in `folder`, which is replaced as a whole."""
+def write(measured: Measured, point: Point, folder: Path) -> Path:
+    """Write what was measured of `point`. Returns the file in `folder`, which is replaced as a whole."""
     path = folder / "this_machine.yaml"
     partial = path.with_suffix(".part")
-    partial.write_text(_text(measured, config))
+    partial.write_text(_text(measured, point))
     return partial.replace(path)
 
 
 def table(measured: Measured) -> str:
     """All numbers with their units, one a line."""
     profile, rows = profile_of_measured(measured), []
-    for size, seconds in measured.steps.items():
+    for size, seconds in measured.worker.steps.items():
         middle = median(seconds)
         rate = f"{size / middle:,.0f} images/s; n={len(seconds):,}, jitter {jitter(seconds):.2f}"
         rows.append((f"step at batch size {size}", f"{_milliseconds(middle)}, {rate}"))
@@ -82,10 +82,12 @@ def table(measured: Measured) -> str:
 
 def profile_of_measured(measured: Measured) -> ClusterProfile:
     """The fixed costs are of the fewest weights, the rates of the most."""
-    latency, each_byte = link_of(measured.push_pull)
-    server_seconds, each_weight_byte = line_through(measured.serve)
+    latency, each_byte = link_of(measured.pair["push_pull"])
+    server_seconds, each_weight_byte = line_through(measured.pair["serve"])
     node_link = Link(latency, _rate(each_byte))
-    allreduce_latency, each_allreduced = allreduce_link_of(measured.allreduce, measured.cores)
+    allreduce_latency, each_allreduced = allreduce_link_of(
+        measured.pair["allreduce"], measured.cores
+    )
     return ClusterProfile(
         link=Link(0, math.inf),
         node_link=node_link,
@@ -105,7 +107,7 @@ def jitter(seconds: np.ndarray) -> float:
     return float(high - low) / 2
 
 
-def _text(measured: Measured, config: dict[str, Any]) -> str:
+def _text(measured: Measured, point: Point) -> str:
     profile = profile_of_measured(measured)
     allreduce = profile.allreduce_link
     assert allreduce is not None
@@ -119,22 +121,24 @@ def _text(measured: Measured, config: dict[str, Any]) -> str:
         commit=_commit(),
         load=measured.load,
         cores=measured.cores,
-        threads=config["cluster"]["threads_per_worker"],
-        device="GPU" if measured.accelerator == "cuda" else "CPU",
-        model=config["names"]["model"],
-        data=config["names"]["data"],
-        num_parameters=measured.num_parameters,
-        precision=config["training"]["precision"],
-        num_steps=", ".join(f"{len(seconds):,}" for seconds in measured.steps.values()),
-        steps=", ".join(f"{size}: {_number(median(s))}" for size, s in measured.steps.items()),
-        jitter=_number(jitter(measured.steps[config["batch_size"]])),
-        batch_size=config["batch_size"],
-        most=max(measured.serve),
+        threads=point.cluster.threads_per_worker,
+        device="GPU" if measured.worker.accelerator == "cuda" else "CPU",
+        model=point.config.names["model"],
+        data=point.config.names["data"],
+        num_parameters=measured.worker.num_parameters,
+        precision=point.training.precision,
+        num_steps=", ".join(f"{len(seconds):,}" for seconds in measured.worker.steps.values()),
+        steps=", ".join(
+            f"{size}: {_number(median(s))}" for size, s in measured.worker.steps.items()
+        ),
+        jitter=_number(jitter(measured.worker.steps[point.batch_size])),
+        batch_size=point.batch_size,
+        most=max(measured.pair["serve"]),
         server_seconds=_number(profile.server_seconds),
         server_bandwidth=_number(profile.server_bandwidth),
         latency=_number(profile.node_link.latency),
         bandwidth=_number(profile.node_link.bandwidth),
-        few=min(size for size in measured.allreduce if size >= 4),
+        few=min(size for size in measured.pair["allreduce"] if size >= 4),
         allreduce_latency=_number(allreduce.latency),
         allreduce_bandwidth=_number(allreduce.bandwidth),
         besides="\n".join(f"# {name}: {value}" for name, value in _besides(measured, profile)),
@@ -148,12 +152,12 @@ def _commit() -> str:
 
 def _besides(measured: Measured, profile: ClusterProfile) -> list[tuple[str, str]]:
     """What the profile does not hold, and what it says of it."""
-    rows = [("memory copy by one thread", _gigabytes(measured.copy_bandwidth))]
-    for size, seconds in measured.push_pull.items():
+    rows = [("memory copy by one thread", _gigabytes(measured.worker.copy_bandwidth))]
+    for size, seconds in measured.pair["push_pull"].items():
         num_bytes = size * WEIGHT_BYTES
         modelled = 2 * profile.node_link.seconds(num_bytes)
         rows.append((f"push and pull of {_weights(size)}", _beside(seconds, modelled)))
-    for size, seconds in measured.allreduce.items():
+    for size, seconds in measured.pair["allreduce"].items():
         modelled = allreduce_seconds("native", size * WEIGHT_BYTES, 2, profile)
         rows.append((f"all-reduce of {_weights(size)}, 2 workers", _beside(seconds, modelled)))
     return rows

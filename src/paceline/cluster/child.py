@@ -1,4 +1,4 @@
-"""What a process of a point does beside its work: it reports to its launcher, and dies with it."""
+"""What a process of a run does besides its work: it reports to its launcher, and dies with it."""
 
 import contextlib
 import faulthandler
@@ -6,8 +6,10 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterable
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -37,7 +39,7 @@ class Raised(NamedTuple):
 
 
 class Tolerated(NamedTuple):
-    """The workers whose death does not end the point any more, as far as the sender can tell."""
+    """The workers whose death no longer ends the run, as far as the sender can tell."""
 
     workers: frozenset[int]
 
@@ -47,26 +49,38 @@ _reports: Connection | None = None  # to this process's launcher
 
 
 def tolerate(workers: Iterable[int]) -> None:
-    """A server tells the launcher whose death it survives from now on; others' ends the point."""
+    """Tell the launcher which workers this server can go on without; others' death ends the run."""
     _report(Tolerated(frozenset(workers)))
 
 
 def enter(
-    target: str, arguments: tuple, environment: dict[str, str], log: Path, reports: Connection
+    target: str,
+    arguments: tuple[Any, ...],
+    environment: dict[str, str],
+    log: Path,
+    reports: Connection,
 ) -> None:
-    """First thing in every process of a point: call `module:function`, and report what became."""
+    """Start a process of the run: call `module:function` in it, and report what came of it."""
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _write_to(log)
     os.environ.update(environment)
+    report = call(target, arguments)
+    _report(report)
+    if isinstance(report, Raised):
+        sys.exit(1)
+
+
+def call(target: str, arguments: tuple[Any, ...]) -> Returned | Raised:
+    """Call `module:function` in this process, and say what came of it."""
     module, function = target.split(":")
     try:
-        _report(Returned(getattr(importlib.import_module(module), function)(*arguments)))
-    except BaseException as error:
-        _report(_raised(error))
-        raise
+        return Returned(getattr(importlib.import_module(module), function)(*arguments))
+    except Exception as error:
+        traceback.print_exc()
+        return _raised(error)
 
 
 def _report(report: Report) -> None:
@@ -85,7 +99,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _die_with_parent() -> None:
-    """A killed launcher cannot end its processes: each watches the pipe that it holds open."""
+    """End with the launcher: killed, it cannot end its processes, so each watches its pipe."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

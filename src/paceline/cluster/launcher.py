@@ -1,4 +1,4 @@
-"""Processes of one point: a fresh set of them on this machine, watched until they end.
+"""Starts the processes of a run: a fresh set of them on this machine, watched until they end.
 
 A forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
 start in a fraction of a second; only the first waits for the imports. Lightning's own launcher
@@ -16,19 +16,20 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from paceline.cluster.child import enter
-from paceline.cluster.supervisor import Launched, ProcessFailure, Watch
-from paceline.exchange.process_group import SECRET, make_secret
+from paceline.cluster.child import Raised, Returned, call, enter
+from paceline.cluster.supervisor import Child, ProcessFailure, Supervisor, name_of
+from paceline.exchange.process_group import SECRET, leave, make_secret
 
 __all__ = ["ProcessFailure", "die_with", "launch", "preload"]
 
-_PRELOADED = "paceline.run.process"
-_MEETING = "127.0.0.1"  # neither the store nor gloo asks who connects
+_PRELOADED = ["hydra.utils", "torchmetrics.classification"]
+_PRELOADED += ["paceline.wall_clock.ddp", "paceline.virtual_clock.strategy"]  # torch, Lightning
+_ADDRESS = "127.0.0.1"  # neither the store nor gloo asks who connects
 _EXIT_SECONDS = 5  # for a process whose work is done
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -39,36 +40,48 @@ def preload() -> None:
     known = multiprocessing.get_all_start_methods()  # the platform's own is first
     if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
         multiprocessing.set_start_method(known[0], force=True)
-    multiprocessing.set_forkserver_preload([_PRELOADED])
+    multiprocessing.set_forkserver_preload(_PRELOADED)
     forkserver.ensure_running()
 
 
 def launch(
-    target: str, arguments: tuple, *, workers: int, servers: int, log_folder: Path
+    target: str,
+    arguments: tuple[Any, ...],
+    *,
+    workers: int,
+    servers: int,
+    log_folder: Path,
+    here: int | None = None,
 ) -> list[Any]:
-    """Call `module:function` in workers + servers processes; what they return, by rank.
+    """Call `module:function` in workers + servers processes; return what they return, by rank.
 
     Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and writes to a file in `log_folder`.
     When one fails, all are ended and ProcessFailure says what happened to the first; a
     SettingError in a process is raised here as such. Once all servers have said `tolerate`, a
-    worker that dies is a LostWorker in what is returned.
+    worker that dies is a LostWorker in what is returned. `here`: the rank of this very process,
+    which then is one of them; None: all are new.
     """
     preload()
     log_folder.mkdir(parents=True, exist_ok=True)
-    launched: list[Launched] = []
-    with _ended_by_signals(), _meeting(workers + servers) as environment:
+    children: dict[int, Child] = {}
+    num_processes = workers + servers
+    with _ended_by_signals(), _rendezvous(num_processes) as environment:
         try:
-            for rank in range(workers + servers):
-                name = f"worker {rank}" if rank < workers else f"server {rank - workers}"
-                ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-                launched.append(_start(name, target, arguments, ranked, log_folder))
-            watch = Watch(launched, workers)
-            returned = watch.until_the_end()
-            for each in launched:
-                each.process.join(_EXIT_SECONDS)
+            for rank in range(num_processes):
+                if rank != here:
+                    ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                    name = name_of(rank, workers)
+                    children[rank] = _start(name, target, arguments, ranked, log_folder)
+            supervisor = Supervisor(children, num_workers=workers, num_processes=num_processes)
+            if here is not None:
+                ranked = {**environment, "RANK": str(here), "LOCAL_RANK": str(here)}
+                supervisor.note(here, _call_here(target, arguments, ranked))
+            returned = supervisor.until_the_end()
+            for child in children.values():
+                child.process.join(_EXIT_SECONDS)
             return returned
         finally:
-            _end(launched)
+            _end(children.values())
 
 
 def die_with(process_id: int) -> None:
@@ -83,8 +96,12 @@ def die_with(process_id: int) -> None:
 
 
 def _start(
-    name: str, target: str, arguments: tuple, environment: dict[str, str], log_folder: Path
-) -> Launched:
+    name: str,
+    target: str,
+    arguments: tuple[Any, ...],
+    environment: dict[str, str],
+    log_folder: Path,
+) -> Child:
     context = multiprocessing.get_context("forkserver")
     reports, reporting = context.Pipe(duplex=False)
     log = log_folder / f"{name.replace(' ', '_')}.log"
@@ -93,32 +110,47 @@ def _start(
     )
     process.start()
     reporting.close()  # so that the end of the process is the end of its reports
-    return Launched(name, process, reports)
+    return Child(name, process, reports)
 
 
-def _end(launched: list[Launched]) -> None:
-    for each in launched:
-        if each.process.is_alive():  # else its number may be another's by now
-            each.process.kill()
-    for each in launched:
-        each.process.join()
-        each.process.close()
-        each.reports.close()
+def _call_here(
+    target: str, arguments: tuple[Any, ...], environment: dict[str, str]
+) -> Returned | Raised:
+    before = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        return call(target, arguments)
+    finally:
+        leave()
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _end(children: Iterable[Child]) -> None:
+    children = list(children)
+    for child in children:
+        if child.process.is_alive():  # else its number may be another's by now
+            child.process.kill()
+    for child in children:
+        child.process.join()
+        child.process.close()
+        child.reports.close()
 
 
 @contextlib.contextmanager
-def _meeting(processes: int) -> Iterator[dict[str, str]]:
-    """Where processes meet: a store in this process, so that none of them is needed to the end.
+def _rendezvous(processes: int) -> Iterator[dict[str, str]]:
+    """Yield the environment by which processes find each other: a store in this process, so that
+    none of them is needed to the end.
 
     It listens on a port that the system chooses and nobody can take between. Processes find it by
     torchrun's variables, by which Lightning knows that it need not start them.
     """
     import torch.distributed as dist
 
-    listening = socket.create_server((_MEETING, 0))
+    listening = socket.create_server((_ADDRESS, 0))
     port = listening.getsockname()[1]
     store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
-        _MEETING,
+        _ADDRESS,
         port,
         is_master=True,
         wait_for_workers=False,
@@ -129,7 +161,7 @@ def _meeting(processes: int) -> Iterator[dict[str, str]]:
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
         "GROUP_RANK": "0",
-        "MASTER_ADDR": _MEETING,
+        "MASTER_ADDR": _ADDRESS,
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
         "TORCHELASTIC_RESTART_COUNT": "0",

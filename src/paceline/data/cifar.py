@@ -17,6 +17,8 @@ _NUM_CLASSES = (10, 100)
 class Cifar(AbstractPreparedImageData):
     """`num_classes` says which of the two. From `root`, unpacked or not, else downloaded there."""
 
+    root_tells_content = False
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         if self.num_classes not in _NUM_CLASSES:

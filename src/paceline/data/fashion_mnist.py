@@ -26,6 +26,8 @@ _TORCHVISION_FOLDER = "FashionMNIST/raw"
 class FashionMnist(AbstractPreparedImageData):
     """The four original files: from `root`, else Debian's package, else downloaded into `root`."""
 
+    root_tells_content = False
+
     name = "fashion_mnist"
 
     def fingerprint(self) -> list[str]:

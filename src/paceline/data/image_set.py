@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -34,7 +35,12 @@ class Splits:
 
 
 class AbstractImageData(ABC):
-    """A data set by its settings. Errors of `prepare` and `load` are SettingErrors on one line."""
+    """A data set by its settings. Errors of `prepare` and `load` are SettingErrors on one line.
+
+    `root_tells_content`: whether another `root` may hold other images; no where they are verified.
+    """
+
+    root_tells_content: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -19,6 +19,8 @@ class Synthetic(AbstractImageData):
     `seed` decides the images, `split_seed` the validation set.
     """
 
+    root_tells_content = False
+
     def __init__(self, num_train: int, num_test: int, seed: int, **settings: Any) -> None:
         super().__init__(**settings)
         if self.num_classes < 2:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline.engine.flat_sgd import FlatSGD
+from paceline.engine.reports import ServerReport
 from paceline.engine.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.rule import AbstractScheme
@@ -36,25 +37,6 @@ class ServerPlan:
     @property
     def num_weights(self) -> int:
         return sum(segment["num_weights"] for segment in self.segments)
-
-
-@dataclass
-class ServerReport:
-    """What a server saw. `pushes`: (worker, staleness) in the order of arrival. `dropped_steps`:
-    (worker, number of the push among its own) of those that are not in the weights.
-    """
-
-    server: int
-    pushes: list[tuple[int, int]] = field(default_factory=list)
-    updates: int = 0
-    samples: int = 0  # behind the weights, over all workers
-    dropped: int = 0  # pushes that came too late to be applied
-    dropped_steps: list[tuple[int, int]] = field(default_factory=list)
-    held: int = 0  # answers that waited for another worker's push
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    diverged: bool = False
-    lost: list[tuple[int, str]] = field(default_factory=list)  # workers, and what was seen of it
 
 
 class ServedWeights:

@@ -47,6 +47,11 @@ def joined() -> Joined:
     return _joined
 
 
+def local_rank() -> int:
+    """Return this process's number among those of its machine, which is its GPU's number too."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
 def draw_number(name: str) -> int:
     """0, 1, 2, ... in the order in which the processes of the group ask for it."""
     store = dist.distributed_c10d._get_default_store()  # torch has no public name for it

@@ -1,67 +1,111 @@
-"""A point: one resolved configuration, named by the hash of its content."""
+"""A point: one resolved configuration with one seed, checked once, typed from then on."""
 
-import hashlib
-import json
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
 
-_UNKEYED = ("study", "question", "names", "experiments", "grids", "tuning", "sweep")
-_UNKEYED += ("measurement.mlflow",)
-# Of these the content is verified, so that the folder does not matter; of others it is the data.
-_VERIFIED_DATA = tuple(f"paceline.data.{name}" for name in ("fashion_mnist", "cifar", "synthetic"))
-
-
-def plain_config(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as plain values, without Hydra's own settings."""
-    config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    assert isinstance(config, dict)
-    config.pop("hydra", None)
-    return {str(name): value for name, value in config.items()}
+from paceline.cluster.cluster import AbstractCluster, Kind
+from paceline.engine.clipping import check_clipping
+from paceline.engine.served_weights import SERVED_PRECISIONS
+from paceline.errors import SettingError
+from paceline.exchange.collective.cost import COLLECTIVES
+from paceline.exchange.compression import check_compression
+from paceline.measurement.measurement import Measurement
+from paceline.record.point_config import PointConfig
+from paceline.record.rerun import Sweep
+from paceline.record.target import Target
+from paceline.record.training import Training
+from paceline.scheme.rule import AbstractScheme
+from paceline.settings import Count, Whole, settings
 
 
-def point_key(config: dict[str, Any]) -> str:
-    """12 hexadecimal digits of the content of `config`, without names, paths and logging.
+@settings("")
+class Point:
+    """What is trained, how, on what, and how it is measured.
 
-    The folder of an ImageFolder, and of anybody's data, counts: it says which images they are.
+    `batch_size`: images per worker and step. `model` and `data` are built in each process.
+    `config`: what all of it was made from, which names the point and is written to its record.
     """
-    content = json.loads(json.dumps(config))
-    verified = content["data"]["_target_"].startswith(_VERIFIED_DATA)
-    for path in (*_UNKEYED, "data.root") if verified else _UNKEYED:
-        *parents, leaf = path.split(".")
-        holder = content
-        for parent in parents:
-            holder = holder.get(parent, {})
-        holder.pop(leaf, None)
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
+    study: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder in runs/
+    workers: Whole
+    batch_size: Whole
+    seed: Count
+    save_weights: bool
+    scheme: AbstractScheme
+    cluster: AbstractCluster
+    training: Training
+    measurement: Measurement
+    sweep: Sweep
+    model: Target
+    data: Target
+    config: PointConfig
 
-def record_folder(config: dict[str, Any]) -> Path:
-    """Where the record of this point is, or will be: `runs/<study>/<key>`."""
-    return Path("runs") / config["study"] / point_key(config)
+    @classmethod
+    def of(cls, config: PointConfig) -> "Point":
+        """Build and check every part. Raises SettingError for the first setting that cannot be."""
+        values = config.values
+        kinds: dict[str, tuple[type, str]] = {
+            "scheme": (AbstractScheme, "scheme"),
+            "cluster": (AbstractCluster, "cluster"),
+            "training": (Training, "training"),
+            "measurement": (Measurement, "measurement"),
+            "sweep": (Sweep, "sweep"),
+        }
+        parts: dict[str, Any] = {
+            group: Target(group, values[group]).build_as(*kind) for group, kind in kinds.items()
+        }
+        names = ("study", "workers", "batch_size", "seed", "save_weights")
+        point = cls(
+            **{name: values[name] for name in names},
+            **parts,
+            model=Target("model", values["model"]),
+            data=config.data,
+            config=config,
+        )
+        point._check()
+        return point
 
+    @property
+    def kind(self) -> Kind:
+        """What the numbers of the point's record are."""
+        return self.cluster.kind
 
-def is_virtual(config: dict[str, Any]) -> bool:
-    """Whether one process stands for all workers and servers."""
-    return config["cluster"]["clock"] == "virtual"
+    @property
+    def num_processes(self) -> tuple[int, int]:
+        """How many processes train, and how many serve."""
+        return self.cluster.num_processes(self.scheme, self.workers)
 
+    @property
+    def device(self) -> str:
+        """What all workers compute on: "cpu" or "cuda"."""
+        return self.cluster.device(self.scheme, self.workers)
 
-def num_workers(config: dict[str, Any]) -> int:
-    """Real processes that train."""
-    return 1 if is_virtual(config) else config["workers"]
+    def _check(self) -> None:
+        """Raise SettingError for parts that do not go together."""
+        self.scheme.pushes_per_update(self.workers)
+        if self.scheme.servers:
+            self.scheme.serving(self.workers)
+        self.training.check(self.scheme, self.model)
+        self._check_collective()
+        self.cluster.check(self.scheme, self.workers)
+        if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
+            check_clipping(self.training.gradient_clip_val, self.scheme, self.workers)
+        self._check_precision()
 
+    def _check_collective(self) -> None:
+        collective = self.scheme.collective
+        if collective not in COLLECTIVES:
+            message = f"there is no {collective!r}; there are: {', '.join(COLLECTIVES)}"
+            raise SettingError("scheme.collective", message)
+        check_compression(self.scheme.compression, collective)
 
-def num_servers(config: dict[str, Any]) -> int:
-    """Real processes that serve."""
-    return 0 if is_virtual(config) else config["scheme"].get("servers", 0)
-
-
-def kind(config: dict[str, Any]) -> str:
-    """What the numbers of the point's record are: measured, paced or virtual."""
-    cluster = config["cluster"]
-    if is_virtual(config):
-        return "virtual"
-    paced = cluster["step_seconds"] is not None or cluster["server_seconds"] > 0
-    return "paced" if paced else "measured"
+    def _check_precision(self) -> None:
+        precision = self.training.precision
+        by_ddp = self.cluster.carried_out_by_ddp(self.scheme)
+        if not by_ddp and precision not in SERVED_PRECISIONS:
+            known, name = ", ".join(SERVED_PRECISIONS), self.config.names["scheme"]
+            message = f"{precision!r} cannot be honoured for scheme={name}; there are: {known}"
+            raise SettingError("training.precision", message)
+        if precision == "16-mixed" and self.device == "cpu":
+            raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")

@@ -64,8 +64,11 @@ PHASES = (
 TABLES = {"curve": CURVE, "staleness": STALENESS, "phases": PHASES, "timeline": TIMELINE}
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """`result.json` of a complete record; None where there is none."""
+Result = Mapping[str, Any]  # result.json: a JSON object
+
+
+def read_result(folder: Path) -> Result | None:
+    """Read `result.json` of a complete record; None where there is none."""
     path = folder / "result.json"
     return json.loads(path.read_text()) if path.exists() else None
 

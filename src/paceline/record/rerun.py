@@ -1,22 +1,25 @@
-"""Which points are done again: `sweep.rerun`."""
+"""How the points of a study are run, by `sweep.*`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from paceline.errors import SettingError
-
-CHOICES = ("none", "failed", "stale", "all")
+from paceline.settings import Whole, settings
 
 
-def needs_run(result: Mapping[str, Any] | None, rerun: str, digest: str) -> bool:
-    """Whether a point must run, given `result.json` of its record (None: there is no record).
+@settings("sweep")
+class Sweep:
+    """`jobs`: points at a time. `rerun`: which points with a record are run again."""
 
-    `digest`: of today's source. A point that diverged has finished: it would diverge again.
-    """
-    if rerun not in CHOICES:
-        raise SettingError("sweep.rerun", f"{rerun!r}; there are: {', '.join(CHOICES)}")
-    if result is None or rerun == "all":
-        return True
-    if rerun == "failed":
-        return result["status"] == "failed"
-    return rerun == "stale" and result["source_digest"] != digest
+    jobs: Whole
+    rerun: Literal["none", "failed", "stale", "all"]
+
+    def needs_run(self, result: Mapping[str, Any] | None, digest: str) -> bool:
+        """Tell whether a point must run. `result`: its result.json, None without a record.
+
+        `digest`: of today's source. A point that diverged has finished: it would diverge again.
+        """
+        if result is None or self.rerun == "all":
+            return True
+        if self.rerun == "failed":
+            return result["status"] == "failed"
+        return self.rerun == "stale" and result["source_digest"] != digest

@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from paceline.engine.snapshot import evenly_spaced
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractScheme
+from paceline.record.point import Point
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,14 @@ class Budget:
     thresholds: list[int]
 
 
-def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) -> Budget:
-    training = config["training"]
-    asked = training["samples"] or training["epochs"] * num_train
-    size, workers = config["batch_size"], config["workers"]
+def budget_of(point: Point, num_train: int) -> Budget:
+    """Return the budget of a run over `num_train` images.
+
+    Raises SettingError("training.samples") where a worker would have no step.
+    """
+    scheme, training = point.scheme, point.training
+    asked = training.samples or training.epochs * num_train
+    size, workers = point.batch_size, point.workers
     images_per_round = size * scheme.batches_per_round(workers)
     rounds = math.ceil(round(asked) / images_per_round)
     samples = rounds * images_per_round
@@ -33,7 +36,7 @@ def budget_of(config: dict[str, Any], scheme: AbstractScheme, num_train: int) ->
     if samples < workers * size * least:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
-    kept = evenly_spaced(rounds, config["measurement"]["evaluations"])
+    kept = evenly_spaced(rounds, point.measurement.evaluations)
     return Budget(
         samples=samples,
         images_per_update=scheme.images_per_update(size, workers),

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from paceline.data.stream import SampleStream
 from paceline.errors import SettingError
-from paceline.run.point_data import Feed
+from paceline.run.point_data import PointData, Reading
 
 
 class WorkerBatchSampler(Sampler):
@@ -32,9 +32,11 @@ class WorkerBatchSampler(Sampler):
         return self._stream.indices(first, self._batch_size).tolist()
 
 
-def feed_from_data_module(config: dict[str, Any], module: Any) -> Feed:
-    """Takes the data set, `collate_fn` and `num_workers` of its training DataLoader; batches are
-    (images, labels). Raises SettingError("data") for what has no map-style training set.
+def open_data_module(module: Any, reading: Reading) -> PointData:
+    """Take the data set, `collate_fn` and `num_workers` of the module's training DataLoader.
+
+    Batches are (images, labels). Raises SettingError("data") for what has no map-style training
+    set.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
@@ -45,29 +47,31 @@ def feed_from_data_module(config: dict[str, Any], module: Any) -> Feed:
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         raise SettingError("data", "a DataLoader over a map-style training set is needed")
     num_train = len(loader.dataset)  # type: ignore[arg-type]
-    stream = SampleStream(num_train, config["seed"])
-    double = config["training"]["precision"] == "64-true"
+    stream = SampleStream(num_train, reading.seed)
+
+    def sampler(worker: int, num_batches: int) -> WorkerBatchSampler:
+        return WorkerBatchSampler(
+            stream, worker, reading.num_workers, reading.batch_size, num_batches
+        )
 
     def train(worker: int, num_batches: int) -> DataLoader:
-        sampler = WorkerBatchSampler(
-            stream, worker, config["workers"], config["batch_size"], num_batches
-        )
         return DataLoader(
             loader.dataset,
-            batch_sampler=sampler,
+            batch_sampler=sampler(worker, num_batches),
             collate_fn=loader.collate_fn,
             num_workers=loader.num_workers,
         )
 
     def batch(worker: int, n: int) -> Any:
-        sampler = WorkerBatchSampler(stream, worker, config["workers"], config["batch_size"], n + 1)
-        return loader.collate_fn([loader.dataset[index] for index in sampler.indices(n)])
+        indices = sampler(worker, n + 1).indices(n)
+        return loader.collate_fn([loader.dataset[index] for index in indices])
 
-    def evaluation(batches: Iterable) -> Iterator:
+    def evaluation(batches: Iterable[Any]) -> Iterator[Any]:
+        double = reading.dtype == torch.float64
         for images, labels in batches:
             yield images.to(torch.float64) if double else images, labels
 
-    return Feed(
+    return PointData(
         num_train,
         stream,
         train,

@@ -9,67 +9,82 @@ from typing import Any
 import torch
 
 from paceline.data.batches import WorkerBatches, evaluation_batches
-from paceline.data.image_set import AbstractImageData
+from paceline.data.image_set import AbstractImageData, ImageSet
 from paceline.data.stream import SampleStream
 from paceline.errors import SettingError
 
 
 @dataclass(frozen=True)
-class Feed:
-    """`train(worker, num_batches)`: one worker's share; `batch(worker, n)`: one of its batches; the
-    others start a fresh pass each.
+class Reading:
+    """How a run reads its data. `batch_size`: images per worker and step; `dtype`: of images."""
+
+    num_workers: int
+    batch_size: int
+    seed: int
+    evaluation_batch_size: int
+    dtype: torch.dtype = torch.float32
+
+
+@dataclass(frozen=True)
+class PointData:
+    """`train(worker, num_batches)`: one worker's share; `batch(worker, n)`: one of its batches.
+
+    `validation` and `test` start a fresh pass each, of (images, labels).
     """
 
     num_train: int
     stream: SampleStream
     train: Callable[[int, int], Any]
     batch: Callable[[int, int], Any]
-    validation: Callable[[], Iterable]
-    test: Callable[[], Iterable]
+    validation: Callable[[], Iterable[Any]]
+    test: Callable[[], Iterable[Any]]
 
 
-def open_feed(config: dict[str, Any], data: Any) -> Feed:
-    """`data`: an AbstractImageData, or anybody's LightningDataModule."""
-    feed = _from_images(config, data) if isinstance(data, AbstractImageData) else None
-    if feed is None:
-        from paceline.run.data_module import feed_from_data_module
+def open_data(data: Any, reading: Reading) -> PointData:
+    """Open an AbstractImageData, or anybody's LightningDataModule.
 
-        feed = feed_from_data_module(config, data)
-    share = feed.num_train // config["workers"]
-    if config["batch_size"] > share:
+    Raises SettingError("batch_size") where it is more than a worker's share of the images.
+    """
+    if isinstance(data, AbstractImageData):
+        opened = _open_images(data, reading)
+    else:
+        from paceline.run.data_module import open_data_module
+
+        opened = open_data_module(data, reading)
+    share = opened.num_train // reading.num_workers
+    if reading.batch_size > share:
         raise SettingError(
             "batch_size",
-            f"{config['batch_size']} is more than a worker's share of {share} images "
-            f"({feed.num_train} over workers={config['workers']})",
+            f"{reading.batch_size} is more than a worker's share of {share} images "
+            f"({opened.num_train} over workers={reading.num_workers})",
         )
-    return feed
+    return opened
 
 
-def _from_images(config: dict[str, Any], data: AbstractImageData) -> Feed:
+def _open_images(data: AbstractImageData, reading: Reading) -> PointData:
     splits = data.load()
-    dtype = torch.float64 if config["training"]["precision"] == "64-true" else torch.float32
-    size = config["measurement"]["evaluation_batch_size"]
-    stream = SampleStream(len(splits.train), config["seed"])
+    stream = SampleStream(len(splits.train), reading.seed)
 
     def train(worker: int, num_batches: int) -> WorkerBatches:
         return WorkerBatches(
             splits.train,
             stream,
             worker=worker,
-            num_workers=config["workers"],
-            batch_size=config["batch_size"],
+            num_workers=reading.num_workers,
+            batch_size=reading.batch_size,
             num_batches=num_batches,
             mean=splits.mean,
             std=splits.std,
             augmentation=data.augmentation,
-            dtype=dtype,
+            dtype=reading.dtype,
         )
 
-    def evaluation(images: Any) -> Callable[[], Iterable]:
-        return lambda: evaluation_batches(images, size, splits.mean, splits.std, dtype)
+    def evaluation(images: ImageSet) -> Callable[[], Iterable[Any]]:
+        size = reading.evaluation_batch_size
+        return lambda: evaluation_batches(images, size, splits.mean, splits.std, reading.dtype)
 
     share = cache(lambda worker: train(worker, sys.maxsize))
-    return Feed(
+    return PointData(
         len(splits.train),
         stream,
         train,

@@ -1,44 +1,34 @@
 """What one process of a point does, by its rank: workers first, then servers."""
 
 import resource
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from paceline.cluster.accelerator import choose
 from paceline.cluster.child import tolerate
+from paceline.engine.reports import ServerReport
 from paceline.exchange.process_group import join, leave
-from paceline.record.point import is_virtual, kind, num_servers, num_workers
+from paceline.measurement.reports import TrainingReport
+from paceline.record.point import Point
 from paceline.run.quiet import silence
-from paceline.run.scheme_of import scheme_of
-from paceline.run.virtual_side import spread
-from paceline.run.worker import Worker
+from paceline.run.training_process import TrainingProcess
 from paceline.timing.pace import give_way
 from paceline.wall_clock.server import serve
 
 
-def run(config: dict[str, Any], folder: str) -> Any:
-    """Take part in the point that `config` describes; `folder`: its record in the making.
-
-    Returns what this process saw, in plain values and numpy arrays; on the virtual clock a list of
-    what each worker and server saw.
-    """
+def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
+    """Take part in `point`, and report what was seen; `folder`: its record in the making."""
     silence()
-    torch.set_num_threads(config["cluster"]["threads_per_worker"])
-    join(
-        config["cluster"]["timeout_seconds"],
-        choose(config["cluster"]["accelerator"], num_workers(config)),
-    )
-    scheme = scheme_of(config)
-    if dist.get_rank() < num_workers(config):
-        if kind(config) == "paced" and num_servers(config):
+    torch.set_num_threads(point.cluster.threads_per_worker)
+    join(point.cluster.timeout_seconds, point.device)
+    num_training, num_servers = point.num_processes
+    if dist.get_rank() < num_training:
+        if point.kind == "paced" and num_servers:
             give_way()
-        seen = Worker(config, scheme, Path(folder)).run()
+        report = TrainingProcess(point, folder).run()
     else:
-        seen = asdict(serve(scheme, tolerate))
+        report = serve(point.scheme, tolerate)
     leave()  # not after an error: peers would report the closed connection first
-    peak = {"peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
-    return [each | peak for each in spread(seen)] if is_virtual(config) else seen | peak
+    report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return report

@@ -1,4 +1,4 @@
-"""One configuration in, one record out."""
+"""One point in, one record out."""
 
 import shutil
 import time
@@ -7,29 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
-
-from paceline.cluster.accelerator import choose
-from paceline.cluster.launcher import ProcessFailure, launch
-from paceline.cluster.supervisor import LostWorker
+from paceline.cluster.cluster import Task
+from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.data.image_set import AbstractImageData
+from paceline.engine.reports import ServerReport
 from paceline.errors import SettingError
-from paceline.measurement.observed import Findings
+from paceline.measurement.observed import Observed
+from paceline.measurement.reports import TrainingReport
 from paceline.record import provenance
-from paceline.record.point import (
-    is_virtual,
-    kind,
-    num_servers,
-    num_workers,
-    point_key,
-    record_folder,
-)
-from paceline.record.record import MEASURED, TABLES, PartialRecord
-from paceline.run.settings import check
+from paceline.record.point import Point
+from paceline.record.record import PartialRecord, Result
+from paceline.record.target import Target
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.progress_follower import ProgressFollower
 
-PROCESS = "paceline.run.process:run"
+PROCESS = "paceline.run.process:run"  # not imported here: Lightning takes seconds
 
 
 @dataclass(frozen=True)
@@ -37,93 +29,90 @@ class Outcome:
     """`folder`: the record. `unlogged`: why MLflow lacks it, or None."""
 
     folder: Path
-    result: dict[str, Any]
+    result: Result
     unlogged: str | None
 
 
-def run_point(config: dict[str, Any], *, in_sweep: bool = False) -> Outcome:
+def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     """Train the point and leave its record; a failure of a process is a recorded result.
 
     Raises SettingError where a setting cannot be honoured; then there is no record. In a sweep,
     one that is found only by the processes is recorded as failed, and an MLflow store that was
     lost on the way does not stop it.
     """
-    check(config)
     if not in_sweep:
-        prepare_log(config)
-    prepare_data(config["data"])
-    folder = record_folder(config)
+        prepare_log(point.measurement.mlflow)
+    prepare_data(point.data)
+    folder = point.config.folder
     partial = PartialRecord(folder)
     try:
-        partial.write_config(config)
-        result = _train(config, partial, in_sweep)
+        partial.write_config(point.config.values)
+        result = _train(point, partial, in_sweep)
         partial.complete(result)
     except BaseException:
         partial.discard()
         raise
-    return Outcome(folder, result, log(folder, config))
+    return Outcome(folder, result, log(folder, point.measurement.mlflow))
 
 
-def prepare_data(data: dict[str, Any]) -> AbstractImageData | None:
-    """Find or download the data. None for anybody's DataModule: workers prepare it."""
-    if not data["_target_"].startswith("paceline."):
+def prepare_data(data: Target) -> AbstractImageData | None:
+    """Find or download the data. Returns None for anybody's DataModule: workers prepare it."""
+    if not data.is_ours:
         return None
-    images = instantiate(data)
+    images = data.build()
     images.prepare()
     return images
 
 
-def _train(config: dict[str, Any], partial: PartialRecord, in_sweep: bool) -> dict[str, Any]:
+def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     started = time.time()
-    logs = partial.folder / "log"
+    num_training, num_servers = point.num_processes
+    task = Task(PROCESS, (point, partial.folder), num_training, num_servers, partial.folder / "log")
     try:
-        with ProgressFollower(partial.folder, point_key(config), config):
-            returned = launch(
-                PROCESS,
-                (config, str(partial.folder)),
-                workers=num_workers(config),
-                servers=num_servers(config),
-                log_folder=logs,
-            )
+        with ProgressFollower(partial.folder, point.config):
+            returned = point.cluster.run(task)
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
-        for name, columns in TABLES.items():
-            partial.write_table(name, columns, [])
-        failed = {"status": "failed", "reason": str(failure), **dict.fromkeys(MEASURED)}
-        return _about(config, started, None) | failed
-    shutil.rmtree(logs, ignore_errors=True)  # of a failure they are kept
-    if is_virtual(config):
-        (returned,) = returned  # what each of its workers and servers saw
-    servers = returned[config["workers"] :]
-    lost = [each for each in returned if isinstance(each, LostWorker)]
-    workers = [each for each in returned[: config["workers"]] if not isinstance(each, LostWorker)]
-    findings = Findings(config, workers, servers, lost)
-    for name, columns in TABLES.items():
-        partial.write_table(name, columns, getattr(findings, name)())
-    return _about(config, started, findings.training_started()) | findings.result()
+        partial.write_tables({})
+        return {**_about(point, started, None), **failed_result(str(failure))}
+    shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
+    observed = observed_by(point, returned)
+    partial.write_tables(observed.tables())
+    return {**_about(point, started, observed.training_started()), **observed.result()}
 
 
-def _about(
-    config: dict[str, Any], started: float, training_started: float | None
-) -> dict[str, Any]:
-    """What is known of a point whether it succeeds or not."""
+def observed_by(point: Point, returned: list[Any]) -> Observed:
+    """Sort what the processes of a run returned, by what they were."""
+    return Observed(
+        training=[each for each in returned if isinstance(each, TrainingReport)],
+        servers=[each for each in returned if isinstance(each, ServerReport)],
+        lost=[each for each in returned if isinstance(each, LostWorker)],
+        workers=point.workers,
+        batch_size=point.batch_size,
+        seed=point.seed,
+        warmup_fraction=point.measurement.warmup_fraction,
+    )
+
+
+def _about(point: Point, started: float, training_started: float | None) -> Result:
+    """Return what is known of a point whether it succeeds or not."""
     return {
         "status": "",
         "reason": "",
-        "kind": kind(config),
-        "study": config["study"],
-        "key": point_key(config),
-        **config["names"],
-        "workers": config["workers"],
-        "servers": config["scheme"].get("servers", 0),
-        "batch_size": config["batch_size"],
-        "seed": config["seed"],
+        "kind": point.kind,
+        "study": point.study,
+        "key": point.config.key,
+        **point.config.names,
+        "workers": point.workers,
+        "servers": point.scheme.servers,
+        "batch_size": point.batch_size,
+        "seed": point.seed,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         "wall_seconds": time.time() - started,
         "launch_seconds": training_started - started if training_started else None,
-        "jobs": config["sweep"]["jobs"],
-        "accelerator": choose(config["cluster"]["accelerator"], num_workers(config)),
+        "jobs": point.sweep.jobs,
+        "accelerator": point.device,
         "hardware": provenance.hardware(),
         "versions": provenance.versions(),
         "commit": provenance.commit(),

@@ -1,26 +1,29 @@
 """How a worker of each kind of scheme is wired into Lightning, and what it can tell afterwards."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import nn
 
+from paceline.engine.reports import StrategyReport, WorkerReport
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.training_clock import TrainingClock
 from paceline.measurement.timed_batches import Batches
 from paceline.model.learning_rate import LearningRate
+from paceline.record.point import Point
 from paceline.run.budget import Budget
-from paceline.run.point_data import Feed
+from paceline.run.point_data import PointData
 from paceline.run.quiet import quiet_trainer
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.pace import Pace
-from paceline.timing.step_times import step_times
 from paceline.wall_clock.ddp import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.wall_clock.own_weights import OwnWeightsStrategy
 from paceline.wall_clock.parameter_server import ParameterServerStrategy
@@ -41,7 +44,7 @@ class AbstractSide(ABC):
     def _distribution(self) -> dict[str, Any]:
         """The Trainer's strategy, devices and plugins."""
 
-    def batches(self, feed: Feed, worker: int) -> Batches:
+    def batches(self, feed: PointData, worker: int) -> Batches:
         """What this process trains on."""
         return feed.train(worker, self.num_batches)
 
@@ -65,6 +68,25 @@ class AbstractSide(ABC):
     def finish(self) -> list[Snapshot]:
         """The snapshots that are this worker's to evaluate, when training has ended."""
 
+    def report(
+        self, step_ends: np.ndarray, seconds_data: float, module: LightningModule
+    ) -> StrategyReport:
+        seen = self.seen(len(step_ends))
+        worker = WorkerReport(
+            worker=dist.get_rank(),
+            steps=len(step_ends),
+            step_ends=step_ends,
+            weights_digest=digest(module),
+            seconds_data=seconds_data,
+            seconds_communicating=seen["seconds_communicate"],
+            bytes_sent=seen["bytes_sent"],
+            bytes_received=seen["bytes_received"],
+            late_steps=seen["late_steps"],
+            step_numbers=seen.get("numbers", ()),
+            averages=seen.get("averages", ()),
+        )
+        return StrategyReport(seen["counted"], seen["updates"], seen["diverged"], [worker])
+
     @abstractmethod
     def seen(self, steps: int) -> dict[str, Any]:
         """counted, updates, diverged, late_steps, seconds_communicate, bytes_sent and _received."""
@@ -75,7 +97,7 @@ class SynchronousSide(AbstractSide):
 
     def __init__(
         self,
-        config: dict[str, Any],
+        point: Point,
         scheme: SyncAllReduce,
         budget: Budget,
         rate: LearningRate,
@@ -83,18 +105,18 @@ class SynchronousSide(AbstractSide):
         device: torch.device,
     ) -> None:
         self.evaluated = evaluated(scheme)
-        self.num_batches = budget.num_steps // config["workers"]
-        self._workers = config["workers"]
-        timeout = config["cluster"]["timeout_seconds"]
+        self.num_batches = budget.num_steps // point.workers
+        self._workers = point.workers
+        timeout = point.cluster.timeout_seconds
         how = (scheme.collective, scheme.compression)
         alone = self._workers == 1
         self._strategy = (
             OneWorkerStrategy(device) if alone else SyncAllReduceStrategy(timeout, *how)
         )
-        self._pace = _pace(config)
+        self._pace = _pace(point)
         self._strategy.prepare(
             workers=self._workers,
-            batch_size=config["batch_size"],
+            batch_size=point.batch_size,
             snapshot_samples=budget.thresholds,
             learning_rate=rate,
             clock=clock,
@@ -133,7 +155,7 @@ class RuleSide(AbstractSide):
 
     def __init__(
         self,
-        config: dict[str, Any],
+        point: Point,
         scheme: AbstractScheme,
         budget: Budget,
         rate: LearningRate,
@@ -143,21 +165,21 @@ class RuleSide(AbstractSide):
         self.evaluated = evaluated(scheme)
         own = scheme.own_weights
         equal = own and scheme.equal_steps
-        self.num_batches = budget.num_steps // config["workers"] if equal else budget.most_batches
-        self._pace = _pace(config)
+        self.num_batches = budget.num_steps // point.workers if equal else budget.most_batches
+        self._pace = _pace(point)
         kind = OwnWeightsStrategy if own else ParameterServerStrategy
         self._strategy = kind(
             scheme,
-            workers=config["workers"],
-            batch_size=config["batch_size"],
+            workers=point.workers,
+            batch_size=point.batch_size,
             num_steps=budget.num_steps,
             snapshot_samples=budget.thresholds,
             learning_rate=rate,
             device=device,
             clock=clock,
-            timeout_seconds=config["cluster"]["timeout_seconds"],
+            timeout_seconds=point.cluster.timeout_seconds,
             pace=self._pace,
-            server_seconds=config["cluster"]["server_seconds"],
+            server_seconds=point.cluster.server_seconds,
         )
 
     def _distribution(self) -> dict[str, Any]:
@@ -197,7 +219,14 @@ def evaluated(scheme: AbstractScheme) -> str:
     return "mean over workers' weights; BatchNorm statistics: mean over workers"
 
 
-def _pace(config: dict[str, Any]) -> Pace | None:
+def _pace(point: Point) -> Pace | None:
     """Of this process; None where its steps take as long as they take."""
-    times = step_times(config)
+    times = point.cluster.step_times(point.batch_size, point.seed)
     return Pace(times, dist.get_rank()) if times else None
+
+
+def digest(module: LightningModule) -> str:
+    made = hashlib.sha256()
+    for weight in module.parameters():
+        made.update(weight.detach().cpu().float().numpy().tobytes())
+    return made.hexdigest()

@@ -1,12 +1,11 @@
 """Which kind of worker carries out a scheme on a cluster."""
 
-from typing import Any
 
 import torch
 
 from paceline.engine.training_clock import TrainingClock
 from paceline.model.learning_rate import LearningRate
-from paceline.record.point import is_virtual
+from paceline.record.point import Point
 from paceline.run.budget import Budget
 from paceline.run.side import AbstractSide, RuleSide, SynchronousSide
 from paceline.run.virtual_side import VirtualSide
@@ -15,15 +14,15 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 
 
 def side_of(
-    config: dict[str, Any],
+    point: Point,
     scheme: AbstractScheme,
     budget: Budget,
     rate: LearningRate,
     clock: TrainingClock,
     device: torch.device,
 ) -> AbstractSide:
-    if is_virtual(config):
-        return VirtualSide(config, scheme, budget, rate, clock, device)
+    if point.kind == "virtual":
+        return VirtualSide(point, scheme, budget, rate, clock, device)
     if isinstance(scheme, SyncAllReduce):
-        return SynchronousSide(config, scheme, budget, rate, clock, device)
-    return RuleSide(config, scheme, budget, rate, clock, device)
+        return SynchronousSide(point, scheme, budget, rate, clock, device)
+    return RuleSide(point, scheme, budget, rate, clock, device)

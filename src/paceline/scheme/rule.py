@@ -113,6 +113,8 @@ class AbstractScheme(ABC):
     steps_per_push: int = 1
     needs_read: bool = False
     collective: str = "native"  # that carries out a Mean
+    compression: str = "none"
+    carried_out_by_ddp: bool = False
 
     @abstractmethod
     def step(self, worker: WorkerView) -> Step:

@@ -15,6 +15,8 @@ class SyncAllReduce(AbstractScheme):
     none, fp16, bf16, power_sgd (torch's own).
     """
 
+    carried_out_by_ddp = True
+
     def __init__(self, collective: str = "native", compression: str = "none") -> None:
         self.collective, self.compression = collective, compression
 

@@ -9,7 +9,7 @@ from typing import Any
 from paceline.errors import SettingError
 from paceline.record.provenance import source_digest
 from paceline.record.record import TABLES
-from paceline.study.points import Point, study_points
+from paceline.study.points import StudyPoint, study_points
 from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
 
 _NAMES = {"curve": "curves"}  # of tables whose name here is not that in a record
@@ -41,7 +41,7 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     return folder
 
 
-def _row(point: Point) -> dict[str, Any]:
+def _row(point: StudyPoint) -> dict[str, Any]:
     result = dict(point.result or {})
     nested = {name: result.pop(name, {}) for name in ("hardware", "versions")}
     axes = {name: value for name, value in point.axes.items() if name not in result}
@@ -53,7 +53,7 @@ def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
 
 
-def _keyed_rows(points: Sequence[Point], name: str) -> Iterator[dict[str, Any]]:
+def _keyed_rows(points: Sequence[StudyPoint], name: str) -> Iterator[dict[str, Any]]:
     """A record of older code may lack a table, or columns: they are empty."""
     for point in points:
         path = point.folder / f"{name}.csv"
@@ -70,7 +70,7 @@ def _write(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]
 
 
 def _about(
-    study: str, points: Sequence[Point], trials: Sequence[Point], root: Path
+    study: str, points: Sequence[StudyPoint], trials: Sequence[StudyPoint], root: Path
 ) -> dict[str, Any]:
     keys = {point.key for point in (*points, *trials)}
     records = sorted(path.parent.name for path in (root / "runs" / study).glob("*/result.json"))
@@ -78,7 +78,7 @@ def _about(
     return {
         "study": study,
         "axes": list(points[0].axes),
-        "question": points[0].config["question"],
+        "question": points[0].config.question,
         "num_points": len(points),
         "missing": [point.key for point in points if not point.result],
         "other_records": [key for key in records if key not in keys and not key.startswith(".")],

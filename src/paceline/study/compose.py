@@ -3,20 +3,22 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
-from paceline.record.point import plain_config
+from paceline.record.point_config import PointConfig
 from paceline.study.hydra_error import hydra_errors
 
 
-def composed(overrides: Sequence[str], root: Path) -> dict[str, Any]:
-    """`root`: the folder of conf/ and experiments/. Raises SettingError for what is unknown."""
+def composed(overrides: Sequence[str], root: Path) -> PointConfig:
+    """Compose a point. `root`: the folder of conf/ and experiments/.
+
+    Raises SettingError for what is unknown.
+    """
     with hydra_errors("settings"), composer(root) as compose_job:
-        return plain_config(as_in_a_run(compose_job(overrides)))
+        return PointConfig.of(as_in_a_run(compose_job(overrides)))
 
 
 @contextmanager

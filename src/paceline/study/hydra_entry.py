@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -15,10 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.launcher import die_with, preload
 from paceline.errors import SettingError
-from paceline.record.point import plain_config, record_folder
+from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.record import read_result
-from paceline.record.rerun import needs_run
+from paceline.record.record import Result, read_result
 from paceline.study.hydra_error import as_setting_error
 from paceline.study.tuned_rate import set_rate
 from paceline.tracking.log import log, prepare_log
@@ -53,33 +52,35 @@ def job(cfg: DictConfig) -> None:
         if not set_rate(cfg, Path()):
             message = f"tuned, but not all of tuning.values have run: paceline sweep {cfg.study}"
             raise SettingError("training.rate", message)
-        config = plain_config(cfg)
+        config = PointConfig.of(cfg)
         multi = HydraConfig.get().mode == RunMode.MULTIRUN
         problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
     except (SettingError, OmegaConfBaseException) as error:
         bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
         _leave(str(bad), 2)
     if not multi:
-        print(record_folder(config), flush=True)
+        print(config.folder, flush=True)
     if problem and not multi:
         _leave(problem, 1)
 
 
-def _run(config: dict[str, Any], number: int | None) -> str:
-    """What went wrong with the point, or nothing."""
-    folder = record_folder(config)
-    result = read_result(folder)
-    if result is not None and not needs_run(result, config["sweep"]["rerun"], source_digest()):
+def _run(config: PointConfig, number: int | None) -> str:
+    """Run the point, unless its record is complete. Returns what went wrong, or nothing."""
+    result = read_result(config.folder)
+    if result is not None and not config.sweep.needs_run(result, source_digest()):
         again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
         print(_line(number, config, result, f"already there{again}"), flush=True)
-        unlogged = log(folder, config) if number is None else None  # a sweep logs what is missing
+        mlflow = config.measurement.mlflow
+        unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
         preload()
-        from paceline.run.run_point import run_point  # torch, while the forkserver does
+        from paceline.record.point import Point  # torch, while the forkserver imports it
+        from paceline.run.run_point import run_point
 
+        point = Point.of(config)
         if number == 1:
-            prepare_log(config)
-        outcome = run_point(config, in_sweep=number is not None)
+            prepare_log(point.measurement.mlflow)
+        outcome = run_point(point, in_sweep=number is not None)
         result, unlogged = outcome.result, outcome.unlogged
         print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
     if unlogged:
@@ -95,10 +96,11 @@ def _leave(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _line(number: int | None, config: dict[str, Any], result: dict[str, Any], note: str) -> str:
+def _line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
+    values = config.values
     about = (
-        f"{config['names']['scheme']} workers={config['workers']} "
-        f"batch_size={config['batch_size']} lr={config['training']['lr']} seed={config['seed']}"
+        f"{config.names['scheme']} workers={values['workers']} "
+        f"batch_size={values['batch_size']} lr={config.lr} seed={config.seed}"
     )
     found = result["status"]
     if result["reason"]:  # also of a finished run: a worker was lost

@@ -1,10 +1,11 @@
 """The points of a study: composed and expanded by Hydra itself, before anything runs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -12,17 +13,20 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from paceline.errors import SettingError
-from paceline.record.point import plain_config, point_key, record_folder
+from paceline.record.point_config import PointConfig
 from paceline.record.record import read_result
 from paceline.study.compose import as_in_a_run, composer
 from paceline.study.hydra_error import hydra_errors
 from paceline.study.tuned_rate import set_rate
 
+if TYPE_CHECKING:
+    from paceline.record.point import Point
+
 UNTUNED = "untuned"  # in place of the key
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyPoint:
     """`axes`: what the study sweeps, by dotted name, in its order. `result`: None until it ran.
 
     A tuned point has a rate of null, and UNTUNED as its key, until tuning has ended.
@@ -30,14 +34,24 @@ class Point:
 
     key: str
     folder: Path
-    config: dict[str, Any]
+    config: PointConfig
     overrides: tuple[str, ...]
-    axes: dict[str, Any]
-    result: dict[str, Any] | None
+    axes: Mapping[str, Any]
+    result: Mapping[str, Any] | None
 
     @property
     def is_tuned(self) -> bool:
-        return self.config["training"]["rate"] == "tuned"
+        return self.config.is_tuned
+
+    @cached_property
+    def point(self) -> Point:
+        """The point, typed and checked, which takes a second where torch is not imported yet.
+
+        Raises SettingError. A tuned one can be made once it has its rate.
+        """
+        from paceline.record.point import Point
+
+        return Point.of(self.config)
 
     @property
     def has_rate(self) -> bool:
@@ -48,7 +62,7 @@ class Point:
         return self.result["status"] if self.result else None
 
 
-def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[Point]:
+def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:
     """The points that `experiments/<study>.yaml` names today, in the order in which they run.
 
     `root`: the folder of conf/, experiments/ and runs/. `overrides`: as on the command line.
@@ -119,23 +133,23 @@ def _varies(axes: list[Override | None]) -> bool:
     return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
 
 
-def _point(root: Path, composed: DictConfig, axes: list[str], job: list[str]) -> Point:
+def _point(root: Path, composed: DictConfig, axes: list[str], job: list[str]) -> StudyPoint:
     choices = composed.hydra.runtime.choices
     cfg = as_in_a_run(composed)
     values = {
         name: choices[name] if name in choices else OmegaConf.select(cfg, name) for name in axes
     }
     has_rate = set_rate(cfg, root)
-    config = plain_config(cfg)
-    key = point_key(config) if has_rate else UNTUNED
-    folder = (root / record_folder(config)).with_name(key)
-    return Point(key, folder, config, tuple(job), values, read_result(folder))
+    config = PointConfig.of(cfg)
+    key = config.key if has_rate else UNTUNED
+    folder = (root / config.folder).with_name(key)
+    return StudyPoint(key, folder, config, tuple(job), values, read_result(folder))
 
 
-def _require_distinct(points: list[Point], grids: list[list[Override]]) -> None:
-    seen: dict[str, Point] = {}
+def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> None:
+    seen: dict[str, StudyPoint] = {}
     for point in points:
-        other = seen.setdefault(point_key(point.config), point)  # untuned: but for the rate
+        other = seen.setdefault(point.config.key, point)  # untuned: but for the rate
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
             same = " and ".join(_named(p) for p in (other, point))
@@ -144,7 +158,7 @@ def _require_distinct(points: list[Point], grids: list[list[Override]]) -> None:
             )
 
 
-def _named(point: Point) -> str:
+def _named(point: StudyPoint) -> str:
     return " ".join(f"{name}={value}" for name, value in point.axes.items())
 
 

@@ -1,18 +1,17 @@
 """What a sweep is about to do, and what it may cost, by the records of points already run."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from paceline.record.point import num_servers, num_workers
-from paceline.study.points import Point
+from paceline.study.points import StudyPoint
 
-Result = dict[str, Any]
+Result = Mapping[str, Any]  # result.json
 
 
-def table(points: Sequence[Point]) -> str:
+def table(points: Sequence[StudyPoint]) -> str:
     """One line per point: key, axes, status."""
     names = list(points[0].axes)
     rows = [["key", *names, "status"]]
@@ -24,7 +23,7 @@ def table(points: Sequence[Point]) -> str:
     return "\n".join(lines)
 
 
-def counts(points: Sequence[Point]) -> str:
+def counts(points: Sequence[StudyPoint]) -> str:
     """For example `24 points: 20 finished, 1 diverged, 3 to do`."""
     states = [point.status or "to do" for point in points]
     parts = [
@@ -35,7 +34,7 @@ def counts(points: Sequence[Point]) -> str:
     return f"{len(points)} points: {', '.join(parts)}"
 
 
-def estimate(to_run: Sequence[Point], results: Sequence[Result], jobs: int) -> str:
+def estimate(to_run: Sequence[StudyPoint], results: Sequence[Result], jobs: int) -> str:
     """Time and memory of `to_run`, `jobs` points at a time; unknown rather than invented.
 
     `results`: of finished points of any study. Time is scaled by samples from points with the same
@@ -61,27 +60,28 @@ def finished_results(runs: Path) -> list[Result]:
     return [result for result in results if result["status"] == "finished"]
 
 
-def num_processes(point: Point) -> int:
-    return num_workers(point.config) + num_servers(point.config)
+def num_processes(point: StudyPoint) -> int:
+    """Return how many processes a point takes: those that train, and those that serve."""
+    return sum(point.point.num_processes)
 
 
-def _alike(point: Point, results: Sequence[Result]) -> list[Result]:
-    names = point.config["names"].items()
+def _alike(point: StudyPoint, results: Sequence[Result]) -> list[Result]:
+    names = point.config.names.items()
     return [result for result in results if all(result[name] == value for name, value in names)]
 
 
-def _seconds(point: Point, alike: Sequence[Result]) -> float | None:
+def _seconds(point: StudyPoint, alike: Sequence[Result]) -> float | None:
     sizes = ("workers", "batch_size")
-    same = [result for result in alike if all(result[s] == point.config[s] for s in sizes)]
+    same = [result for result in alike if all(result[s] == point.config.values[s] for s in sizes)]
     rates = [result["wall_seconds"] / result["samples"] for result in same or alike]
     return median(rates) * _samples(point, alike) if rates else None
 
 
-def _samples(point: Point, alike: Sequence[Result]) -> float:
-    training = point.config["training"]
-    if training["samples"] is not None:
-        return training["samples"]
-    return training["epochs"] * max(result["distinct_samples"] for result in alike)
+def _samples(point: StudyPoint, alike: Sequence[Result]) -> float:
+    training = point.point.training
+    if training.samples is not None:
+        return training.samples
+    return training.epochs * max(result["distinct_samples"] for result in alike)
 
 
 def _duration(seconds: float) -> str:

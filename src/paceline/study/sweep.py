@@ -15,8 +15,7 @@ import psutil
 
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
-from paceline.record.rerun import needs_run
-from paceline.study.points import Point, multirun_arguments, study_points
+from paceline.study.points import StudyPoint, multirun_arguments, study_points
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.tuning import study_tuning, tuning_points
 from paceline.tracking.log import log, prepare_log
@@ -39,19 +38,17 @@ def sweep(
     `multirun`: runs Hydra's multirun with these overrides, and skips what needs no run itself.
     Raises SettingError before anything runs where a point has a setting that cannot be honoured.
     """
-    from paceline.run.settings import check  # 1.5 s for torch
-
     points = study_points(study, root, overrides)
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
     trials = tuning_points(study, root, overrides, tuning)
     for point in (*trials, *points):
         if point.has_rate:
-            check(point.config)
+            _ = point.point  # built, and so checked
     _warn_of_crowding(points_to_run([*trials, *points]))
     if dry_run:
         _print_plan(trials, points, root)
         return True
-    prepare_log(points[0].config)
+    prepare_log(points[0].config.measurement.mlflow)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     arguments = multirun_arguments(study, root, overrides)
     if tuning:
@@ -64,7 +61,7 @@ def sweep(
 
 def _complete(
     name: str,
-    points: Sequence[Point],
+    points: Sequence[StudyPoint],
     multirun: Callable[[list[str]], None],
     arguments: Sequence[list[str]],
 ) -> bool:
@@ -77,9 +74,9 @@ def _complete(
     return all(point.result for point in points)
 
 
-def points_to_run(points: Sequence[Point]) -> list[Point]:
+def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
     digest = source_digest()
-    return [p for p in points if needs_run(p.result, p.config["sweep"]["rerun"], digest)]
+    return [p for p in points if p.config.sweep.needs_run(p.result, digest)]
 
 
 def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
@@ -93,39 +90,39 @@ def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def log_missing(points: Sequence[Point]) -> None:
+def log_missing(points: Sequence[StudyPoint]) -> None:
     """Records that MLflow lacks go there now; says so where it cannot be."""
     for point in points:
-        unlogged = log(point.folder, point.config) if point.result else None
+        unlogged = log(point.folder, point.config.measurement.mlflow) if point.result else None
         if unlogged:
             message = f"paceline: {unlogged}; the next sweep logs the records again"
             print(message, file=sys.stderr)
             return
 
 
-def _tracking_uri(points: Sequence[Point]) -> str | None:
-    return points[0].config["measurement"]["mlflow"]["tracking_uri"]
+def _tracking_uri(points: Sequence[StudyPoint]) -> str | None:
+    return points[0].config.measurement.mlflow.tracking_uri
 
 
-def _print_plan(trials: Sequence[Point], points: Sequence[Point], root: Path) -> None:
+def _print_plan(trials: Sequence[StudyPoint], points: Sequence[StudyPoint], root: Path) -> None:
     if trials:
         _print_points("tuning, run first: ", trials)
     _print_points("", points)
     untuned = sum(not point.has_rate for point in points)
     if untuned:
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    jobs = points[0].config["sweep"]["jobs"]
+    jobs = points[0].config.sweep.jobs
     to_run = points_to_run([*trials, *points])
     print(estimate(to_run, finished_results(root / "runs"), jobs))
 
 
-def _print_points(name: str, points: Sequence[Point]) -> None:
+def _print_points(name: str, points: Sequence[StudyPoint]) -> None:
     print(table(points))
     print(f"{name}{counts(points)}; {len(points_to_run(points))} to run", flush=True)
 
 
-def _warn_of_crowding(points: Sequence[Point]) -> None:
-    jobs = max((point.config["sweep"]["jobs"] for point in points), default=1)
+def _warn_of_crowding(points: Sequence[StudyPoint]) -> None:
+    jobs = max((point.config.sweep.jobs for point in points), default=1)
     processes = jobs * max(map(num_processes, points), default=0)
     if jobs > 1 and processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"

@@ -14,8 +14,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError
-from paceline.record.point import plain_config, record_folder
-from paceline.record.record import read_result
+from paceline.record.point_config import PointConfig
+from paceline.record.record import Result, read_result
 
 RATES = ("by_rule", "tuned")
 
@@ -75,10 +75,10 @@ def _score(result: Mapping[str, Any]) -> float:
     return result["top1"] if result["status"] == "finished" else -1.0
 
 
-def _result(cfg: DictConfig, root: Path, value: float, seed: int) -> dict[str, Any] | None:
+def _result(cfg: DictConfig, root: Path, value: float, seed: int) -> Result | None:
     point = deepcopy(cfg)
     point.training.rate, point.training.lr, point.seed = "by_rule", value, seed
-    return read_result(root / record_folder(plain_config(point)))
+    return read_result(root / PointConfig.of(point).folder)
 
 
 def _is_rate(value: Any) -> bool:

@@ -7,14 +7,15 @@ from numbers import Real
 from typing import Any
 
 from paceline.errors import SettingError
+from paceline.settings import Bandwidth, NotNegative, settings
 
 
-@dataclass(frozen=True)
+@settings("cluster.link")
 class Link:
     """Each direction by itself. `latency`: seconds; `bandwidth`: bytes/s, inf for no limit."""
 
-    latency: float
-    bandwidth: float
+    latency: NotNegative
+    bandwidth: Bandwidth
 
     def seconds(self, num_bytes: float) -> float:
         """From the first byte's leaving to the last one's being there."""

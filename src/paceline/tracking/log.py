@@ -1,26 +1,25 @@
 """MLflow's side of a point: its store before any process starts, its record afterwards."""
 
 from pathlib import Path
-from typing import Any
 
+from paceline.measurement.measurement import MLflow
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import log_record
 from paceline.tracking.mlflow_store import prepare_store
 
 
-def prepare_log(config: dict[str, Any]) -> None:
-    mlflow = config["measurement"]["mlflow"]
-    if mlflow["tracking_uri"] is not None:
-        prepare_store(mlflow["tracking_uri"], mlflow["experiment"])
+def prepare_log(mlflow: MLflow) -> None:
+    """Make the store that runs are logged to. Raises SettingError where that cannot be."""
+    if mlflow.tracking_uri is not None:
+        prepare_store(mlflow.tracking_uri, mlflow.experiment)
 
 
-def log(folder: Path, config: dict[str, Any]) -> str | None:
-    """Bring the record to MLflow, unless it is there; why that cannot be, or None."""
-    mlflow = config["measurement"]["mlflow"]
-    if mlflow["tracking_uri"] is None:
+def log(folder: Path, mlflow: MLflow) -> str | None:
+    """Bring the record to MLflow, unless it is there. Returns why that cannot be, or None."""
+    if mlflow.tracking_uri is None:
         return None
     try:
-        log_record(folder, mlflow["tracking_uri"], mlflow["experiment"])
+        log_record(folder, mlflow.tracking_uri, mlflow.experiment)
     except LogError as error:
         return str(error)
     return None

@@ -4,10 +4,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from paceline.record.point_config import PointConfig
 from paceline.tracking.mlflow_log import LogError, PointLog, flat_params
 from paceline.tracking.mlflow_record import live_rows, run_name, write_marker
 
@@ -18,17 +17,17 @@ class ProgressFollower:
     """While entered, logs what a worker appends to `progress.csv` in the partial record `folder`.
 
     Leave it before the record is completed; `log_record` then adds the rest to the same run, and
-    also what did not reach MLflow here. Does nothing where `config` goes without MLflow.
+    also what did not reach MLflow here. Does nothing where the point goes without MLflow.
     """
 
-    def __init__(self, folder: Path, key: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: PointConfig) -> None:
         self._folder = folder
-        self._config = config
+        self._values, self._mlflow = config.values, config.measurement.mlflow
         self._tags = {
-            "study": config["study"],
-            "key": key,
-            "scheme": config["names"]["scheme"],
-            "workers": str(config["workers"]),
+            "study": config.study,
+            "key": config.key,
+            "scheme": config.names["scheme"],
+            "workers": str(config.values["workers"]),
             "status": "running",
         }
         self._log: PointLog | None = None
@@ -37,7 +36,7 @@ class ProgressFollower:
         self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
 
     def __enter__(self) -> "ProgressFollower":
-        if self._config["measurement"]["mlflow"]["tracking_uri"] is not None:
+        if self._mlflow.tracking_uri is not None:
             self._thread.start()
         return self
 
@@ -59,20 +58,20 @@ class ProgressFollower:
 
     def _open(self, started: float) -> None:
         if self._log is None:
-            mlflow = self._config["measurement"]["mlflow"]
-            name = run_name(self._config)
-            log = PointLog.begin(
-                mlflow["tracking_uri"], mlflow["experiment"], name, self._tags, started, patience=0
-            )
-            write_marker(self._folder, mlflow["tracking_uri"], log.run_id)
+            uri, experiment = self._mlflow.tracking_uri, self._mlflow.experiment
+            assert uri is not None
+            name = run_name(self._values)
+            log = PointLog.begin(uri, experiment, name, self._tags, started, patience=0)
+            write_marker(self._folder, uri, log.run_id)
             self._log = log
-            log.describe(flat_params(self._config), {})
+            log.describe(flat_params(self._values), {})
 
     def _log_new_rows(self) -> None:
+        uri = self._mlflow.tracking_uri
         assert self._log is not None
+        assert uri is not None
         rows = live_rows(self._folder, self._num_logged)
         if rows:
             self._log.log(rows)
             self._num_logged += len(rows)
-            uri = self._config["measurement"]["mlflow"]["tracking_uri"]
             write_marker(self._folder, uri, self._log.run_id, live_rows=self._num_logged)

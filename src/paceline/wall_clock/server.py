@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 import torch
 import torch.distributed as dist
 
-from paceline.engine.served_weights import ServedWeights, ServerPlan, ServerReport
+from paceline.engine.reports import ServerReport
+from paceline.engine.served_weights import ServedWeights, ServerPlan
 from paceline.engine.snapshot import Snapshot, send_snapshot
 from paceline.engine.training_clock import TrainingClock
 from paceline.exchange.lost import Lost, LostPeerError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import SettingError
-from paceline.run.settings import check
+from paceline.record.point import Point
 from paceline.study.compose import composed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -15,7 +15,7 @@ DAMPED = "scheme.damping=inverse_staleness"
 
 
 def checked(*settings):
-    check(composed(("data=synthetic", "cluster=virtual", "workers=4", *settings), REPOSITORY))
+    Point.of(composed(("data=synthetic", "cluster=virtual", "workers=4", *settings), REPOSITORY))
 
 
 @pytest.mark.parametrize("switch_at", [0.01, 0.5, 0.99])

@@ -1,0 +1,34 @@
+"""The debug twin of a local cluster: one of the processes is this one.
+
+`paceline train cluster=in_process cluster.rank=0 workers=2` runs worker 0 where it is typed, so that
+`breakpoint()`, a debugger or a profiler sees it; all others run as under `cluster=local`, and wait.
+"""
+
+from typing import Any
+
+from paceline.cluster.cluster import Task
+from paceline.cluster.launcher import launch
+from paceline.cluster.wall_clock import AbstractWallClockCluster
+from paceline.errors import SettingError
+from paceline.settings import Count, settings
+
+
+@settings("cluster")
+class InProcessCluster(AbstractWallClockCluster):
+    """`rank`: of the process that is this one; workers come first, then servers."""
+
+    rank: Count
+
+    def run(self, task: Task) -> list[Any]:
+        num_processes = task.num_workers + task.num_servers
+        if self.rank >= num_processes:
+            message = f"there are {num_processes} processes, the first is 0, not {self.rank}"
+            raise SettingError("cluster.rank", message)
+        return launch(
+            task.target,
+            task.arguments,
+            workers=task.num_workers,
+            servers=task.num_servers,
+            log_folder=task.log_folder,
+            here=self.rank,
+        )

@@ -1,0 +1,20 @@
+"""This machine: a fresh set of processes for each run."""
+
+from typing import Any
+
+from paceline.cluster.cluster import Task
+from paceline.cluster.launcher import launch
+from paceline.cluster.wall_clock import AbstractWallClockCluster
+from paceline.settings import settings
+
+
+@settings("cluster")
+class LocalCluster(AbstractWallClockCluster):
+    def run(self, task: Task) -> list[Any]:
+        return launch(
+            task.target,
+            task.arguments,
+            workers=task.num_workers,
+            servers=task.num_servers,
+            log_folder=task.log_folder,
+        )

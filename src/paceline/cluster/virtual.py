@@ -1,0 +1,56 @@
+"""A modelled cluster on a virtual clock: one process stands for all workers and servers."""
+
+from typing import Any
+
+from paceline.cluster.cluster import AbstractCluster, Kind, Task
+from paceline.cluster.launcher import launch
+from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme
+from paceline.settings import Bandwidth, Whole, settings
+from paceline.timing.profile import ClusterProfile, Link
+
+
+@settings("cluster")
+class VirtualCluster(AbstractCluster):
+    """Fields: of ClusterProfile, which says what they mean."""
+
+    server_bandwidth: Bandwidth
+    workers_per_node: Whole | None
+    node_cores: Whole | None
+    link: Link
+    node_link: Link
+    allreduce_link: Link | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return "virtual"
+
+    @property
+    def profile(self) -> ClusterProfile:
+        """Return what the cluster is made of."""
+        return ClusterProfile(
+            link=self.link,
+            node_link=self.node_link,
+            workers_per_node=self.workers_per_node,
+            server_seconds=self.server_seconds,
+            server_bandwidth=self.server_bandwidth,
+            node_cores=self.node_cores,
+            allreduce_link=self.allreduce_link,
+        )
+
+    def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
+        return 1, 0
+
+    def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
+        return False
+
+    def check(self, scheme: AbstractScheme, num_workers: int) -> None:
+        super().check(scheme, num_workers)
+        if self.step_seconds is None:
+            raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
+        if scheme.compression != "none":
+            message = f"{scheme.compression} has no virtual form"
+            raise SettingError("scheme.compression", message)
+
+    def run(self, task: Task) -> list[Any]:
+        return launch(task.target, task.arguments, workers=1, servers=0, log_folder=task.log_folder)

@@ -1,0 +1,108 @@
+"""How a point trains, by `training.*`: budget, rate, optimizer, precision."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from paceline.errors import SettingError
+from paceline.model.learning_rate import LearningRate
+from paceline.model.momentum import corrected_momentum
+from paceline.record.target import Target
+from paceline.scheme.rule import AbstractScheme
+from paceline.settings import NotNegative, Positive, Whole, settings
+
+Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
+
+
+@settings("training")
+class Training:
+    """`epochs`: over all workers together; `samples`, images over all workers, overrides it.
+
+    `lr`, `momentum`, `weight_decay`: of SGD; `rate`: whether `lr` is as set or tuned by the study,
+    for which a None waits.
+    The fields of LearningRate say how the rate changes with scale and progress.
+    `gradient_clip_val`: the norm that a gradient may have when it is applied; None: any.
+    """
+
+    epochs: Positive
+    samples: Positive | None
+    lr: Positive | None
+    rate: Literal["by_rule", "tuned"]
+    momentum: NotNegative
+    momentum_correction: Literal["none", "asynchrony"]
+    weight_decay: NotNegative
+    lr_rule: Literal["none", "linear", "square_root", "inverse_staleness"]
+    lr_reference_batch_size: Whole
+    warmup_epochs: NotNegative
+    schedule: Literal["constant", "cosine", "steps"]
+    milestones: list[Annotated[float, Field(strict=True, gt=0, lt=1)]]
+    gamma: Annotated[float, Field(strict=True, gt=0, le=1)]
+    gradient_clip_val: Positive | None
+    precision: Precision
+
+    def __post_init__(self) -> None:
+        if self.lr is None and self.rate != "tuned":
+            raise SettingError("training.lr", "a value is needed")
+        if self.milestones != sorted(self.milestones):
+            raise SettingError("training.milestones", f"should rise, not {self.milestones}")
+
+    def learning_rate(
+        self, *, images_per_update: int, epoch: int, samples: int, images_meanwhile: float = 0
+    ) -> LearningRate:
+        """Return the rate of a run. `epoch`: training images; `samples`: the run's budget."""
+        return LearningRate(
+            rule=self.lr_rule,
+            update_batch_size=images_per_update,
+            reference_batch_size=self.lr_reference_batch_size,
+            warmup_samples=round(self.warmup_epochs * epoch),
+            schedule=self.schedule,
+            total_samples=samples,
+            milestones=tuple(self.milestones),
+            gamma=self.gamma,
+            images_meanwhile=images_meanwhile,
+        )
+
+    def corrected(self, model: Target, staleness: float) -> Target:
+        """Return what builds the module, where pushes are so stale on average [updates]."""
+        if self.momentum_correction == "none":
+            return model
+        optimizer = model.values["optimizer"]
+        momentum = corrected_momentum(optimizer["momentum"], staleness)
+        changed = {**optimizer, "momentum": momentum}
+        return Target(model.group, {**model.values, "optimizer": changed})
+
+    def check(self, scheme: AbstractScheme, model: Target) -> None:
+        """Raise SettingError for a correction of staleness that a run cannot have.
+
+        One would act twice, one too early, and one needs an optimizer with momentum below 1.
+        """
+        damped = getattr(scheme, "_damping", "none") == "inverse_staleness"
+        if self.lr_rule == "inverse_staleness" and damped:
+            message = "inverse_staleness, as scheme.damping is: gradients would be divided twice"
+            raise SettingError("training.lr_rule", message)
+        if self.momentum_correction == "none":
+            return
+        if _becomes_stale(scheme):
+            message = (
+                "a run has one momentum, and its gradients are stale only from "
+                f"scheme.switch_at={getattr(scheme, '_switch_at', None)} on"
+            )
+            raise SettingError("training.momentum_correction", message)
+        _check_momentum(model)
+
+
+def _becomes_stale(scheme: AbstractScheme) -> bool:
+    """On the way: it switches to servers that do not wait."""
+    return scheme.servers > 0 and getattr(scheme, "_switch_at", None) not in (None, 0, 1)
+
+
+def _check_momentum(model: Target) -> None:
+    optimizer = model.values.get("optimizer", {})
+    if "momentum" not in optimizer:
+        message = "the model has no model.optimizer.momentum"
+        raise SettingError("training.momentum_correction", message)
+    momentum = optimizer["momentum"]
+    number = isinstance(momentum, int | float) and not isinstance(momentum, bool)
+    if not (number and 0 <= momentum < 1):
+        message = f"a number at least 0 and below 1 is needed, not {momentum!r}"
+        raise SettingError("model.optimizer.momentum", message)

@@ -1,0 +1,145 @@
+"""A process that trains: until the budget is used up, then it evaluates its snapshots."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from pytorch_lightning import LightningModule, Trainer, seed_everything
+
+from paceline.cluster.accelerator import device
+from paceline.engine.snapshot import Snapshot
+from paceline.engine.training_clock import TrainingClock
+from paceline.exchange.process_group import local_rank
+from paceline.measurement.evaluation import Evaluation
+from paceline.measurement.images_seen import images_seen
+from paceline.measurement.observer import Observer
+from paceline.measurement.reports import SnapshotScore, TrainingReport
+from paceline.measurement.timed_batches import TimedBatches
+from paceline.record.point import Point
+from paceline.run.budget import budget_of
+from paceline.run.point_data import Reading, open_data
+from paceline.run.sides import side_of
+from paceline.run.weights import save_weights
+
+
+class TrainingProcess:
+    """Trains one worker of `point`, or all on a virtual clock; `folder`: the record in the making."""
+
+    def __init__(self, point: Point, folder: Path) -> None:
+        self._point, self._folder = point, folder
+        self._worker = dist.get_rank()
+        self._device = device(point.device, local_rank())
+        self._data = open_data(point.data.build(), reading_of(point))
+        self._budget = budget_of(point, self._data.num_train)
+        self._staleness = point.scheme.expected_staleness(point.workers)
+        self._module = self._build_module()
+        self._rate = point.training.learning_rate(
+            images_per_update=self._budget.images_per_update,
+            epoch=self._data.num_train,
+            samples=self._budget.samples,
+            images_meanwhile=self._staleness * point.scheme.steps_per_push * point.batch_size,
+        )
+        self._clock = TrainingClock()
+        self._strategy = side_of(
+            point, point.scheme, self._budget, self._rate, self._clock, self._device
+        )
+
+    def run(self) -> TrainingReport:
+        """Train, evaluate, and report what was seen."""
+        live = self._strategy.live and self._worker == 0
+        progress = self._folder / "progress.csv" if live else None
+        observer = Observer(self._clock, self._strategy.samples, self._budget.thresholds, progress)
+        batches = TimedBatches(self._strategy.batches(self._data, self._worker), self._clock)
+        trainer = self._trainer(observer)
+        trainer.fit(self._module, batches)
+        step_ends = np.array(observer.step_ends)
+        report = TrainingReport(
+            strategy=self._strategy.report(step_ends, batches.seconds_waiting, self._module),
+            claim=self._point.scheme.claim(self._point.workers),
+            evaluated=self._strategy.evaluated,
+            images_per_update=self._budget.images_per_update,
+            num_parameters=sum(weight.numel() for weight in self._module.parameters()),
+            lr=self._peak_rate(trainer),
+            momentum=trainer.optimizers[0].param_groups[0].get("momentum"),
+            thresholds=self._budget.thresholds,
+            losses=observer.losses(),
+            real_step_ends=step_ends,
+            images_seen=images_seen(
+                self._data.stream,
+                self._strategy.draws(len(step_ends), self._worker),
+                workers=self._point.workers,
+                batch_size=self._point.batch_size,
+            ),
+            scores=[],
+            test=None,
+            training_started=self._clock.started,
+        )
+        self._evaluate(report)
+        return report
+
+    def _build_module(self) -> LightningModule:
+        """Build the same weights on every worker; random numbers (dropout) then are its own."""
+        seed = self._point.seed
+        seed_everything(seed, verbose=False)
+        training = self._point.training
+        module = training.corrected(self._point.model, self._staleness).build()
+        torch.manual_seed(seed * 10_007 + self._worker)
+        return module
+
+    def _trainer(self, observer: Observer) -> Trainer:
+        training = self._point.training
+        return self._strategy.trainer(
+            observer,
+            accelerator="gpu" if self._device.type == "cuda" else "cpu",
+            precision=training.precision,
+            gradient_clip_val=training.gradient_clip_val,
+            max_epochs=1,  # one pass of the loop; the budget is in samples
+            use_distributed_sampler=False,
+        )
+
+    def _peak_rate(self, trainer: Trainer) -> float:
+        """Return the first group's rate after warm-up, before the schedule lowers it."""
+        group = trainer.optimizers[0].param_groups[0]
+        rule = replace(self._rate, schedule="constant")
+        return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
+
+    def _evaluate(self, report: TrainingReport) -> None:
+        """Score this process's snapshots; on the test set the last of the run, if it is ours."""
+        snapshots = self._strategy.finish()
+        evaluation = Evaluation(self._module, self._strategy.held(self._module), self._device)
+        ends = self._strategy.real_seconds(snapshots)
+        for snapshot, real_seconds in zip(snapshots, ends, strict=True):
+            score = evaluation.score(snapshot, self._data.validation())
+            report.scores.append(_scored(snapshot, real_seconds, score))
+        if snapshots and snapshots[-1].samples >= self._budget.samples:
+            score = evaluation.score(snapshots[-1], self._data.test())
+            report.test = _scored(snapshots[-1], ends[-1], score)
+            if self._point.save_weights:
+                save_weights(self._module, self._folder / "weights.pt")
+
+
+def reading_of(point: Point) -> Reading:
+    """Return how the workers of `point` read its data."""
+    return Reading(
+        num_workers=point.workers,
+        batch_size=point.batch_size,
+        seed=point.seed,
+        evaluation_batch_size=point.measurement.evaluation_batch_size,
+        dtype=torch.float64 if point.training.precision == "64-true" else torch.float32,
+    )
+
+
+def _scored(snapshot: Snapshot, real_seconds: float, score: Any) -> SnapshotScore:
+    return SnapshotScore(
+        samples=snapshot.samples,
+        updates=snapshot.updates,
+        seconds=snapshot.seconds,
+        real_seconds=real_seconds,
+        loss=score.loss,
+        top1=score.top1,
+        top5=score.top5,
+        at_chance=score.at_chance,
+    )

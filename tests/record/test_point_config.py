@@ -1,0 +1,85 @@
+"""A point's key is the content of its settings, without names, paths and logging."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+
+from paceline.record.point_config import PointConfig
+
+CONFIG = {
+    "study": "made",
+    "question": None,
+    "workers": 2,
+    "seed": 0,
+    "names": {"data": "synthetic"},
+    "data": {"_target_": "paceline.data.synthetic.Synthetic", "root": "data", "split_seed": 0},
+    "training": {"lr": 0.05, "milestones": [0.5]},
+    "measurement": {"evaluations": 10, "mlflow": {"tracking_uri": None}},
+    "sweep": {"jobs": 1, "rerun": "none"},
+}
+
+
+def changed(setting, value):
+    config = copy.deepcopy(CONFIG)
+    *parents, leaf = setting.split(".")
+    holder = config
+    for parent in parents:
+        holder = holder[parent]
+    holder[leaf] = value
+    return config
+
+
+def test_a_key_is_twelve_hexadecimal_digits_and_names_the_folder():
+    key = PointConfig(CONFIG).key
+    assert re.fullmatch(r"[0-9a-f]{12}", key)
+    assert PointConfig(CONFIG).folder == Path("runs/made") / key
+
+
+def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings():
+    assert PointConfig(CONFIG).key == "4cd9ceaea4ff"
+    assert PointConfig(dict(reversed(CONFIG.items()))).key == "4cd9ceaea4ff"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("workers", 4),
+        ("seed", 1),
+        ("data.split_seed", 1),
+        ("training.lr", 0.1),
+        ("training.rate", "tuned"),
+        ("training.milestones", [0.75]),
+        ("training.momentum", 0.9),
+        ("measurement.evaluations", 5),
+        ("save_weights", True),
+    ],
+)
+def test_a_setting_changes_the_key(setting, value):
+    assert PointConfig(changed(setting, value)).key != PointConfig(CONFIG).key
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("study", "other"),
+        ("question", "Why?"),
+        ("names", {"data": "renamed"}),
+        ("experiments", {}),
+        ("data.root", "/elsewhere"),
+        ("measurement.mlflow", {"tracking_uri": "http://server", "experiment": "e"}),
+        ("sweep", {"jobs": 2, "rerun": "all"}),
+        ("tuning", {"values": [0.1], "seed": 100}),
+    ],
+)
+def test_names_paths_and_logging_do_not(setting, value):
+    before = copy.deepcopy(CONFIG)
+    assert PointConfig(changed(setting, value)).key == PointConfig(CONFIG).key
+    assert before == CONFIG
+
+
+@pytest.mark.parametrize("target", ["paceline.data.image_folder.ImageFolder", "mine.DataModule"])
+def test_the_folder_of_images_that_are_not_verified_is_what_they_are(target):
+    cats, dogs = (changed("data", {"_target_": target, "root": root}) for root in ("cats", "dogs"))
+    assert PointConfig(cats).key != PointConfig(dogs).key
