@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
-from benchmarks.config import config
+from benchmarks.config import point_of
 from benchmarks.row import ratio_row
 from paceline.cluster.launcher import launch
 from paceline.model.classifier import Classifier
+from paceline.run.run_point import PROCESS
 
 TURNS = 5
 STEPS = 1500  # of the fast worker; the slow one takes a few dozen meanwhile
+BATCH_SIZE = 32
 
 
 class SlowClassifier(Classifier):
@@ -36,18 +38,22 @@ def rows() -> list[dict[str, Any]]:
 
 def _rate(workers: int) -> float:
     """Steps/s of worker 0, without its first tenth."""
-    point = config(
-        "scheme=async_parameter_server", "data=fashion_mnist_subset", f"workers={workers}"
+    point = point_of(
+        "scheme=async_parameter_server",
+        "data=fashion_mnist_subset",
+        f"workers={workers}",
+        f"model._target_={__name__}.{SlowClassifier.__name__}",
+        f"training.samples={STEPS * BATCH_SIZE}",
+        f"batch_size={BATCH_SIZE}",
     )
-    point["model"]["_target_"] = f"{__name__}.{SlowClassifier.__name__}"
-    point["training"]["samples"] = STEPS * point["batch_size"]
     with tempfile.TemporaryDirectory() as folder:
         seen = launch(
-            "paceline.run.process:run",
-            (point, folder),
+            PROCESS,
+            (point, Path(folder)),
             workers=workers,
             servers=1,
             log_folder=Path(folder) / "log",
         )
-    ends: np.ndarray = seen[0]["step_ends"][len(seen[0]["step_ends"]) // 10 :]
+    steps: np.ndarray = seen[0].real_step_ends
+    ends = steps[len(steps) // 10 :]
     return (len(ends) - 1) / float(ends[-1] - ends[0])

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.config import config
+from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.cluster.launcher import launch
+from paceline.record.point import Point
+from paceline.run.run_point import PROCESS
 
 TURNS = 3
 SCHEME, ALONE = "async_parameter_server", "independent"
@@ -37,7 +39,6 @@ CASES = {
 }
 BATCH_SIZE, PACED_STEPS = 32, 60
 
-Point = dict[str, Any]
 Ends = list[np.ndarray]  # of each worker's steps [seconds], by one clock
 Turn = Iterator[tuple[str, str, float]]  # what was measured, in which case, and its value
 Found = dict[tuple[str, str], list[float]]  # the same, of all turns
@@ -128,19 +129,18 @@ def _point(case: str, scheme: str, *more: str, workers: int = 2, steps: int | No
     overrides, usual_steps, _ = CASES[case]
     settings = [f"scheme={scheme}", f"workers={workers}", f"batch_size={BATCH_SIZE}", *more]
     kept = ["cluster.accelerator=cpu", "measurement.evaluations=1"]
-    point = config(*overrides, *settings, *kept)
-    point["training"]["samples"] = (steps or usual_steps) * workers * BATCH_SIZE
-    return point
+    samples = (steps or usual_steps) * workers * BATCH_SIZE
+    return point_of(*overrides, *settings, *kept, f"training.samples={samples}")
 
 
 def _ours(point: Point) -> tuple[float, float]:
     """images/s, and which share of the workers' time passes from a gradient to new weights."""
-    workers, servers = point["workers"], point["scheme"].get("servers", 0)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (point, folder)
-        seen = _launched("paceline.run.process:run", arguments, workers, servers)[:workers]
-    shares = [each["seconds_communicate"] / float(each["step_ends"][-1]) for each in seen]
-    return _rate([each["training_started"] + each["step_ends"] for each in seen]), median(shares)
+        arguments = (point, Path(folder))
+        seen = _launched(PROCESS, arguments, *point.num_processes)[: point.workers]
+    workers = [each.strategy.workers[0] for each in seen]
+    shares = [each.seconds_communicating / float(each.step_ends[-1]) for each in workers]
+    return _rate([each.training_started + each.real_step_ends for each in seen]), median(shares)
 
 
 def _launched(target: str, arguments: tuple, workers: int, servers: int) -> list[Any]:

@@ -1,12 +1,12 @@
-"""Configurations for the benchmarks, composed from conf/ as the command line does."""
+"""Points for the benchmarks, composed from conf/ as the command line does."""
 
 from pathlib import Path
-from typing import Any
 
+from paceline.record.point import Point
 from paceline.study.compose import composed
 
 ROOT = Path(__file__).parent.parent
 
 
-def config(*overrides: str) -> dict[str, Any]:
-    return composed(overrides, ROOT)
+def point_of(*overrides: str) -> Point:
+    return Point.of(composed(overrides, ROOT))

@@ -13,8 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.config import ROOT, config
+from benchmarks.config import ROOT, point_of
 from benchmarks.row import row
+from paceline.measurement.reports import TrainingReport
+from paceline.run.run_point import PROCESS
 
 TURNS = 5
 SCHEMES = ("sync_allreduce", "async_parameter_server")
@@ -59,16 +61,17 @@ def measure(scheme: str) -> dict[str, dict[str, float]]:
 
     begun = time.time()  # the first point pays for imports
     preload()
-    point = config(f"scheme={scheme}", "data=fashion_mnist_subset", "workers=2")
-    point["training"]["samples"] = 20 * 2 * point["batch_size"]
+    settings = ("data=fashion_mnist_subset", "workers=2", "batch_size=32")
+    point = point_of(f"scheme={scheme}", *settings, f"training.samples={20 * 2 * 32}")
+    num_workers, num_servers = point.num_processes
     found = {}
     for which in ("first", "later"):
         with tempfile.TemporaryDirectory() as folder:
             seen = launch(
-                "paceline.run.process:run",
-                (point, folder),
-                workers=2,
-                servers=point["scheme"].get("servers", 0),
+                PROCESS,
+                (point, Path(folder)),
+                workers=num_workers,
+                servers=num_servers,
                 log_folder=Path(folder) / "log",
             )
         found[which] = _parts(begun, seen[:2])
@@ -76,12 +79,10 @@ def measure(scheme: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def _parts(begun: float, workers: list[dict[str, Any]]) -> dict[str, float]:
-    marks = [
-        begun,
-        *(max(w[mark] for w in workers) for mark in ("joined", "built", "training_started")),
-    ]
-    marks.append(max(w["training_started"] + float(w["step_ends"][0]) for w in workers))
+def _parts(begun: float, workers: list[TrainingReport]) -> dict[str, float]:
+    names = ("joined", "built", "training_started")
+    marks = [begun, *(max(getattr(worker, name) for worker in workers) for name in names)]
+    marks.append(max(w.training_started + float(w.real_step_ends[0]) for w in workers))
     return dict(zip(PARTS, [b - a for a, b in itertools.pairwise(marks)], strict=True))
 
 

@@ -3,29 +3,30 @@
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
-from paceline.run.point_data import open_feed
+from paceline.record.point import Point
+from paceline.run.point_data import open_data
+from paceline.run.training_process import reading_of
 
 
-def network(point: dict[str, Any]) -> nn.Module:
+def network(point: Point) -> nn.Module:
     torch.set_num_threads(1)
-    torch.manual_seed(point["seed"])
-    return instantiate(point["model"]["network"])
+    torch.manual_seed(point.seed)
+    return point.model.part("network").build()
 
 
-def optimizer(point: dict[str, Any], trained: nn.Module) -> Optimizer:
+def optimizer(point: Point, trained: nn.Module) -> Optimizer:
     """As the project's servers have it: one pass over memory."""
-    return instantiate(point["model"]["optimizer"])(trained.parameters(), fused=True)
+    return point.model.part("optimizer").build()(trained.parameters(), fused=True)
 
 
-def batches(point: dict[str, Any], worker: int) -> Any:
+def batches(point: Point, worker: int) -> Any:
     """As many as all workers together take, so that no worker runs out of them."""
-    steps = point["training"]["samples"] // point["batch_size"]
-    return open_feed(point, instantiate(point["data"])).train(worker, steps)
+    steps = int(point.training.samples or 0) // point.batch_size
+    return open_data(point.data.build(), reading_of(point)).train(worker, steps)
 
 
 def gradients(trained: nn.Module, batch: tuple[Tensor, Tensor]) -> list[Tensor]:

@@ -9,20 +9,20 @@ torch's tensors, which Ray copies, are slower.
 import os
 import tempfile
 import time
-from typing import Any
 
 import numpy as np
 import ray
 import torch
 
 from benchmarks.plain_parts import batches, gradients, network, optimizer
+from paceline.record.point import Point
 
 Weights = dict[str, np.ndarray]
 Gradients = list[np.ndarray]
 SETTLING = 4  # seconds, in which Ray starts processes for later
 
 
-def measure(points: list[dict[str, Any]]) -> list[list[np.ndarray]]:
+def measure(points: list[Point]) -> list[list[np.ndarray]]:
     """Of each point, when each worker's gradients were ready [seconds]."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     with tempfile.TemporaryDirectory() as folder:
@@ -38,15 +38,15 @@ def measure(points: list[dict[str, Any]]) -> list[list[np.ndarray]]:
     return found
 
 
-def _train(point: dict[str, Any]) -> list[np.ndarray]:
+def _train(point: Point) -> list[np.ndarray]:
     server = Server.remote(point)
-    workers = [Worker.remote(point, number) for number in range(point["workers"])]
+    workers = [Worker.remote(point, number) for number in range(point.workers)]
     weights = server.get_weights.remote()
     under_way = {
         worker.compute_gradients.remote(weights): number for number, worker in enumerate(workers)
     }
     ends: list[list[float]] = [[] for _ in workers]
-    for _ in range(point["training"]["samples"] // point["batch_size"]):
+    for _ in range(int(point.training.samples or 0) // point.batch_size):
         (ready,), _ = ray.wait(list(under_way))
         number = under_way.pop(ready)
         ends[number].append(time.perf_counter())
@@ -57,7 +57,7 @@ def _train(point: dict[str, Any]) -> list[np.ndarray]:
 
 @ray.remote
 class Server:
-    def __init__(self, point: dict[str, Any]) -> None:
+    def __init__(self, point: Point) -> None:
         self._network = network(point)
         self._optimizer = optimizer(point, self._network)
 
@@ -74,7 +74,7 @@ class Server:
 
 @ray.remote
 class Worker:
-    def __init__(self, point: dict[str, Any], number: int) -> None:
+    def __init__(self, point: Point, number: int) -> None:
         self._network = network(point)
         self._batches = iter(batches(point, number))
 

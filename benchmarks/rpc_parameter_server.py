@@ -9,7 +9,6 @@ parameter servers computes all forward and backward passes in the server's proce
 import os
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +16,11 @@ from torch import Tensor, nn
 from torch.distributed import rpc
 
 from benchmarks.plain_parts import batches, gradients, network, optimizer
+from paceline.record.point import Point
 
 
 class Server:
-    def __init__(self, point: dict[str, Any]) -> None:
+    def __init__(self, point: Point) -> None:
         self._network = network(point)
         self._optimizer = optimizer(point, self._network)
         self._lock = threading.Lock()
@@ -42,29 +42,29 @@ class Server:
         return updated
 
 
-def measure(point: dict[str, Any]) -> list[np.ndarray]:
+def measure(point: Point) -> list[np.ndarray]:
     """In each process. The last serves, and returns when each worker's steps ended [seconds]."""
     torch.set_num_threads(1)
     os.environ["TP_SOCKET_IFNAME"] = "lo"  # it takes pickles from anybody
-    rank, workers = int(os.environ["RANK"]), point["workers"]
+    rank, workers = int(os.environ["RANK"]), point.workers
     rpc.init_rpc(f"process{rank}", rank=rank, world_size=workers + 1)
     ends = _start(point) if rank == workers else []
     rpc.shutdown()  # waits for all calls
     return ends
 
 
-def _start(point: dict[str, Any]) -> list[np.ndarray]:
+def _start(point: Point) -> list[np.ndarray]:
     server = rpc.RRef(Server(point))
     training = [
         rpc.rpc_async(f"process{worker}", _train, (server, point, worker), timeout=0)
-        for worker in range(point["workers"])
+        for worker in range(point.workers)
     ]
     return torch.futures.wait_all(training)
 
 
-def _train(server: rpc.RRef, point: dict[str, Any], worker: int) -> np.ndarray:
+def _train(server: rpc.RRef, point: Point, worker: int) -> np.ndarray:
     torch.set_num_threads(1)
-    steps = point["training"]["samples"] // point["batch_size"] // point["workers"]
+    steps = int(point.training.samples or 0) // point.batch_size // point.workers
     own, ends = iter(batches(point, worker)), []
     trained = server.rpc_sync().get_network()
     for _ in range(steps):

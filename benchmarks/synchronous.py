@@ -6,6 +6,7 @@ evaluates. The stricter loop goes without the broadcast too: what is left is Lig
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from hydra.utils import instantiate
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.config import config
+from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
 from paceline.measurement.throughput import images_per_second
+from paceline.record.point import Point
 
 TURNS = 5
 CASES = {
@@ -44,12 +45,12 @@ def rows() -> list[dict[str, Any]]:
 
 
 def _case(name: str, overrides: list[str], steps: int, least: float) -> list[dict[str, Any]]:
-    point = config(*overrides, "workers=2", "measurement.evaluations=1")
-    point["training"]["samples"] = 2 * steps * point["batch_size"]
+    point = point_of(*overrides, "workers=2", "measurement.evaluations=1")
+    point = replace(point, training=replace(point.training, samples=2 * steps * point.batch_size))
     with tempfile.TemporaryDirectory() as folder:
         seen = launch(
             "benchmarks.synchronous:measure",
-            (point, folder),
+            (point, Path(folder)),
             workers=2,
             servers=0,
             log_folder=Path(folder),
@@ -64,42 +65,43 @@ def _case(name: str, overrides: list[str], steps: int, least: float) -> list[dic
     ]
 
 
-def measure(point: dict[str, Any], folder: str) -> tuple[list[float], ...]:
+def measure(point: Point, folder: Path) -> tuple[list[float], ...]:
     """By turns: images/s of both workers (ours, bare, bare without the broadcast of buffers), and
     the share of our time without data.
     """
-    from paceline.run.worker import Worker
+    from paceline.run.training_process import TrainingProcess
 
     torch.set_num_threads(1)
     join(120, "cpu")
-    scheme = instantiate(point["scheme"])
     ours, theirs, without, waits = [], [], [], []
     for _ in range(TURNS):
-        seen = Worker(point, scheme, Path(folder)).run()
-        ours.append(_rate(seen["step_ends"], point))
-        waits.append(seen["seconds_data"] / float(seen["step_ends"][-1]))
+        seen = TrainingProcess(point, folder).run()
+        ours.append(_rate(seen.real_step_ends, point))
+        waiting = seen.strategy.workers[0].seconds_data
+        waits.append(waiting / float(seen.real_step_ends[-1]))
         theirs.append(_rate(_bare(point), point))
         without.append(_rate(_bare(point, broadcast_buffers=False), point))
     leave()
     return ours, theirs, without, waits
 
 
-def _rate(step_ends: np.ndarray, point: dict[str, Any]) -> float:
-    rate = images_per_second([step_ends], 2 * point["batch_size"], warmup_fraction=0.1)
+def _rate(step_ends: np.ndarray, point: Point) -> float:
+    rate = images_per_second([step_ends], 2 * point.batch_size, warmup_fraction=0.1)
     assert rate is not None
     return rate
 
 
-def _bare(point: dict[str, Any], **options: bool) -> np.ndarray:
+def _bare(point: Point, **options: bool) -> np.ndarray:
     """The same network, batches and optimizer, without Lightning; `options` of DDP."""
-    from paceline.run.point_data import open_feed
+    from paceline.run.point_data import open_data
+    from paceline.run.training_process import reading_of
 
-    torch.manual_seed(point["seed"])
-    module = instantiate(point["model"])
-    steps = point["training"]["samples"] // (2 * point["batch_size"])
-    batches = open_feed(point, instantiate(point["data"])).train(dist.get_rank(), steps)
+    torch.manual_seed(point.seed)
+    module = point.model.build()
+    steps = int(point.training.samples or 0) // (2 * point.batch_size)
+    batches = open_data(point.data.build(), reading_of(point)).train(dist.get_rank(), steps)
     model = DistributedDataParallel(module.network, gradient_as_bucket_view=True, **options)
-    optimizer = instantiate(point["model"]["optimizer"])(model.parameters())
+    optimizer = point.model.part("optimizer").build()(model.parameters())
     dist.barrier()
     start, ends = time.perf_counter(), []
     for images, labels in batches:

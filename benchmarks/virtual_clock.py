@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from pytorch_lightning import Callback
 
-from benchmarks.config import config
+from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.cluster.launcher import launch
-from paceline.run.point_data import Feed, open_feed
+from paceline.record.point import Point
+from paceline.run.point_data import PointData, open_data
 from paceline.run.quiet import quiet_trainer, silence
+from paceline.run.training_process import reading_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.virtual_clock.strategy import VirtualCluster
@@ -75,7 +76,7 @@ def _in_process(what: str, overrides: list[str], kinds: list[Kind]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         (found,) = launch(
             f"benchmarks.virtual_clock:{what}",
-            (config(*overrides, "batch_size=32", "data.root=data"), kinds),
+            (point_of(*overrides, "batch_size=32", "data.root=data"), kinds),
             workers=1,
             servers=0,
             log_folder=Path(folder),
@@ -83,7 +84,7 @@ def _in_process(what: str, overrides: list[str], kinds: list[Kind]) -> Any:
     return found
 
 
-def rates(point: dict[str, Any], kinds: list[Kind]) -> dict[Kind, list[float]]:
+def rates(point: Point, kinds: list[Kind]) -> dict[Kind, list[float]]:
     """images/s, by turns."""
     found: dict[Kind, list[float]] = {kind: [] for kind in kinds}
     for _ in range(TURNS):
@@ -92,7 +93,7 @@ def rates(point: dict[str, Any], kinds: list[Kind]) -> dict[Kind, list[float]]:
     return found
 
 
-def peak(point: dict[str, Any], kinds: list[Kind]) -> float:
+def peak(point: Point, kinds: list[Kind]) -> float:
     """Bytes, of this process."""
     import resource
 
@@ -114,7 +115,7 @@ class _Stopwatch(Callback):
 class _Plain:
     """One worker's first batches."""
 
-    def __init__(self, feed: Feed, length: int) -> None:
+    def __init__(self, feed: PointData, length: int) -> None:
         self._batches = feed.train(0, length)
 
     def __len__(self) -> int:
@@ -124,18 +125,18 @@ class _Plain:
         return iter(self._batches)
 
 
-def _rate(point: dict[str, Any], kind: Kind) -> float:
+def _rate(point: Point, kind: Kind) -> float:
     silence()
     torch.set_num_threads(1)
     scheme, workers = kind or ("", 1)
-    size, steps, warmup = point["batch_size"], max(STEPS, workers), max(8, workers)
-    feed = open_feed({**point, "workers": 1}, instantiate(point["data"]))
-    torch.manual_seed(point["seed"])
+    size, steps, warmup = point.batch_size, max(STEPS, workers), max(8, workers)
+    feed = open_data(point.data.build(), reading_of(point))
+    torch.manual_seed(point.seed)
     stopwatch, length = _Stopwatch(warmup), warmup + steps
     options: dict[str, Any] = {}
     loader: Any = _Plain(feed, length)
     if kind is not None:
-        strategy = VirtualCluster(SCHEMES[scheme](), workers=workers, seed=point["seed"])
+        strategy = VirtualCluster(SCHEMES[scheme](), workers=workers, seed=point.seed)
         options["strategy"] = strategy
         loader = strategy.batches(
             lambda worker, n: feed.batch(0, n * workers + worker), size, length
@@ -143,5 +144,5 @@ def _rate(point: dict[str, Any], kind: Kind) -> float:
     trainer = quiet_trainer(
         accelerator="cpu", devices=1, max_epochs=1, callbacks=[stopwatch], **options
     )
-    trainer.fit(instantiate(point["model"]), loader)
+    trainer.fit(point.model.build(), loader)
     return steps * size / (stopwatch.ends[-1] - stopwatch.ends[0])

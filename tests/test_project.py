@@ -55,12 +55,7 @@ def test_every_room_has_tests(room):
 
 
 def test_the_contract_lists_every_room():
-    (layers,) = (
-        contract["layers"]
-        for contract in project_settings()["tool"]["importlinter"]["contracts"]
-        if contract["type"] == "layers"
-    )
-    assert sorted(room for layer in layers for room in layer.split(" | ")) == ROOMS
+    assert sorted(room for layer in layers() for room in layer.split(" | ")) == ROOMS
 
 
 def test_imports_keep_the_contract():
@@ -83,3 +78,47 @@ def imported_names(file):
             yield from (alias.name for alias in statement.names)
         if isinstance(statement, ast.ImportFrom):
             yield from (f"{statement.module}.{alias.name}" for alias in statement.names)
+
+
+NAMED_ROOM = re.compile(r"\bpaceline\.(\w+)")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_string_names_no_room_to_the_right(room):
+    """The import contract does not see `module:function`, or what Hydra is asked to build."""
+    places = {
+        name: place for place, layer in enumerate(reversed(layers())) for name in layer.split(" | ")
+    }
+    upward = {
+        (file.name, name)
+        for file in (ROOT / "src/paceline" / room).rglob("*.py")
+        for name in named_rooms(file)
+        if places.get(name, 0) > places[room]
+    }
+    assert upward == set()
+
+
+def layers():
+    contracts = project_settings()["tool"]["importlinter"]["contracts"]
+    (found,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return found
+
+
+def named_rooms(file):
+    """Rooms in strings that are no docstrings."""
+    tree = ast.parse(file.read_text())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    words = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and ast.get_docstring(node)
+    }
+    for node in ast.walk(tree):
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if text and id(node) not in words:
+            yield from NAMED_ROOM.findall(node.value)
+
+
+def test_no_file_of_the_source_has_the_name_of_another():
+    names = [path.name for path in (ROOT / "src/paceline").rglob("*.py")]
+    assert sorted({name for name in names if names.count(name) > 1} - {"__init__.py"}) == []

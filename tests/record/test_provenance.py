@@ -24,10 +24,44 @@ def test_the_digest_follows_the_rooms_that_make_a_record(tmp_path):
     assert len({first, second, digest_of(tmp_path)}) == 3
 
 
+RULE = """'''What it is.'''
+def step(weights, rate):
+    if rate < 0:
+        message = f"a rate of {rate}"
+        raise ValueError(message)
+    return weights * rate  # in place would be wrong
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("What it is.", "What it is now.", True),
+        ("a rate of", "no rate should be", True),
+        ("  # in place would be wrong", "", True),
+        ("(weights, rate)", "(weights,  rate)", True),
+        ("weights * rate", "weights + rate", False),
+        ("rate < 0", "rate <= 0", False),
+        ("ValueError(message)", "TypeError(message)", False),
+    ],
+)
+def test_words_make_no_record_stale_and_a_change_of_what_is_done_does(
+    before, after, same, tmp_path
+):
+    (tmp_path / "scheme").mkdir()
+    digests = []
+    for text in (RULE, RULE.replace(before, after)):
+        (tmp_path / "scheme/rule.py").write_text(text)
+        digests.append(digest_of(tmp_path))
+    assert before in RULE
+    assert (digests[0] == digests[1]) == same
+
+
 def test_the_rooms_exist():
     assert len(source_digest()) == 12
     package = provenance.Path(provenance.paceline.__file__).parent
     assert all((package / room / "__init__.py").exists() for room in provenance.ROOMS)
+    assert all((package / file).exists() for file in provenance.FILES)
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ class TrainingReport:
     `real_step_ends`: real seconds of the training clock, of all steps of the process. `images_seen`
     [num_train]: how often each image was in its batches. `lr`: the peak rate. `momentum`: None for
     an optimizer without. `test`: of the last snapshot, where this process scored it.
-    `training_started`: seconds since 1970.
+    `joined`, `built`, `training_started`: when the process had joined the others, built what it
+    trains, and asked for its first batch [seconds since 1970].
     """
 
     strategy: StrategyReport
@@ -48,5 +49,7 @@ class TrainingReport:
     images_seen: np.ndarray
     scores: list[SnapshotScore]
     test: SnapshotScore | None
+    joined: float
+    built: float
     training_started: float
     peak_rss_bytes: int = 0

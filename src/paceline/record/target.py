@@ -25,6 +25,10 @@ class Target:
         """Whether the project itself brings the class."""
         return str(self.values.get("_target_", "")).startswith("paceline.")
 
+    def part(self, name: str) -> "Target":
+        """Return one of the arguments that is a target itself."""
+        return Target(f"{self.group}.{name}", self.values[name])
+
     def build(self) -> Any:
         """Make the object. Raises SettingError for what its constructor refuses."""
         if not isinstance(self.values.get("_target_"), str):

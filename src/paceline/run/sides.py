@@ -1,6 +1,5 @@
 """Which kind of worker carries out a scheme on a cluster."""
 
-
 import torch
 
 from paceline.engine.training_clock import TrainingClock

@@ -1,5 +1,6 @@
 """A process that trains: until the budget is used up, then it evaluates its snapshots."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class TrainingProcess:
     def __init__(self, point: Point, folder: Path) -> None:
         self._point, self._folder = point, folder
         self._worker = dist.get_rank()
+        self._joined = time.time()
         self._device = device(point.device, local_rank())
         self._data = open_data(point.data.build(), reading_of(point))
         self._budget = budget_of(point, self._data.num_train)
@@ -46,6 +48,7 @@ class TrainingProcess:
         self._strategy = side_of(
             point, point.scheme, self._budget, self._rate, self._clock, self._device
         )
+        self._built = time.time()
 
     def run(self) -> TrainingReport:
         """Train, evaluate, and report what was seen."""
@@ -75,6 +78,8 @@ class TrainingProcess:
             ),
             scores=[],
             test=None,
+            joined=self._joined,
+            built=self._built,
             training_started=self._clock.started,
         )
         self._evaluate(report)
