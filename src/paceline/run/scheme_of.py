@@ -6,16 +6,14 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from paceline.errors import SettingError
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
 
 def scheme_of(config: dict[str, Any]) -> AbstractScheme:
     """Raises SettingError for settings that make no scheme, or none for so many workers."""
     scheme = _built(config["scheme"])
-    workers = config["workers"]
-    scheme.pushes_per_update(workers)
-    if scheme.servers:
-        scheme.serving(workers)
+    Accounting(scheme, config["workers"])  # refuses what cannot have so many workers
     return scheme
 
 

@@ -16,7 +16,6 @@ from paceline.record.point import is_virtual, num_workers
 from paceline.run.corrections import check_corrections
 from paceline.run.scheme_of import scheme_of
 from paceline.scheme.rule import AbstractScheme
-from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import profile_of
 from paceline.timing.step_times import step_times
 
@@ -50,10 +49,11 @@ def check(config: dict[str, Any]) -> None:
     milestones = _value(config, "training.milestones")
     if not isinstance(milestones, list) or not all(isinstance(m, Real) for m in milestones):
         raise SettingError("training.milestones", f"numbers in [] are needed, not {milestones!r}")
-    _clipping(config, scheme_of(config))
-    _cluster(config)
+    scheme = scheme_of(config)
+    _clipping(config, scheme)
+    _cluster(config, scheme)
     device = choose(config["cluster"]["accelerator"], num_workers(config))
-    _precision(config, device)
+    _precision(config, device, scheme)
     learning_rate(config, images_per_update=1, epoch=1, samples=1)
 
 
@@ -101,9 +101,9 @@ def _momentum_correction(config: dict[str, Any]) -> None:
     _number(config, "model.optimizer.momentum", below=1)
 
 
-def _cluster(config: dict[str, Any]) -> None:
+def _cluster(config: dict[str, Any], scheme: AbstractScheme) -> None:
     """Its clock, the emulated accelerator, and what a virtual cluster is made of."""
-    cluster, collective = config["cluster"], config["scheme"].get("collective", "native")
+    cluster = config["cluster"]
     if cluster["clock"] not in CLOCKS:
         message = f"{cluster['clock']!r}; there are: {', '.join(CLOCKS)}"
         raise SettingError("cluster.clock", message)
@@ -113,28 +113,27 @@ def _cluster(config: dict[str, Any]) -> None:
         profile_of(cluster)
         if times is None:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
-    if collective not in COLLECTIVES:
-        message = f"there is no {collective!r}; there are: {', '.join(COLLECTIVES)}"
+    if scheme.collective not in COLLECTIVES:
+        message = f"there is no {scheme.collective!r}; there are: {', '.join(COLLECTIVES)}"
         raise SettingError("scheme.collective", message)
-    _compression(config, collective)
+    _compression(config, scheme)
 
 
-def _compression(config: dict[str, Any], collective: str) -> None:
-    compression = config["scheme"].get("compression", "none")
-    check_compression(compression, collective)
-    if compression != "none" and is_virtual(config):
-        raise SettingError("scheme.compression", f"{compression} has no virtual form")
+def _compression(config: dict[str, Any], scheme: AbstractScheme) -> None:
+    check_compression(scheme.compression, scheme.collective)
+    if scheme.compression != "none" and is_virtual(config):
+        raise SettingError("scheme.compression", f"{scheme.compression} has no virtual form")
 
 
 def _clipping(config: dict[str, Any], scheme: AbstractScheme) -> None:
     """On real processes DDP carries out sync_allreduce, and clips the mean."""
-    if is_virtual(config) or not isinstance(scheme, SyncAllReduce):
+    if is_virtual(config) or not scheme.carried_out_by_ddp:
         check_clipping(config["training"]["gradient_clip_val"], scheme, config["workers"])
 
 
-def _precision(config: dict[str, Any], device: str) -> None:
+def _precision(config: dict[str, Any], device: str, scheme: AbstractScheme) -> None:
     precision = config["training"]["precision"]
-    served = config["scheme"].get("servers", 0) > 0 or is_virtual(config)
+    served = scheme.servers > 0 or is_virtual(config)
     choices = SERVED_PRECISIONS if served else PRECISIONS
     if precision not in choices:
         by = f" for scheme={config['names']['scheme']}" if served else ""

@@ -11,7 +11,6 @@ from paceline.run.budget import Budget
 from paceline.run.side import AbstractSide, RuleSide, SynchronousSide
 from paceline.run.virtual_side import VirtualSide
 from paceline.scheme.rule import AbstractScheme
-from paceline.scheme.sync_allreduce import SyncAllReduce
 
 
 def side_of(
@@ -24,6 +23,6 @@ def side_of(
 ) -> AbstractSide:
     if is_virtual(config):
         return VirtualSide(config, scheme, budget, rate, clock, device)
-    if isinstance(scheme, SyncAllReduce):
+    if scheme.carried_out_by_ddp:
         return SynchronousSide(config, scheme, budget, rate, clock, device)
     return RuleSide(config, scheme, budget, rate, clock, device)

@@ -17,6 +17,7 @@ from paceline.model.learning_rate import LearningRate
 from paceline.run.budget import Budget
 from paceline.run.point_data import Feed
 from paceline.run.side import AbstractSide, evaluated
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import profile_of
 from paceline.timing.step_times import step_times
@@ -38,7 +39,7 @@ class VirtualSide(AbstractSide):
         device: torch.device,
     ) -> None:
         self.num_batches = budget.most_batches
-        self.evaluated = evaluated(scheme)
+        self.evaluated = evaluated(Accounting(scheme, config["workers"]))
         self._batch_size = config["batch_size"]
         self._strategy = VirtualCluster(
             scheme,

@@ -25,6 +25,7 @@ from paceline.run.point_data import open_feed
 from paceline.run.settings import learning_rate, model
 from paceline.run.sides import side_of
 from paceline.run.weights import save_weights
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
 
@@ -42,14 +43,15 @@ class Worker:
         )
         self._feed = open_feed(config, instantiate(config["data"]))
         self._budget = budget_of(config, scheme, self._feed.num_train)
-        self._staleness = scheme.expected_staleness(config["workers"])
+        accounting = Accounting(scheme, config["workers"])
+        self._staleness = accounting.expected_staleness
         self._module = self._build_module()
         self._rate = learning_rate(
             config,
             images_per_update=self._budget.images_per_update,
             epoch=self._feed.num_train,
             samples=self._budget.samples,
-            images_meanwhile=self._staleness * scheme.steps_per_push * config["batch_size"],
+            images_meanwhile=self._staleness * accounting.steps_per_push * config["batch_size"],
         )
         self._clock = TrainingClock()
         self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)
