@@ -2,8 +2,9 @@
 
 import torch
 from hydra.utils import instantiate
-
 from paceline.run.settings import learning_rate
+
+from paceline.scheme.accounting import Accounting
 from tests.tiny import NUM_TRAIN, PlainSGD, batches_of
 
 
@@ -16,6 +17,11 @@ def rate_of(config, images_per_update):
         samples=samples,
         images_meanwhile=images_meanwhile(config),
     )
+
+
+def images_per_update(config):
+    accounting = Accounting(instantiate(config["scheme"]), config["workers"])
+    return accounting.images_per_update(config["batch_size"])
 
 
 def images_meanwhile(config):
@@ -84,8 +90,7 @@ def averaged(config, seen):
     optimizers = [Momentum(flat.options, flat.first) for _ in workers]
     images = len(workers) * config["batch_size"]
     num_steps = config["training"]["epochs"] * NUM_TRAIN // images
-    behind = instantiate(scheme).images_per_update(config["batch_size"], len(workers))
-    rate = rate_of(config, behind)
+    rate = rate_of(config, images_per_update(config))
     for turn in range(num_steps):
         gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]
         together = turn < switch_at * num_steps
@@ -105,8 +110,7 @@ class Own:
         size = config["batch_size"]
         self._flat, self._optimizer = flat, Momentum(flat.options, flat.first)
         self._batches, self.num_steps = batches_of(config, worker), seen[worker]["steps"]
-        behind = instantiate(config["scheme"]).images_per_update(size, config["workers"])
-        rate = rate_of(config, behind)
+        rate = rate_of(config, images_per_update(config))
         self._factors = [rate.factor(number * size) for number in seen[worker]["numbers"]]
         self.held, self.steps, self._gradient = flat.first.clone(), 0, None
 

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from paceline.cluster.launcher import ProcessFailure
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import Apply, Mean, WorkerView, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.engine.references import (
@@ -256,16 +258,17 @@ def assert_nothing_is_lost(config, seen):
     """Steps add up to the budget, and staleness is what the order of pushes implies."""
     workers = config["workers"]
     budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
-    if config["names"]["scheme"] in ("independent", "elastic_averaging", "gossip"):
+    accounting = Accounting(instantiate(config["scheme"]), workers)
+    if accounting.own_weights and not accounting.equal_steps:
         taken = [number for worker in seen[:workers] for number in worker["numbers"]]
         assert sorted(number for number in taken if number < budget) == list(range(budget))
     steps = {worker: found["steps"] for worker, found in enumerate(seen[:workers])}
     servers = seen[workers:]
     dropped = servers[0]["dropped"] if servers else 0
     assert sum(steps.values()) == budget + dropped
-    period, group_size = (config["scheme"].get(each, 1) for each in ("period", "group_size"))
+    period = accounting.steps_between_pushes
     for server in servers:
-        pushes = {worker: steps[worker] // period for worker in range(0, workers, group_size)}
+        pushes = {worker: steps[worker] // period for worker in accounting.pushing}
         assert Counter(worker for worker, _ in server["pushes"]) == +Counter(pushes)
         if config["names"]["scheme"] == ASYNC:
             assert server["held"] == 0

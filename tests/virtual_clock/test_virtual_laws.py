@@ -12,8 +12,8 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from tests.engine.references import Gossiped
-from tests.tiny import PlainSGD, batches_of, tiny_network, tiny_point
-from tests.virtual_clock.trained import JITTERED, SCHEMES, train, weights_of
+from tests.tiny import CONF, PlainSGD, batches_of, tiny_network, tiny_point
+from tests.virtual_clock.trained import JITTERED, SCHEMES, train, weights_of, workers_for
 
 exactly = {"rtol": 0, "atol": 0}
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
@@ -61,17 +61,24 @@ def test_asynchronous_sgd_is_a_numpy_loop():
     assert min(taken) > 0
 
 
+def test_every_scheme_is_held_to_these_laws():
+    files = (CONF / "scheme").glob("*.yaml")
+    assert {name.split(" ")[0] for name in SCHEMES} == {path.stem for path in files}
+
+
 @every_scheme
 def test_the_same_seed_gives_the_same_bits(scheme):
-    first, second = (train(scheme(), 5, 65, batch_norm=True) for _ in range(2))
+    workers = workers_for(scheme(), 5)
+    first, second = (train(scheme(), workers, 65, batch_norm=True) for _ in range(2))
     assert_close(weights_of(first[1]), weights_of(second[1]), **exactly)
     times = [[worker.step_ends for worker in run[0].clock.workers] for run in (first, second)]
     assert times[0] == times[1]
 
 
 @every_scheme
-@pytest.mark.parametrize("workers", [1, 5])
-def test_recycled_buffers_are_deep_copies(scheme, workers):
+@pytest.mark.parametrize("at_least", [1, 5])
+def test_recycled_buffers_are_deep_copies(scheme, at_least):
+    workers = workers_for(scheme(), at_least)
     settings = {"batch_norm": True, "snapshot_samples": [80, 180]}
     runs = [
         train(scheme(), workers, 65, recycled=recycled, **settings) for recycled in (True, False)

@@ -1,45 +1,54 @@
 """The tiny problem in anybody's Trainer, in this process."""
 
+import contextlib
+import itertools
 import warnings
 from functools import partial
 
 import torch
+import yaml
+from hydra.utils import instantiate
 from pytorch_lightning import Trainer
 
+from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
-from paceline.scheme.async_parameter_server import AsyncParameterServer
-from paceline.scheme.elastic_averaging import ElasticAveraging
-from paceline.scheme.gossip import Gossip
-from paceline.scheme.independent import Independent
-from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.mixed import Mixed
-from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.stale_synchronous import StaleSynchronous
-from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.scheme.sync_parameter_server import SyncParameterServer
-from paceline.scheme.sync_then_async import SyncThenAsync
+from paceline.scheme.accounting import Accounting
 from paceline.timing.step_times import StepTimes
 from paceline.virtual_clock.strategy import VirtualCluster
-from tests.tiny import batches_of, tiny_network, tiny_point
+from tests.engine.test_laws import LAWS
+from tests.tiny import CONF, batches_of, tiny_network, tiny_point
 
-SCHEMES = {
-    "sync_allreduce": SyncAllReduce,
-    "one server": lambda: AsyncParameterServer(1),
-    "two servers": lambda: AsyncParameterServer(2),
-    "inverse staleness": lambda: AsyncParameterServer(1, damping="inverse_staleness"),
-    "delay compensation": lambda: AsyncParameterServer(2, damping="delay_compensation"),
-    "sync_parameter_server": lambda: SyncParameterServer(2),
-    "stale_synchronous": lambda: StaleSynchronous(2, bound=1),
-    "mixed": lambda: Mixed(1, group_size=1),
-    "sync_then_async": lambda: SyncThenAsync(1, switch_at=0.5),
-    "independent": Independent,
-    "local_sgd": lambda: LocalSGD(period=3),
-    "post_local_sgd": lambda: PostLocalSGD(period=3, switch_at=0.5),
-    "elastic_averaging": lambda: ElasticAveraging(2, period=2, elasticity=0.3),
-    "gossip over a ring": lambda: Gossip("ring"),
-    "gossip over a complete graph": lambda: Gossip("complete"),
-}
+MORE = {"elastic_averaging": [{"servers": 2, "period": 2, "elasticity": 0.3}]}
+
+
+def cases():
+    """Every scheme of conf/, as it is there and with each of the settings that its laws name."""
+    for path in sorted((CONF / "scheme").glob("*.yaml")):
+        defaults = yaml.safe_load(path.read_text())
+        laws = [scheme_settings(law) for law in LAWS.get(path.stem, ())]
+        for changes in ({}, *laws, *MORE.get(path.stem, ())):
+            said = ", ".join(f"{name}={value}" for name, value in changes.items())
+            yield f"{path.stem} ({said})" if said else path.stem, defaults | changes
+
+
+def scheme_settings(law):
+    beginning = "scheme__"
+    return {
+        name.removeprefix(beginning): value
+        for name, value in law.settings.items()
+        if name.startswith(beginning)
+    }
+
+
+SCHEMES = {name: partial(instantiate, settings) for name, settings in cases()}
 JITTERED = StepTimes(jitter=0.5, seed=3)
+
+
+def workers_for(scheme, at_least):
+    """The fewest that the scheme can have, of so many or more."""
+    for num_workers in itertools.count(at_least):
+        with contextlib.suppress(SettingError):
+            return Accounting(scheme, num_workers).num_workers
 
 
 def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01):

@@ -14,9 +14,8 @@ from paceline.exchange import push_pull
 from paceline.exchange.wire.header import Header, pack
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.model.classifier import Classifier
-from paceline.scheme.async_parameter_server import AsyncParameterServer
-from paceline.scheme.rule import AbstractScheme, Step, WorkerView
-from paceline.scheme.serving import Arrival, AtOnce, Release, Serving
+from paceline.scheme.rule import AbstractServedScheme
+from paceline.scheme.serving import AbstractServing, Arrival, AtOnce, Release
 
 DYING, TURN = 1, 2  # the worker, and the number of its steps before
 
@@ -122,25 +121,17 @@ class FirstDies(DyingClassifier):
             die()
 
 
-class DyingServers(AbstractScheme):
+class DyingServers(AbstractServedScheme):
     """Asynchronous; the last server dies when its fifth push has come."""
-
-    own_weights = False
 
     def __init__(self, servers: int) -> None:
         self.servers = servers
 
-    def step(self, turn: WorkerView) -> Step:
-        return AsyncParameterServer(self.servers).step(turn)
-
-    def pushes_per_update(self, workers: int) -> int:
-        return 1
-
-    def serving(self, workers: int) -> Serving:
+    def serving(self, num_workers: int) -> AbstractServing:
         return DiesAtTheFifth()
 
 
-class DiesAtTheFifth(Serving):
+class DiesAtTheFifth(AbstractServing):
     pushes = 0
 
     def arrive(self, arrival: Arrival) -> Release:

@@ -1,10 +1,9 @@
 """Where a worker that clips its own gradient clips what is applied to the weights."""
 
-import torch
-from torch import Tensor
-
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Message, PairMean, WorkerView, drive
+from paceline.scheme.accounting import BEGINNING, END, Accounting
+from paceline.scheme.probe import messages_of, view_on_trial
+from paceline.scheme.rule import AbstractScheme, Apply
 from paceline.scheme.serving import Arrival
 
 
@@ -25,29 +24,18 @@ def applies_own_gradients(scheme: AbstractScheme, workers: int) -> bool:
     """
     if workers == 1:
         return True
-    applied = _applied_by_workers if scheme.own_weights else _applied_by_servers
-    return all(applied(scheme, workers, progress) for progress in (0.0, 1.0))
+    own_weights = Accounting(scheme, workers).own_weights
+    applied = _applied_by_workers if own_weights else _applied_by_servers
+    return all(applied(scheme, workers, progress) for progress in (BEGINNING, END))
 
 
 def _applied_by_servers(scheme: AbstractScheme, workers: int, progress: float) -> bool:
-    if scheme.group_size > 1 or scheme.needs_read:  # a group's mean; one that is compensated
-        return False
+    if scheme.group_size > 1 or Accounting(scheme, workers).needs_read:
+        return False  # a group's mean; one that is compensated
     return scheme.serving(workers).arrive(Arrival(0, 0, progress)).applied == (0,)
 
 
 def _applied_by_workers(scheme: AbstractScheme, workers: int, progress: float) -> bool:
-    """Drives the rule of one step; what is communicated comes back as another tensor."""
-    gradient, weights = torch.ones(1), torch.zeros(1)
-    view = WorkerView(
-        gradient, weights, index=0, num_workers=workers, num_steps=0, progress=progress
-    )
-    found = []
-
-    def answer(message: Message) -> Tensor | None:
-        if isinstance(message, Apply):
-            found.append(message.gradient is gradient)
-            return torch.zeros(1)
-        return None if isinstance(message, Adopt | PairMean) else message.value.clone()
-
-    drive(scheme.step(view), answer)
-    return all(found)
+    view = view_on_trial(workers, progress=progress)
+    applied = [each for each in messages_of(scheme.step(view)) if isinstance(each, Apply)]
+    return all(message.gradient is view.gradient for message in applied)

@@ -7,6 +7,7 @@ from typing import Any
 from paceline.engine.served_weights import ServerPlan
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
 _AS_IT_IS = {"lr": 1.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
@@ -61,8 +62,9 @@ class RunPlan:
         grant every step.
         """
         sizes = [part["num_weights"] for part in self.segments]
-        rate = None if scheme.own_weights else self.learning_rate
-        options = _AS_IT_IS if scheme.own_weights else {}
+        own_weights = Accounting(scheme, self.workers).own_weights
+        rate = None if own_weights else self.learning_rate
+        options = _AS_IT_IS if own_weights else {}
         return [
             ServerPlan(
                 server=server,
@@ -78,7 +80,7 @@ class RunPlan:
                 ],
                 num_statistics=self.num_statistics if server == 0 else 0,
                 batch_size=self.batch_size,
-                num_steps=None if scheme.own_weights else self.num_steps,
+                num_steps=None if own_weights else self.num_steps,
                 snapshot_samples=list(self.snapshot_samples),
                 learning_rate=asdict(rate) if rate else None,
                 seconds=self.server_seconds,

@@ -12,6 +12,7 @@ from paceline.engine.flat_sgd import FlatSGD
 from paceline.engine.reports import ServerReport
 from paceline.engine.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
@@ -61,6 +62,7 @@ class ServedWeights:
         self.snapshots: list[Snapshot] = []
         self.weights = weights
         self._scheme, self._plan = scheme, plan
+        self._accounting = Accounting(scheme, plan.workers)
         self._serving = scheme.serving(plan.workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
         self._sgd = FlatSGD(weights, plan.segments)
@@ -78,11 +80,11 @@ class ServedWeights:
 
     def grant(self, worker: int) -> bool:
         """The worker is answered now: whether it may take another step."""
-        if self._scheme.needs_read:
+        if self._accounting.needs_read:
             self._read[worker] = self.weights.clone()
         budget = self._plan.num_steps
         granted = not self.report.diverged and (budget is None or self._granted < budget)
-        self._granted += granted * self._scheme.steps_per_push
+        self._granted += granted * self._accounting.steps_per_push
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
@@ -90,7 +92,7 @@ class ServedWeights:
         workers to answer now.
         """
         self.report.lost.append((worker, reason))
-        self._granted -= stepping * self._scheme.steps_per_push
+        self._granted -= stepping * self._accounting.steps_per_push
         self._staleness.pop(worker, None)  # its statistics would grow old
         return self.leave(worker)
 
@@ -114,7 +116,7 @@ class ServedWeights:
     def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
             self._update(release.applied)
-        self._granted -= len(release.dropped) * self._scheme.steps_per_push
+        self._granted -= len(release.dropped) * self._accounting.steps_per_push
         self.report.dropped += len(release.dropped)
         self.report.dropped_steps += [(w, self._num_pushes[w] - 1) for w in release.dropped]
         self.report.held += sum(each != worker for each in release.answered)
@@ -122,7 +124,7 @@ class ServedWeights:
 
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
-        images = len(workers) * self._scheme.steps_per_push * self._plan.batch_size
+        images = len(workers) * self._accounting.steps_per_push * self._plan.batch_size
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
         self.report.updates += 1
         self.report.samples += images

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
 
@@ -14,7 +15,8 @@ class StepNumbers:
     """
 
     def __init__(self, scheme: AbstractScheme, workers: int, draw: Callable[[], int]) -> None:
-        self._round = None if scheme.equal_steps else scheme.steps_per_push
+        accounting = Accounting(scheme, workers)
+        self._round = None if accounting.equal_steps else accounting.steps_per_push
         self._workers, self._draw = workers, draw
         self._taken = 0
         self._first = 0  # of the round under way

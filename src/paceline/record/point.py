@@ -15,6 +15,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 from paceline.record.training import Training
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Count, Whole, settings
 
@@ -83,9 +84,7 @@ class Point:
 
     def _check(self) -> None:
         """Raise SettingError for parts that do not go together."""
-        self.scheme.pushes_per_update(self.workers)
-        if self.scheme.servers:
-            self.scheme.serving(self.workers)
+        Accounting(self.scheme, self.workers)  # refuses what cannot have so many workers
         self.training.check(self.scheme, self.model)
         self._check_collective()
         self.cluster.check(self.scheme, self.workers)

@@ -76,7 +76,7 @@ class Training:
 
         One would act twice, one too early, and one needs an optimizer with momentum below 1.
         """
-        damped = getattr(scheme, "_damping", "none") == "inverse_staleness"
+        damped = getattr(scheme, "damping", "none") == "inverse_staleness"
         if self.lr_rule == "inverse_staleness" and damped:
             message = "inverse_staleness, as scheme.damping is: gradients would be divided twice"
             raise SettingError("training.lr_rule", message)
@@ -85,7 +85,7 @@ class Training:
         if _becomes_stale(scheme):
             message = (
                 "a run has one momentum, and its gradients are stale only from "
-                f"scheme.switch_at={getattr(scheme, '_switch_at', None)} on"
+                f"scheme.switch_at={getattr(scheme, 'switch_at', None)} on"
             )
             raise SettingError("training.momentum_correction", message)
         _check_momentum(model)
@@ -93,7 +93,7 @@ class Training:
 
 def _becomes_stale(scheme: AbstractScheme) -> bool:
     """On the way: it switches to servers that do not wait."""
-    return scheme.servers > 0 and getattr(scheme, "_switch_at", None) not in (None, 0, 1)
+    return scheme.servers > 0 and getattr(scheme, "switch_at", None) not in (None, 0, 1)
 
 
 def _check_momentum(model: Target) -> None:

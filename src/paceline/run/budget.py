@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from paceline.engine.snapshot import evenly_spaced
 from paceline.errors import SettingError
 from paceline.record.point import Point
+from paceline.scheme.accounting import Accounting
 
 
 @dataclass(frozen=True)
@@ -26,21 +27,21 @@ def budget_of(point: Point, num_train: int) -> Budget:
 
     Raises SettingError("training.samples") where a worker would have no step.
     """
-    scheme, training = point.scheme, point.training
+    training = point.training
     asked = training.samples or training.epochs * num_train
     size, workers = point.batch_size, point.workers
-    images_per_round = size * scheme.batches_per_round(workers)
+    accounting = Accounting(point.scheme, workers)
+    images_per_round = size * accounting.batches_per_round
     rounds = math.ceil(round(asked) / images_per_round)
     samples = rounds * images_per_round
-    least = 1 if scheme.equal_steps else scheme.steps_per_push
-    if samples < workers * size * least:
+    if samples < workers * size * accounting.steps_between_pushes:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
     kept = evenly_spaced(rounds, point.measurement.evaluations)
     return Budget(
         samples=samples,
-        images_per_update=scheme.images_per_update(size, workers),
+        images_per_update=accounting.images_per_update(size),
         num_steps=samples // size,
-        most_batches=scheme.most_batches(samples // size, workers),
+        most_batches=accounting.most_batches(samples // size),
         thresholds=[images_per_round * each for each in kept],
     )

@@ -21,8 +21,8 @@ from paceline.record.point import Point
 from paceline.run.budget import Budget
 from paceline.run.point_data import PointData
 from paceline.run.quiet import quiet_trainer
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.pace import Pace
 from paceline.wall_clock.ddp import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.wall_clock.own_weights import OwnWeightsStrategy
@@ -98,13 +98,13 @@ class SynchronousSide(AbstractSide):
     def __init__(
         self,
         point: Point,
-        scheme: SyncAllReduce,
+        scheme: AbstractScheme,
         budget: Budget,
         rate: LearningRate,
         clock: TrainingClock,
         device: torch.device,
     ) -> None:
-        self.evaluated = evaluated(scheme)
+        self.evaluated = evaluated(Accounting(scheme, point.workers))
         self.num_batches = budget.num_steps // point.workers
         self._workers = point.workers
         timeout = point.cluster.timeout_seconds
@@ -162,9 +162,9 @@ class RuleSide(AbstractSide):
         clock: TrainingClock,
         device: torch.device,
     ) -> None:
-        self.evaluated = evaluated(scheme)
-        own = scheme.own_weights
-        equal = own and scheme.equal_steps
+        accounting = Accounting(scheme, point.workers)
+        self.evaluated = evaluated(accounting)
+        own, equal = accounting.own_weights, accounting.equal_steps
         self.num_batches = budget.num_steps // point.workers if equal else budget.most_batches
         self._pace = _pace(point)
         kind = OwnWeightsStrategy if own else ParameterServerStrategy
@@ -209,12 +209,12 @@ class RuleSide(AbstractSide):
         }
 
 
-def evaluated(scheme: AbstractScheme) -> str:
+def evaluated(accounting: Accounting) -> str:
     """Which weights and statistics a snapshot holds, in words."""
-    if isinstance(scheme, SyncAllReduce):
+    if accounting.scheme.carried_out_by_ddp:
         return "weights shared by all workers; BatchNorm statistics: mean over workers"
-    if scheme.servers:
-        weights = "the servers' center" if scheme.own_weights else "weights at the servers"
+    if accounting.scheme.servers:
+        weights = "the servers' center" if accounting.own_weights else "weights at the servers"
         return f"{weights}; BatchNorm statistics: mean over workers' latest"
     return "mean over workers' weights; BatchNorm statistics: mean over workers"
 

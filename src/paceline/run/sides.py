@@ -9,7 +9,6 @@ from paceline.run.budget import Budget
 from paceline.run.side import AbstractSide, RuleSide, SynchronousSide
 from paceline.run.virtual_side import VirtualSide
 from paceline.scheme.rule import AbstractScheme
-from paceline.scheme.sync_allreduce import SyncAllReduce
 
 
 def side_of(
@@ -22,6 +21,6 @@ def side_of(
 ) -> AbstractSide:
     if point.kind == "virtual":
         return VirtualSide(point, scheme, budget, rate, clock, device)
-    if isinstance(scheme, SyncAllReduce):
+    if scheme.carried_out_by_ddp:
         return SynchronousSide(point, scheme, budget, rate, clock, device)
     return RuleSide(point, scheme, budget, rate, clock, device)

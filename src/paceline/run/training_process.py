@@ -24,6 +24,7 @@ from paceline.run.budget import budget_of
 from paceline.run.point_data import Reading, open_data
 from paceline.run.sides import side_of
 from paceline.run.weights import save_weights
+from paceline.scheme.accounting import Accounting
 
 
 class TrainingProcess:
@@ -36,13 +37,14 @@ class TrainingProcess:
         self._device = device(point.device, local_rank())
         self._data = open_data(point.data.build(), reading_of(point))
         self._budget = budget_of(point, self._data.num_train)
-        self._staleness = point.scheme.expected_staleness(point.workers)
+        accounting = Accounting(point.scheme, point.workers)
+        self._staleness = accounting.expected_staleness
         self._module = self._build_module()
         self._rate = point.training.learning_rate(
             images_per_update=self._budget.images_per_update,
             epoch=self._data.num_train,
             samples=self._budget.samples,
-            images_meanwhile=self._staleness * point.scheme.steps_per_push * point.batch_size,
+            images_meanwhile=self._staleness * accounting.steps_per_push * point.batch_size,
         )
         self._clock = TrainingClock()
         self._strategy = side_of(

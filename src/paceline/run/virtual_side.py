@@ -18,6 +18,7 @@ from paceline.record.point import Point
 from paceline.run.budget import Budget
 from paceline.run.point_data import PointData
 from paceline.run.side import AbstractSide, evaluated
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.virtual_clock.batches import VirtualBatches
 from paceline.virtual_clock.strategy import VirtualCluster
@@ -37,7 +38,7 @@ class VirtualSide(AbstractSide):
         device: torch.device,
     ) -> None:
         self.num_batches = budget.most_batches
-        self.evaluated = evaluated(scheme)
+        self.evaluated = evaluated(Accounting(scheme, point.workers))
         self._batch_size = point.batch_size
         self._strategy = VirtualCluster(
             scheme,

@@ -13,55 +13,36 @@ Law: with one worker this is plain SGD; replaying the recorded order of pushes g
 Each server holds a part of the weights, with its optimizer state, and counts its own versions.
 """
 
-import math
-from typing import Any
+from typing import Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers
-from paceline.scheme.serving import AtOnce, Serving
-
-DAMPINGS = ("none", "inverse_staleness", "delay_compensation")
+from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.serving import AbstractServing, AtOnce
+from paceline.settings import NotNegative, Whole, settings
 
 
+@settings("scheme")
 class AsyncParameterServer(AbstractServedScheme):
     """`servers`: processes that share the weights by bytes. `compensation`: lambda above, the
     constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2 that is also found belongs to
     DC-ASGD-a, which divides it by the root of a moving mean of squared gradients.
     """
 
-    def __init__(self, servers: int, damping: str = "none", compensation: float = 0.04) -> None:
-        self.servers = check_servers(servers)
-        if damping not in DAMPINGS:
-            message = f"there is no {damping}; there are: {', '.join(DAMPINGS)}"
-            raise SettingError("scheme.damping", message)
-        self._damping, self._compensation = damping, _check_compensation(compensation)
-        self.needs_read = damping == "delay_compensation"
+    servers: Whole = Field()
+    damping: Literal["none", "inverse_staleness", "delay_compensation"] = "none"
+    compensation: NotNegative = 0.04
 
-    def claim(self, workers: int) -> Claim:
-        return "asynchronous"
-
-    def pushes_per_update(self, workers: int) -> int:
-        return 1
-
-    def expected_staleness(self, workers: int) -> float:
-        return float(workers - 1)
-
-    def serving(self, workers: int) -> Serving:
+    def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
     def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
-        if self._damping == "inverse_staleness":
+        if self.damping == "inverse_staleness":
             return pushed / max(1, staleness)
-        if self._damping == "delay_compensation":
-            return pushed + self._compensation * pushed * pushed * (weights - read)
+        if self.damping == "delay_compensation":
+            return pushed + self.compensation * pushed * pushed * (weights - read)
         return pushed
 
-
-def _check_compensation(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:
-        message = f"a number of at least 0 is needed, not {value!r}"
-        raise SettingError("scheme.compensation", message)
-    return float(value)
+    def claim(self, num_workers: int) -> Claim:
+        return "asynchronous"

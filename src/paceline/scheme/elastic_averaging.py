@@ -11,39 +11,31 @@ the last one of a worker is exchanged at its end.
 Law: with elasticity 0 this is independent, and the center stays where it was.
 """
 
+from pydantic import Field
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.rule import (
-    AbstractScheme,
-    Adopt,
-    Apply,
-    Push,
-    Step,
-    WorkerView,
-    check_servers,
-    check_share,
-    check_whole,
-)
-from paceline.scheme.serving import AtOnce, Serving
+from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Push, Step, WorkerView
+from paceline.scheme.serving import AbstractServing, AtOnce
+from paceline.settings import Share, Whole, settings
 
 
+@settings("scheme")
 class ElasticAveraging(AbstractScheme):
     """`elasticity`: a above, below 1; 0.9 / workers in the paper. Momentum is each worker's own, by
     torch's SGD; the paper has none (EASGD) or Nesterov's (EAMSGD).
     """
 
-    equal_steps = False
+    servers: Whole = Field()
+    period: Whole = Field()
+    elasticity: Share = Field()
 
-    def __init__(self, servers: int, period: int, elasticity: float) -> None:
-        self.servers = check_servers(servers)
-        self.steps_per_push = check_whole("period", period, at_least=1)
-        self._elasticity = check_share("elasticity", elasticity)
-        if elasticity == 1:
+    def __post_init__(self) -> None:
+        if self.elasticity == 1:
             raise SettingError("scheme.elasticity", "1 leaves nothing of the center")
 
     def step(self, worker: WorkerView) -> Step:
-        if worker.num_steps > 0 and worker.num_steps % self.steps_per_push == 0:
+        if worker.num_steps > 0 and worker.num_steps % self.period == 0:
             yield from self._exchange(worker.weights)
         yield Apply(worker.gradient)
 
@@ -51,17 +43,14 @@ class ElasticAveraging(AbstractScheme):
         yield from self._exchange(weights)
 
     def _exchange(self, weights: Tensor) -> Step:
-        own, share = weights.clone(), self._elasticity
+        own, share = weights.clone(), self.elasticity
         after = yield Push(weights)
         before = (after - share * own) / (1 - share)
         yield Adopt(own - share * (own - before))
 
-    def pushes_per_update(self, workers: int) -> int:
-        return 1
-
-    def serving(self, workers: int) -> Serving:
+    def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
     def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
-        """Servers that hold the center take steps of rate 1."""
-        return self._elasticity * (weights - pushed)
+        """Move the center by a step of rate 1."""
+        return self.elasticity * (weights - pushed)

@@ -19,26 +19,20 @@ reach consensus. One worker is plain SGD.
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 
-from paceline.errors import SettingError
 from paceline.random_bits import random_bits
 from paceline.scheme.rule import AbstractScheme, Apply, PairMean, Step, WorkerView
+from paceline.settings import settings
 
-GRAPHS = ("ring", "exponential", "complete")
 
-
+@settings("scheme")
 class Gossip(AbstractScheme):
     """`graph`: who averages with whom. Who is drawn depends on (worker, step) alone."""
 
-    equal_steps = False
-
-    def __init__(self, graph: str) -> None:
-        if graph not in GRAPHS:
-            message = f"there is no {graph}; there are: {', '.join(GRAPHS)}"
-            raise SettingError("scheme.graph", message)
-        self._graph = graph
+    graph: Literal["ring", "exponential", "complete"]
 
     def step(self, worker: WorkerView) -> Step:
         if partners := self.partners(worker.index, worker.num_workers):
@@ -46,17 +40,18 @@ class Gossip(AbstractScheme):
             yield PairMean(partners[drawn % len(partners)])
         yield Apply(worker.gradient)
 
-    def partners(self, worker: int, workers: int) -> tuple[int, ...]:
+    def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
         if not _is_active(worker):
             return ()
-        ends = {(worker + d * way) % workers for d in self._distances(workers) for way in (-1, 1)}
+        distances = self._distances(num_workers)
+        ends = {(worker + d * way) % num_workers for d in distances for way in (-1, 1)}
         return tuple(sorted(end for end in ends if not _is_active(end)))
 
-    def _distances(self, workers: int) -> Iterable[int]:
-        if self._graph == "complete":
-            return range(1, workers)
-        longer = (2**i + 1 for i in range(1, workers.bit_length()))
-        return [1, *(longer if self._graph == "exponential" else ())]
+    def _distances(self, num_workers: int) -> Iterable[int]:
+        if self.graph == "complete":
+            return range(1, num_workers)
+        longer = (2**i + 1 for i in range(1, num_workers.bit_length()))
+        return [1, *(longer if self.graph == "exponential" else ())]
 
 
 def _is_active(worker: int) -> bool:

@@ -9,13 +9,12 @@ Law: every worker is plain SGD on its own batches.
 """
 
 from paceline.scheme.rule import AbstractScheme, Apply, Step, WorkerView
+from paceline.settings import settings
 
 
+@settings("scheme")
 class Independent(AbstractScheme):
-    equal_steps = False
+    """Workers that share nothing; it has no settings."""
 
     def step(self, worker: WorkerView) -> Step:
         yield Apply(worker.gradient)
-
-    def pushes_per_update(self, workers: int) -> int:
-        return 1

@@ -10,34 +10,26 @@ Law: with period 1 and no momentum this is sync_allreduce.
 
 from torch import Tensor
 
-from paceline.scheme.rule import (
-    AbstractScheme,
-    Adopt,
-    Apply,
-    Claim,
-    Mean,
-    Step,
-    WorkerView,
-    check_whole,
-)
+from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Claim, Mean, Step, WorkerView
+from paceline.settings import Whole, settings
 
 
+@settings("scheme")
 class LocalSGD(AbstractScheme):
     """`period`: steps of each worker from one mean to the next."""
 
-    def __init__(self, period: int) -> None:
-        self._period = check_whole("period", period, at_least=1)
+    period: Whole
 
     def step(self, worker: WorkerView) -> Step:
         weights = yield Apply(worker.gradient)
-        if (worker.num_steps + 1) % self._period == 0:
+        if (worker.num_steps + 1) % self.period == 0:
             yield from _meet(weights)
 
     def end(self, weights: Tensor, steps: int) -> Step:
-        if steps % self._period:
+        if steps % self.period:
             yield from _meet(weights)
 
-    def claim(self, workers: int) -> Claim:
+    def claim(self, num_workers: int) -> Claim:
         return "equal at the end"
 
 

@@ -8,32 +8,24 @@ Computer Science 108; a group is a node with its GPUs).
 Law: with one group this is sync_parameter_server, with groups of one async_parameter_server.
 """
 
-from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_whole
-from paceline.scheme.serving import AtOnce, Serving
+from pydantic import Field
+
+from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.serving import AbstractServing, AtOnce
+from paceline.settings import Whole, settings
 
 
+@settings("scheme")
 class Mixed(AbstractServedScheme):
     """`group_size`: workers of a group; it divides their number."""
 
-    def __init__(self, servers: int, group_size: int) -> None:
-        self.servers = check_servers(servers)
-        self.group_size = check_whole("group_size", group_size, at_least=1)
-        self.steps_per_push = self.group_size
+    servers: Whole = Field()
+    group_size: Whole = Field()
 
-    def claim(self, workers: int) -> Claim:
-        if workers == self.group_size:
+    def serving(self, num_workers: int) -> AbstractServing:
+        return AtOnce()
+
+    def claim(self, num_workers: int) -> Claim:
+        if num_workers == self.group_size:
             return "synchronous"
         return "partly asynchronous" if self.group_size > 1 else "asynchronous"
-
-    def pushes_per_update(self, workers: int) -> int:
-        if workers % self.group_size:
-            message = f"{self.group_size} does not divide workers={workers}"
-            raise SettingError("scheme.group_size", message)
-        return self.group_size
-
-    def expected_staleness(self, workers: int) -> float:
-        return workers / self.group_size - 1
-
-    def serving(self, workers: int) -> Serving:
-        return AtOnce()

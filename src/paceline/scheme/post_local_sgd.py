@@ -7,23 +7,26 @@
 Law: switched at 1 this is sync_allreduce, at 0 local_sgd.
 """
 
+from functools import cached_property
+
 from torch import Tensor
 
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView, check_share
+from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
+from paceline.settings import Share, Whole, settings
 
 
+@settings("scheme")
 class PostLocalSGD(AbstractScheme):
     """`switch_at`: a share of the run's samples. `period`: steps of each worker between means."""
 
     needs_end = True
 
-    def __init__(self, period: int, switch_at: float) -> None:
-        self._later = LocalSGD(period)
-        self._switch_at = check_share("switch_at", switch_at)
+    period: Whole
+    switch_at: Share
 
     def step(self, worker: WorkerView) -> Step:
-        if worker.progress < self._switch_at:
+        if worker.progress < self.switch_at:
             mean = yield Mean(worker.gradient)
             yield Apply(mean)
         else:
@@ -32,5 +35,9 @@ class PostLocalSGD(AbstractScheme):
     def end(self, weights: Tensor, steps: int) -> Step:
         yield from self._later.end(weights, steps)
 
-    def claim(self, workers: int) -> Claim:
-        return self._later.claim(workers)
+    def claim(self, num_workers: int) -> Claim:
+        return self._later.claim(num_workers)
+
+    @cached_property
+    def _later(self) -> LocalSGD:
+        return LocalSGD(self.period)

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from paceline.errors import SettingError
-from paceline.scheme.serving import Serving
+from paceline.scheme.serving import AbstractServing
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,8 @@ class WorkerView:
 
     `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds, until it gives
     them away. `index`: of the worker, from 0. `num_steps`: that it took before. `progress`: the
-    share of the run's samples that is
-    behind these weights; 0 where the run has no end, or servers count.
+    share of the run's samples that is behind these weights; 0 where the run has no end, or servers
+    count.
     """
 
     gradient: Tensor
@@ -94,115 +93,63 @@ def drive(step: Step, answer: Callable[[Message], Any]) -> None:
 
 
 class AbstractScheme(ABC):
-    """One way of sharing updates. A concrete scheme fills in the rule and is never subclassed.
+    """One way of sharing updates. A concrete scheme is a settings class: it fills in the rule, says
+    what it promises, and is never subclassed. What others count by is asked of the rule itself, by
+    `paceline.scheme.accounting`.
 
-    `servers`: processes that share the weights by bytes. `own_weights`: workers hold weights of
-    their own, and apply gradients to them; else the servers apply gradients, and grant steps.
-    `equal_steps`: workers with weights of their own take equally many; else who is faster takes
-    more. `needs_end`: the rule goes by the share of the run that is behind. `group_size`: workers
-    that push as one, which divides their number: the first of them pushes their mean.
-    `steps_per_push`: batches behind a push. `needs_read`: servers keep the weights that each worker
-    was answered with.
+    Traits, which a scheme overrides with a class attribute or a setting of that name:
+
+    `servers`: processes that share the weights by bytes. `group_size`: workers that push as one,
+    which divides their number: the first of them pushes their mean. `collective`, `compression`:
+    how a Mean travels. `carried_out_by_ddp`: on real processes Lightning's DDP carries out this
+    rule. `needs_end`: the rule goes by the share of the run that is behind (a trait, since no
+    number of trials shows that a rule never does).
     """
 
     servers: int = 0
-    own_weights: bool = True
-    equal_steps: bool = True
-    needs_end: bool = False
     group_size: int = 1
-    steps_per_push: int = 1
-    needs_read: bool = False
-    collective: str = "native"  # that carries out a Mean
+    collective: str = "native"
     compression: str = "none"
     carried_out_by_ddp: bool = False
+    needs_end: bool = False
 
     @abstractmethod
     def step(self, worker: WorkerView) -> Step:
-        """One worker's step, from its gradient to its end."""
+        """Yield what one worker does in a step, from its gradient to the step's end."""
 
     def end(self, weights: Tensor, steps: int) -> Step:
-        """After the last step of a worker with weights of its own, in a run that has an end."""
+        """Yield what a worker with weights of its own does after its last step, in a run that has
+        an end. A rule that takes a Mean in some steps only takes one here too, after a single step.
+        """
         yield from ()
 
-    def claim(self, workers: int) -> Claim:
-        """What a run calls itself, which its certificate confirms or denies."""
-        return "apart"
+    def serving(self, num_workers: int) -> AbstractServing:
+        """Build a server's part, for one server and run.
 
-    def pushes_per_update(self, workers: int) -> int:
-        """Batches behind one update of the weights: what rate rules scale with."""
-        return workers
-
-    def expected_staleness(self, workers: int) -> float:
-        """Mean over the pushes that are not waited for, if any are, of equally fast workers."""
-        return 0.0
-
-    def images_per_update(self, batch_size: int, workers: int) -> int:
-        return batch_size * self.pushes_per_update(workers)
-
-    def batches_per_round(self, workers: int) -> int:
-        """A run takes a whole multiple of them."""
-        if self.own_weights:
-            return workers if self.equal_steps else self.steps_per_push
-        return self.pushes_per_update(workers)
-
-    def batches(self, updates: int, workers: int, num_steps: int | None) -> int:
-        """Behind so many updates of a run that takes `num_steps` batches; None: it has no end."""
-        return updates * self.pushes_per_update(workers)
-
-    def most_batches(self, num_steps: int, workers: int) -> int:
-        """That are drawn at most until `num_steps` of them are in the weights."""
-        return num_steps
-
-    def group_of(self, worker: int) -> range:
-        """Those who push as one with this worker; the first of them speaks to the servers."""
-        first = worker - worker % self.group_size
-        return range(first, first + self.group_size)
-
-    def pushing(self, workers: int) -> range:
-        """Workers that speak to the servers."""
-        return range(0, workers, self.group_size)
-
-    def partners(self, worker: int, workers: int) -> tuple[int, ...]:
-        """Whom this worker may ask for a PairMean; they themselves ask nobody."""
-        return ()
-
-    def serving(self, workers: int) -> Serving:
-        """A server's part, for one server and run."""
+        Raises SettingError where the rule cannot have so many workers.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no servers")
 
     def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
-        """The gradient that a push stands for. `weights`: of the server now; `read`: as they were
-        when the worker got them (where `needs_read`; else `weights`).
+        """Return the gradient that a push stands for. `weights`: of the server now; `read`: as they
+        were when the worker got them.
         """
         return pushed
+
+    def claim(self, num_workers: int) -> Claim:
+        """Return what a run calls itself, which its certificate confirms or denies."""
+        return "apart"
+
+    def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
+        """Return whom this worker may ask for a PairMean; they themselves ask nobody. Links to all
+        of them are opened before the first step, and a trial would meet only some.
+        """
+        return ()
 
 
 class AbstractServedScheme(AbstractScheme):
     """Servers apply the workers' gradients; such schemes differ in the servers' part alone."""
 
-    own_weights = False
-
     def step(self, worker: WorkerView) -> Step:
         weights = yield Push(worker.gradient)
         yield Adopt(weights)
-
-
-def check_servers(servers: int) -> int:
-    """Raises SettingError("scheme.servers")."""
-    return check_whole("servers", servers, at_least=1)
-
-
-def check_whole(name: str, value: Any, *, at_least: int) -> int:
-    """Raises SettingError for a setting of the scheme."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        message = f"a whole number of at least {at_least} is needed, not {value!r}"
-        raise SettingError(f"scheme.{name}", message)
-    return value
-
-
-def check_share(name: str, value: Any, *, below: float = 1.0) -> float:
-    """Raises SettingError for a setting of the scheme that is no number from 0 to `below`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= below:
-        message = f"a number from 0 to {below:g} is needed, not {value!r}"
-        raise SettingError(f"scheme.{name}", message)
-    return float(value)

@@ -31,30 +31,30 @@ class Release:
 NOTHING = Release()
 
 
-class Serving(ABC):
-    """One server's, for one run."""
+class AbstractServing(ABC):
+    """One server's part of a rule, for one run."""
 
     @abstractmethod
     def arrive(self, arrival: Arrival) -> Release:
-        """A push is here."""
+        """Take a push that has come, and return what it releases."""
 
     def leave(self, worker: int) -> Release:
-        """This worker sends no more; a push of it that waits is dropped."""
+        """Expect no more of this worker, and drop a push of it that waits."""
         return NOTHING
 
 
-class AtOnce(Serving):
+class AtOnce(AbstractServing):
     """Every push is an update, and is answered alone."""
 
     def arrive(self, arrival: Arrival) -> Release:
         return Release((arrival.worker,), (arrival.worker,))
 
 
-class Together(Serving):
+class Together(AbstractServing):
     """The first `needed` of the workers' pushes of a version are one update; others are dropped."""
 
-    def __init__(self, workers: int, needed: int) -> None:
-        self._workers, self._needed = workers, needed
+    def __init__(self, num_workers: int, needed: int) -> None:
+        self._num_workers, self._needed = num_workers, needed
         self._waiting: tuple[int, ...] = ()
 
     def arrive(self, arrival: Arrival) -> Release:
@@ -64,26 +64,26 @@ class Together(Serving):
         return self._released()
 
     def leave(self, worker: int) -> Release:
-        self._workers -= 1
+        self._num_workers -= 1
         dropped = tuple(each for each in self._waiting if each == worker)
         self._waiting = tuple(each for each in self._waiting if each != worker)
         return replace(self._released(), dropped=dropped)
 
     def _released(self) -> Release:
-        if not self._waiting or len(self._waiting) < min(self._needed, self._workers):
+        if not self._waiting or len(self._waiting) < min(self._needed, self._num_workers):
             return NOTHING
         applied, self._waiting = self._waiting, ()
         return Release(applied, applied)
 
 
-class Bounded(Serving):
+class Bounded(AbstractServing):
     """Every push is an update; its worker is answered when it leads the slowest by at most `bound`
     steps.
     """
 
-    def __init__(self, workers: int, bound: int) -> None:
+    def __init__(self, num_workers: int, bound: int) -> None:
         self._bound = bound
-        self._steps = Counter(dict.fromkeys(range(workers), 0))
+        self._steps = Counter(dict.fromkeys(range(num_workers), 0))
         self._held: tuple[int, ...] = ()
 
     def arrive(self, arrival: Arrival) -> Release:
@@ -103,11 +103,11 @@ class Bounded(Serving):
         return answered
 
 
-class ThenAtOnce(Serving):
+class ThenAtOnce(AbstractServing):
     """Together until `switch_at` of the run's samples, then each at once."""
 
-    def __init__(self, workers: int, switch_at: float) -> None:
-        self._together, self._at_once = Together(workers, workers), AtOnce()
+    def __init__(self, num_workers: int, switch_at: float) -> None:
+        self._together, self._at_once = Together(num_workers, num_workers), AtOnce()
         self._switch_at = switch_at
 
     def arrive(self, arrival: Arrival) -> Release:

@@ -7,25 +7,22 @@ Law: with bound 0, rate r and no momentum this is synchronous SGD with rate K r;
 is never reached it is async_parameter_server.
 """
 
-from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_whole
-from paceline.scheme.serving import Bounded, Serving
+from pydantic import Field
+
+from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.serving import AbstractServing, Bounded
+from paceline.settings import Count, Whole, settings
 
 
+@settings("scheme")
 class StaleSynchronous(AbstractServedScheme):
     """`bound`: steps that the fastest worker may have taken more than the slowest."""
 
-    def __init__(self, servers: int, bound: int) -> None:
-        self.servers = check_servers(servers)
-        self._bound = check_whole("bound", bound, at_least=0)
+    servers: Whole = Field()
+    bound: Count = Field()
 
-    def claim(self, workers: int) -> Claim:
+    def serving(self, num_workers: int) -> AbstractServing:
+        return Bounded(num_workers, self.bound)
+
+    def claim(self, num_workers: int) -> Claim:
         return "partly asynchronous"
-
-    def pushes_per_update(self, workers: int) -> int:
-        return 1
-
-    def expected_staleness(self, workers: int) -> float:
-        return (workers - 1) / (1 if self._bound else 2)  # with bound 0 all start each step anew
-
-    def serving(self, workers: int) -> Serving:
-        return Bounded(workers, self._bound)

@@ -7,8 +7,10 @@ On real processes this rule is carried out by Lightning's DDP, whose buckets ove
 """
 
 from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
+from paceline.settings import settings
 
 
+@settings("scheme")
 class SyncAllReduce(AbstractScheme):
     """`collective`: how the mean is formed: native, ring, tree, multicolor, parameter_server,
     hierarchical, which differ in time alone. `compression`: of what is sent, on real processes:
@@ -17,12 +19,12 @@ class SyncAllReduce(AbstractScheme):
 
     carried_out_by_ddp = True
 
-    def __init__(self, collective: str = "native", compression: str = "none") -> None:
-        self.collective, self.compression = collective, compression
-
-    def claim(self, workers: int) -> Claim:
-        return "synchronous"
+    collective: str = "native"
+    compression: str = "none"
 
     def step(self, worker: WorkerView) -> Step:
         mean = yield Mean(worker.gradient)
         yield Apply(mean)
+
+    def claim(self, num_workers: int) -> Claim:
+        return "synchronous"

@@ -8,32 +8,31 @@ without them Campos et al. 2017, Procedia Computer Science 108).
 Law: without backup workers this is sync_allreduce.
 """
 
+from pydantic import Field
+
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_whole
-from paceline.scheme.serving import Serving, Together
+from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.serving import AbstractServing, Together
+from paceline.settings import Count, Whole, settings
 
 
+@settings("scheme")
 class SyncParameterServer(AbstractServedScheme):
     """`backup_workers`: b above, of all workers."""
 
-    def __init__(self, servers: int, backup_workers: int = 0) -> None:
-        self.servers = check_servers(servers)
-        self._backup_workers = check_whole("backup_workers", backup_workers, at_least=0)
-        if backup_workers and servers > 1:
+    servers: Whole = Field()
+    backup_workers: Count = 0
+
+    def __post_init__(self) -> None:
+        if self.backup_workers and self.servers > 1:
             message = "who is late must be one server's decision: servers=1 is needed"
             raise SettingError("scheme.backup_workers", message)
 
-    def claim(self, workers: int) -> Claim:
-        return "synchronous"
-
-    def pushes_per_update(self, workers: int) -> int:
-        if self._backup_workers >= workers:
-            message = f"{self._backup_workers} leave nobody of workers={workers}"
+    def serving(self, num_workers: int) -> AbstractServing:
+        if self.backup_workers >= num_workers:
+            message = f"{self.backup_workers} leave nobody of workers={num_workers}"
             raise SettingError("scheme.backup_workers", message)
-        return workers - self._backup_workers
+        return Together(num_workers, num_workers - self.backup_workers)
 
-    def most_batches(self, num_steps: int, workers: int) -> int:
-        return (num_steps // self.pushes_per_update(workers) + 1) * workers  # with late ones
-
-    def serving(self, workers: int) -> Serving:
-        return Together(workers, self.pushes_per_update(workers))
+    def claim(self, num_workers: int) -> Claim:
+        return "synchronous"

@@ -9,37 +9,26 @@ A rule of the rate goes by the batches behind each update, as the paper's does.
 Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 """
 
-import math
+from pydantic import Field
 
-from paceline.scheme.rule import AbstractServedScheme, Claim, check_servers, check_share
-from paceline.scheme.serving import Serving, ThenAtOnce
+from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.serving import AbstractServing, ThenAtOnce
+from paceline.settings import Share, Whole, settings
 
 
+@settings("scheme")
 class SyncThenAsync(AbstractServedScheme):
     """`switch_at`: a share of the run's samples."""
 
     needs_end = True
 
-    def __init__(self, servers: int, switch_at: float) -> None:
-        self.servers = check_servers(servers)
-        self._switch_at = check_share("switch_at", switch_at)
+    servers: Whole = Field()
+    switch_at: Share = Field()
 
-    def claim(self, workers: int) -> Claim:
-        if self._switch_at == 1:
+    def serving(self, num_workers: int) -> AbstractServing:
+        return ThenAtOnce(num_workers, self.switch_at)
+
+    def claim(self, num_workers: int) -> Claim:
+        if self.switch_at == 1:
             return "synchronous"
-        return "partly asynchronous" if self._switch_at else "asynchronous"
-
-    def batches_per_round(self, workers: int) -> int:
-        return workers
-
-    def batches(self, updates: int, workers: int, num_steps: int | None) -> int:
-        if num_steps is None:
-            return updates * workers
-        together = math.ceil(self._switch_at * num_steps / workers)
-        return min(updates, together) * workers + max(0, updates - together)
-
-    def expected_staleness(self, workers: int) -> float:
-        return float(workers - 1) if self._switch_at < 1 else 0.0
-
-    def serving(self, workers: int) -> Serving:
-        return ThenAtOnce(workers, self._switch_at)
+        return "partly asynchronous" if self.switch_at else "asynchronous"

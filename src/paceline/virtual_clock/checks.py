@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import torch
-
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractScheme, Message, WorkerView
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.probe import messages_of, view_on_trial
+from paceline.scheme.rule import AbstractScheme, Message
 
 
 def check_scheme(scheme: Any, workers: int, num_steps: int | None) -> None:
@@ -14,16 +14,11 @@ def check_scheme(scheme: Any, workers: int, num_steps: int | None) -> None:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
     if not isinstance(scheme, AbstractScheme):
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
-    scheme.pushes_per_update(workers)
+    Accounting(scheme, workers)  # refuses what cannot have so many workers
     if scheme.needs_end and num_steps is None:
         name = type(scheme).__name__
         raise SettingError("num_steps", f"{name} goes by the share of the run that is behind")
-    vector = torch.zeros(1)
-    step = scheme.step(
-        WorkerView(vector, vector, index=0, num_workers=workers, num_steps=0, progress=0)
-    )
-    first = next(step, None)
-    step.close()
+    first = next(messages_of(scheme.step(view_on_trial(workers))), None)
     if not isinstance(first, Message):
         name = type(first).__name__
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")

@@ -11,6 +11,7 @@ from paceline.engine.run_spec import RunPlan
 from paceline.engine.snapshot import Snapshot
 from paceline.exchange.collective.cost import allreduce_seconds
 from paceline.exchange.collective.volume import volumes
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean, Push, WorkerView
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepTimes
@@ -76,7 +77,7 @@ class VirtualClock:
                 answered=self._take_answer,
             )
         self._own: OwnWeights | None = None
-        if scheme.own_weights:
+        if Accounting(scheme, plan.workers).own_weights:
             self._own = OwnWeights(
                 scheme,
                 plan,

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import Buffer, BufferPool
@@ -35,17 +36,18 @@ class Groups:
         answered: Callable[[VirtualWorker, Buffer, bool], None],
     ) -> None:
         self._scheme, self._workers = scheme, workers
+        self._accounting = Accounting(scheme, len(workers))
         self._profile, self._network = profile, network
         self._events, self._pool = events, pool
         self._push, self._answered = push, answered
-        firsts = scheme.pushing(len(workers))
+        firsts = self._accounting.pushing
         self._stations = {first: Station(events) for first in firsts}
         self._sums: dict[int, Buffer] = {}
         self._since: dict[int, float] = {}  # its message has come to the first of its group
         self._missing = dict.fromkeys(firsts, scheme.group_size)
 
     def of(self, worker: VirtualWorker) -> list[VirtualWorker]:
-        return [self._workers[index] for index in self._scheme.group_of(worker.index)]
+        return [self._workers[index] for index in self._accounting.group_of(worker.index)]
 
     def statistics(self, first: VirtualWorker) -> Tensor:
         """Of the group: the mean, while its push is not answered."""

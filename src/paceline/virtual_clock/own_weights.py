@@ -9,6 +9,7 @@ from torch import Tensor
 from paceline.engine.run_spec import RunPlan
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.step_numbers import StepNumbers
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import Buffer, BufferPool
@@ -40,6 +41,7 @@ class OwnWeights:
         paired: Callable[[VirtualWorker], None],
     ) -> None:
         self._scheme, self._plan, self._workers, self._events = scheme, plan, workers, events
+        self._accounting = Accounting(scheme, plan.workers)
         self._replicas = Replicas(pool, weights, plan.segments, plan.workers, shared=recycled)
         self._gathering = Gathering(plan)
         draw = itertools.count().__next__
@@ -92,7 +94,7 @@ class OwnWeights:
     def samples(self) -> int:
         """Over all workers, behind the weights of all."""
         whole = self.updates * self._plan.workers
-        return self._plan.samples_at(whole if self._scheme.equal_steps else self._finished)
+        return self._plan.samples_at(whole if self._accounting.equal_steps else self._finished)
 
     @property
     def diverged(self) -> bool:

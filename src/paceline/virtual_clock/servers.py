@@ -14,6 +14,7 @@ from torch import Tensor
 from paceline.engine.run_spec import RunPlan
 from paceline.engine.served_weights import ServedWeights
 from paceline.engine.snapshot import Snapshot, join_shards
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import Buffer, BufferPool
@@ -44,6 +45,7 @@ class VirtualServers:
         self.weights = weights
         self._workers, self._profile = workers, profile
         self._scheme, self._events, self._pool, self._answered = scheme, events, pool, answered
+        self._accounting = Accounting(scheme, len(workers))
         self._bounds = plan.bounds(scheme.servers)
         network = VirtualNetwork(profile, len(workers), scheme.servers)
         self._network = None if profile.one_machine else network
@@ -112,7 +114,7 @@ class VirtualServers:
 
     def begin(self, worker: VirtualWorker) -> bool:
         """The worker holds version 0; may it take a step?"""
-        first = self._scheme.group_of(worker.index)[0]
+        first = self._accounting.group_of(worker.index)[0]
         if worker.index == first:
             worker.versions = [0] * len(self.served)
             grants = [served.grant(worker.index) for served in self.served]

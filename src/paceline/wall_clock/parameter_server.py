@@ -5,6 +5,7 @@ from torch import Tensor
 
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.snapshot import Snapshot
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import Adopt, Message, Push
 from paceline.wall_clock.rule_strategy import AbstractRuleStrategy
 from paceline.wall_clock.server_link import ServerLink
@@ -15,6 +16,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     def _connect(self, trainer: Trainer) -> FlatWeights:
         """Weights and gradient lie in the wire's buffers, so that nothing is copied."""
+        self._accounting = Accounting(self.scheme, self.workers)
         self._servers = ServerLink(self.scheme, self.plan)
         self._wire = self._servers.wire
         flat = FlatWeights(self.held, self._wire.weights, self._wire.gradient)
@@ -29,7 +31,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     @property
     def samples(self) -> int:
-        batches = self.scheme.batches(self.updates, self.workers, self.plan.num_steps)
+        batches = self._accounting.batches(self.updates, self.plan.num_steps)
         return batches * self.plan.batch_size
 
     @property

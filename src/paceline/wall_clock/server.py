@@ -17,6 +17,7 @@ from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import count_workers
 from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
 Tolerate = Callable[[Iterable[int]], None]
@@ -27,7 +28,7 @@ class Server:
 
     def __init__(self, scheme: AbstractScheme, plan: ServerPlan, tolerate: Tolerate) -> None:
         self._plan, self._tolerate = plan, tolerate
-        self._workers = scheme.pushing(plan.workers)
+        self._workers = Accounting(scheme, plan.workers).pushing
         weights = torch.zeros(plan.num_weights, dtype=getattr(torch, plan.dtype))
         self._wire = ServerWire(weights, plan.num_statistics, self._workers)
         self._clock = TrainingClock()
@@ -130,9 +131,10 @@ def _spare(scheme: AbstractScheme, workers: int) -> int:
     """Workers that no update needs. Where each has steps of its own, or some push by way of
     another, there are none.
     """
-    if scheme.own_weights or scheme.group_size > 1:
+    accounting = Accounting(scheme, workers)
+    if accounting.own_weights or scheme.group_size > 1:
         return 0
-    return workers - scheme.pushes_per_update(workers)
+    return workers - accounting.batches_per_update
 
 
 def _tell_nobody(workers: Iterable[int]) -> None:
@@ -152,7 +154,7 @@ def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerRe
     report = server.run()
     living, samples = _agreed(server, plan, scheme.servers)
     # The others' snapshots would go with them.
-    tolerate(set(scheme.pushing(plan.workers)) - set(living))
+    tolerate(set(Accounting(scheme, plan.workers).pushing) - set(living))
     for turn, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[turn % len(living)])
     for worker in living:

@@ -11,6 +11,7 @@ from paceline.engine.run_spec import RunPlan
 from paceline.engine.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.exchange.message import send_json
 from paceline.exchange.wire.push_pull import WorkerWire
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.wall_clock.group_link import GroupLink
 
@@ -22,7 +23,7 @@ class ServerLink:
 
     def __init__(self, scheme: AbstractScheme, plan: RunPlan) -> None:
         self._scheme, self._plan = scheme, plan
-        first, *others = scheme.group_of(dist.get_rank())
+        first, *others = Accounting(scheme, plan.workers).group_of(dist.get_rank())
         self._speaks = dist.get_rank() == first
         self.wire = WorkerWire(
             plan.bounds(scheme.servers if self._speaks else 1),

@@ -1,0 +1,185 @@
+"""What a run by a scheme is counted by, asked of its rule on trial."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from paceline.errors import SettingError
+from paceline.scheme.probe import messages_of, pushes_in_turn, view_on_trial
+from paceline.scheme.rule import AbstractScheme, Apply, Mean, Message, Push
+from paceline.scheme.serving import Arrival, Release
+
+BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
+_MOST_STEPS = 2**20  # until a first push: a trial of seconds
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """The numbers of a scheme with so many workers; each is found once, when it is asked for.
+
+    Raises SettingError where the rule cannot have so many workers.
+    """
+
+    scheme: AbstractScheme
+    num_workers: int
+
+    def __post_init__(self) -> None:
+        if self.num_workers % self.scheme.group_size:
+            message = f"{self.scheme.group_size} does not divide workers={self.num_workers}"
+            raise SettingError("scheme.group_size", message)
+        if self.scheme.servers:
+            self.scheme.serving(self.num_workers)
+
+    # the worker's part
+
+    @cached_property
+    def own_weights(self) -> bool:
+        """Whether workers hold weights of their own, and apply gradients to them; else the servers
+        apply gradients, and grant steps.
+        """
+        return any(isinstance(message, Apply) for message in self._step(0))
+
+    @cached_property
+    def equal_steps(self) -> bool:
+        """Whether workers meet in a Mean, and so take equally many steps; others take theirs from a
+        common budget: who is faster takes more.
+        """
+        single = (self._step(0, BEGINNING), self._step(0, END), self._end_after_one_step())
+        return any(isinstance(message, Mean) for message in itertools.chain(*single))
+
+    @cached_property
+    def steps_between_pushes(self) -> int:
+        """One worker's steps from a push to its next one; 1 where there are no servers."""
+        if not self.scheme.servers or not self.own_weights:
+            return 1
+        applied = 0
+        for message in itertools.chain.from_iterable(map(self._step, range(_MOST_STEPS))):
+            applied += isinstance(message, Apply)
+            if applied and isinstance(message, Push):
+                return applied
+        name = type(self.scheme).__name__
+        raise SettingError("scheme", f"{name} has servers, and pushes in none of {applied:,} steps")
+
+    @property
+    def steps_per_push(self) -> int:
+        """The batches behind a push, over all workers that push as one."""
+        return self.scheme.group_size * self.steps_between_pushes
+
+    def group_of(self, worker: int) -> range:
+        """List those who push as one with this worker; the first of them speaks to the servers."""
+        first = worker - worker % self.scheme.group_size
+        return range(first, first + self.scheme.group_size)
+
+    @property
+    def pushing(self) -> range:
+        """The workers that speak to the servers."""
+        return range(0, self.num_workers, self.scheme.group_size)
+
+    # the servers' part
+
+    @cached_property
+    def needs_read(self) -> bool:
+        """Whether servers must keep the weights that each worker was answered with."""
+        one, unknown = torch.ones(1), torch.full((1,), math.nan)
+        return bool(self.scheme.served(one, 1, one, unknown).isnan())
+
+    @cached_property
+    def expected_staleness(self) -> float:
+        """The mean staleness of pushes that servers apply at the end of a run of equally fast
+        workers [updates]; 0 where workers apply gradients themselves.
+        """
+        if self.own_weights:
+            return 0.0
+        staleness = [
+            arrival.staleness
+            for arrival, release in self._second_round(END)
+            if arrival.worker not in release.dropped
+        ]
+        return sum(staleness) / len(staleness)
+
+    # batches and images
+
+    @cached_property
+    def batches_per_update(self) -> int:
+        """The batches behind one update of the weights that are evaluated: what rate rules scale
+        with. Those of all workers where they average among themselves. A rule that changes on the
+        way is counted so from beginning to end, though the size of its updates changes.
+        """
+        if self.scheme.needs_end or self.equal_steps or self._have_partners:
+            return self.num_workers
+        if not self.scheme.servers:
+            return 1
+        sizes = [len(release.applied) for _, release in self._second_round() if release.applied]
+        return self.scheme.group_size * sum(sizes) // len(sizes)
+
+    def images_per_update(self, batch_size: int) -> int:
+        """Count the images behind one update, where each worker's batch has `batch_size`."""
+        return batch_size * self.batches_per_update
+
+    @property
+    def batches_per_round(self) -> int:
+        """The batches of which a run takes a whole multiple."""
+        if self.own_weights:
+            return self.num_workers if self.equal_steps else self.steps_per_push
+        return self.batches_per_update
+
+    def batches(self, updates: int, num_steps: int | None) -> int:
+        """Count the batches behind so many updates of a run that takes `num_steps` batches; None:
+        it has no end.
+        """
+        if self.own_weights or not self.scheme.needs_end or num_steps is None:
+            return updates * self.batches_per_update
+        return self._totals.setdefault(num_steps, _Totals(self._sizes(num_steps)))[updates]
+
+    def most_batches(self, num_steps: int) -> int:
+        """Bound the batches that are drawn until `num_steps` of them are in the weights."""
+        late = self.scheme.servers and any(release.dropped for _, release in self._second_round())
+        if not late:
+            return num_steps
+        return (num_steps // self.batches_per_update + 1) * self.num_workers
+
+    # trials
+
+    def _step(self, num_steps: int, progress: float = BEGINNING) -> Iterator[Message]:
+        view = view_on_trial(self.num_workers, num_steps=num_steps, progress=progress)
+        return messages_of(self.scheme.step(view))
+
+    def _end_after_one_step(self) -> Iterator[Message]:
+        return messages_of(self.scheme.end(torch.zeros(1), 1))
+
+    @property
+    def _have_partners(self) -> bool:
+        workers = range(self.num_workers)
+        return any(self.scheme.partners(worker, self.num_workers) for worker in workers)
+
+    def _second_round(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
+        """In the first round, not all that is under way has come."""
+        pushes = pushes_in_turn(self.scheme, self.num_workers, lambda batches: progress)
+        return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
+
+    def _sizes(self, num_steps: int) -> Iterator[int]:
+        """Yield the batches of each update in turn."""
+        pushes = pushes_in_turn(self.scheme, self.num_workers, lambda batches: batches / num_steps)
+        for _, release in pushes:
+            if release.applied:
+                yield len(release.applied) * self.scheme.group_size
+
+    @cached_property
+    def _totals(self) -> "dict[int, _Totals]":
+        return {}
+
+
+class _Totals:
+    """Sums of the first numbers of an endless series, each formed once."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers, self._sums = numbers, [0]
+
+    def __getitem__(self, count: int) -> int:
+        while len(self._sums) <= count:
+            self._sums.append(self._sums[-1] + next(self._numbers))
+        return self._sums[count]

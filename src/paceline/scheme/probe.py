@@ -1,0 +1,76 @@
+"""Rules on trial: driven alone, on vectors of one element, to see what they communicate."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from paceline.errors import SettingError
+from paceline.scheme.rule import (
+    AbstractScheme,
+    Adopt,
+    Apply,
+    Message,
+    PairMean,
+    Step,
+    WorkerView,
+    next_message,
+)
+from paceline.scheme.serving import Arrival, Release
+
+
+def view_on_trial(
+    num_workers: int, *, worker: int = 0, num_steps: int = 0, progress: float = 0.0
+) -> WorkerView:
+    """Make what a worker knows: a gradient of 1 at weights of 0."""
+    return WorkerView(
+        torch.ones(1),
+        torch.zeros(1),
+        index=worker,
+        num_workers=num_workers,
+        num_steps=num_steps,
+        progress=progress,
+    )
+
+
+def messages_of(rule: Step) -> Iterator[Message]:
+    """Drive a rule, and yield its messages; what is communicated comes back as another tensor."""
+    answer = None
+    while (message := next_message(rule, answer)) is not None:
+        yield message
+        answer = _answer(message)
+
+
+def pushes_in_turn(
+    scheme: AbstractScheme, num_workers: int, progress: Callable[[int], float]
+) -> Iterator[tuple[Arrival, Release]]:
+    """Serve workers that are equally fast: endlessly, each pushes in turn unless it waits.
+
+    `progress(batches)`: the share of the run that so many batches are, where they are behind the
+    weights.
+    """
+    serving = scheme.serving(num_workers)
+    read = dict.fromkeys(range(0, num_workers, scheme.group_size), 0)  # versions, of who may push
+    version = batches = 0
+    for worker in itertools.cycle(list(read)):
+        if worker not in read:
+            continue
+        arrival = Arrival(worker, version - read.pop(worker), progress(batches))
+        release = serving.arrive(arrival)
+        version += bool(release.applied)
+        batches += len(release.applied) * scheme.group_size
+        read |= dict.fromkeys(release.answered, version)
+        yield arrival, release
+        if not read:
+            raise SettingError("scheme", f"{type(scheme).__name__} lets all workers wait")
+
+
+def _answer(message: Message) -> Any:
+    match message:
+        case Adopt() | PairMean():
+            return None
+        case Apply():
+            return torch.zeros(1)
+        case _:
+            return message.value.clone()

@@ -1,0 +1,225 @@
+"""What a rule on trial is counted by, against formulas by hand."""
+
+from typing import NamedTuple
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.independent import Independent
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.post_local_sgd import PostLocalSGD
+from paceline.scheme.rule import AbstractScheme, AbstractServedScheme, Apply, Push
+from paceline.scheme.serving import AbstractServing, Release
+from paceline.scheme.stale_synchronous import StaleSynchronous
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.scheme.sync_then_async import SyncThenAsync
+
+WORKERS = (1, 2, 3, 4, 6, 8, 16)
+
+
+class Expected(NamedTuple):
+    """Formulas in the number of workers k. `round`: batches of which a run takes a multiple."""
+
+    own_weights: bool
+    equal_steps: bool
+    update: object
+    round: object
+    staleness: object = lambda k: 0.0
+    steps_between_pushes: int = 1
+    group_size: int = 1
+    needs_read: bool = False
+    most_batches: object = lambda k, n: n
+
+
+def served(update, staleness, **others):
+    return Expected(False, False, update, update, staleness, **others)
+
+
+def meeting():
+    return Expected(True, True, lambda k: k, lambda k: k)
+
+
+def apart(update, steps=1):
+    return Expected(True, False, update, lambda k: steps, steps_between_pushes=steps)
+
+
+def one(k):
+    return 1
+
+
+def others(k):
+    return float(k - 1)
+
+
+def late(b):
+    """Of k workers, b are late in each version."""
+    return lambda k, n: (n // (k - b) + 1) * k
+
+
+CASES = [
+    (SyncAllReduce(), meeting()),
+    (SyncAllReduce("ring", "none"), meeting()),
+    (AsyncParameterServer(1), served(one, others)),
+    (AsyncParameterServer(3, "inverse_staleness"), served(one, others)),
+    (AsyncParameterServer(2, "delay_compensation"), served(one, others, needs_read=True)),
+    (AsyncParameterServer(1, "delay_compensation", 0), served(one, others, needs_read=True)),
+    (SyncParameterServer(2), served(lambda k: k, lambda k: 0.0)),
+    *(
+        (
+            SyncParameterServer(1, b),
+            served(lambda k, b=b: k - b, lambda k: 0.0, most_batches=late(b)),
+        )
+        for b in (1, 2, 5)
+    ),
+    (StaleSynchronous(1, 0), served(one, lambda k: (k - 1) / 2)),
+    (StaleSynchronous(2, 1), served(one, others)),
+    (StaleSynchronous(1, 3), served(one, others)),
+    (StaleSynchronous(1, 10**6), served(one, others)),
+    *(
+        (Mixed(1, g), served(lambda k, g=g: g, lambda k, g=g: k / g - 1, group_size=g))
+        for g in (1, 2, 3, 4, 16)
+    ),
+    *((SyncThenAsync(1, s), served(lambda k: k, others)) for s in (0, 0.25, 0.5, 0.99)),
+    (SyncThenAsync(1, 1), served(lambda k: k, lambda k: 0.0)),
+    (Independent(), apart(one)),
+    *((LocalSGD(period), meeting()) for period in (1, 3, 8)),
+    *((PostLocalSGD(period, s), meeting()) for period in (1, 3) for s in (0, 0.5, 1)),
+    *((ElasticAveraging(1, period, 0.1), apart(one, period)) for period in (1, 3, 8)),
+    (ElasticAveraging(2, 4, 0), apart(one, 4)),
+    *((Gossip(graph), apart(lambda k: k)) for graph in ("ring", "exponential", "complete")),
+]
+
+
+def refused(scheme, k):
+    return k % scheme.group_size or getattr(scheme, "backup_workers", 0) >= k
+
+
+COUNTED = [
+    pytest.param(scheme, k, expected, id=f"{scheme} x {k}")
+    for scheme, expected in CASES
+    for k in WORKERS
+    if not refused(scheme, k)
+]
+REFUSED = [
+    pytest.param(scheme, k, id=f"{scheme} x {k}")
+    for scheme, _ in CASES
+    for k in WORKERS
+    if refused(scheme, k)
+]
+
+
+@pytest.mark.parametrize(("scheme", "k", "expected"), COUNTED)
+def test_a_rule_on_trial_gives_the_numbers_that_formulas_give(scheme, k, expected):
+    found = Accounting(scheme, k)
+    assert found.own_weights == expected.own_weights
+    assert found.equal_steps == expected.equal_steps
+    assert found.batches_per_update == expected.update(k)
+    assert found.images_per_update(batch_size=8) == 8 * expected.update(k)
+    assert found.batches_per_round == expected.round(k)
+    assert found.expected_staleness == expected.staleness(k)
+    assert found.steps_between_pushes == expected.steps_between_pushes
+    assert found.steps_per_push == expected.steps_between_pushes * expected.group_size
+    assert found.needs_read == expected.needs_read
+    for updates in (1, 7, 10):
+        steps = updates * expected.update(k)
+        assert found.most_batches(steps) == expected.most_batches(k, steps)
+
+
+@pytest.mark.parametrize(("scheme", "k", "expected"), COUNTED)
+def test_updates_of_one_size_have_a_multiple_of_batches_behind_them(scheme, k, expected):
+    found = Accounting(scheme, k)
+    for num_steps in (None, 48, 480) if not isinstance(scheme, SyncThenAsync) else (None,):
+        batches = [found.batches(updates, num_steps) for updates in range(20)]
+        assert batches == [updates * expected.update(k) for updates in range(20)]
+
+
+@pytest.mark.parametrize(("scheme", "k"), REFUSED)
+def test_numbers_of_workers_that_a_rule_cannot_have_are_refused(scheme, k):
+    with pytest.raises(SettingError, match=r"^scheme\.(group_size|backup_workers): "):
+        Accounting(scheme, k)
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+@pytest.mark.parametrize("switch_at", [0, 0.01, 0.25, 0.3, 0.45, 0.5, 0.99, 1])
+@pytest.mark.parametrize("num_steps", [40, 48, 96, 480])
+def test_updates_are_of_all_workers_until_the_switch_and_of_one_then(
+    switch_at, num_workers, num_steps
+):
+    found = Accounting(SyncThenAsync(1, switch_at), num_workers)
+    together = -int(-switch_at * num_steps / num_workers // 1)  # rounded up
+    expected = [
+        min(n, together) * num_workers + max(0, n - together)
+        for n in range(num_steps)
+        if switch_at < 1 or n * num_workers <= num_steps
+    ]
+    assert [found.batches(n, num_steps) for n in range(len(expected))] == expected
+    assert [found.batches(n, None) for n in range(9)] == [n * num_workers for n in range(9)]
+
+
+def test_batches_behind_updates_by_hand():
+    """Of 40 batches of 4 workers, the first 12 in threes of 4: switched at 0.25, rounded up."""
+    found = Accounting(SyncThenAsync(servers=1, switch_at=0.25), 4)
+    assert [found.batches(n, 40) for n in (31, 0, 3, 4)] == [40, 0, 12, 13]
+
+
+def test_a_group_speaks_by_its_first_worker():
+    found = Accounting(Mixed(servers=1, group_size=2), 4)
+    assert [found.group_of(worker) for worker in range(4)] == [range(2)] * 2 + [range(2, 4)] * 2
+    assert list(found.pushing) == [0, 2]
+    alone = Accounting(SyncAllReduce(), 3)
+    assert [list(alone.group_of(worker)) for worker in range(3)] == [[0], [1], [2]]
+    assert list(alone.pushing) == [0, 1, 2]
+
+
+class PushesAtThePeriodsEnd(AbstractScheme):
+    """Pushes after it has applied, unlike elastic averaging."""
+
+    servers = 1
+
+    def step(self, worker):
+        weights = yield Apply(worker.gradient)
+        if worker.num_steps % 3 == 2:
+            yield Push(weights)
+
+    def serving(self, num_workers):
+        return AsyncParameterServer(1).serving(num_workers)
+
+
+def test_batches_behind_a_push_are_those_that_were_applied_before_it():
+    assert Accounting(PushesAtThePeriodsEnd(), 2).steps_per_push == 3
+
+
+class AnswersNobody(AbstractServing):
+    def arrive(self, arrival):
+        return Release()
+
+
+class Silence(AbstractServedScheme):
+    servers = 1
+
+    def serving(self, num_workers):
+        return AnswersNobody()
+
+
+class Hoarding(AbstractScheme):
+    servers = 1
+
+    def step(self, worker):
+        yield Apply(worker.gradient)
+
+    def serving(self, num_workers):
+        return AnswersNobody()
+
+
+def test_rules_that_leave_servers_and_workers_waiting_are_refused(monkeypatch):
+    with pytest.raises(SettingError, match=r"^scheme: Silence lets all workers wait"):
+        _ = Accounting(Silence(), 2).batches_per_update
+    monkeypatch.setattr("paceline.scheme.accounting._MOST_STEPS", 100)
+    with pytest.raises(SettingError, match=r"^scheme: Hoarding has servers, and pushes in none of"):
+        _ = Accounting(Hoarding(), 2).steps_per_push
