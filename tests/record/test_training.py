@@ -20,7 +20,7 @@ def checked(*settings):
 
 @pytest.mark.parametrize("switch_at", [0.01, 0.5, 0.99])
 def test_the_momentum_of_a_run_cannot_be_that_of_both_its_phases(switch_at):
-    with pytest.raises(SettingError, match=r"^training\.momentum_correction: .*switch_at=0\.\d+"):
+    with pytest.raises(SettingError, match=r"^training\.momentum_correction: .*switch_at=0"):
         checked(SWITCHED, MOMENTUM, f"scheme.switch_at={switch_at}")
 
 

@@ -55,7 +55,7 @@ allreduce_link:
 
 
 def write(measured: Measured, point: Point, folder: Path) -> Path:
-    """Write what was measured of `point`. Returns the file in `folder`, which is replaced as a whole."""
+    """Write what was measured of `point` into `folder`; return the file, which is replaced."""
     path = folder / "this_machine.yaml"
     partial = path.with_suffix(".part")
     partial.write_text(_text(measured, point))

@@ -1,20 +1,20 @@
 """Which device a worker computes on."""
 
+from typing import Literal
+
 import torch
 
 from paceline.errors import SettingError
 
-CHOICES = ("auto", "cpu", "gpu")
+Device = Literal["cpu", "cuda"]
 
 
-def choose(accelerator: str, workers: int) -> str:
-    """ "cuda" or "cpu", the same for all workers of a point.
+def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
+    """Choose what all `workers` of a run compute on.
 
     Two processes cannot share a GPU under NCCL: too few GPUs are a SettingError that says how to
     go on. Does not initialise CUDA, so that processes can still be forked.
     """
-    if accelerator not in CHOICES:
-        raise SettingError("cluster.accelerator", f"{accelerator!r}; there are: auto, cpu, gpu")
     gpus = 0 if accelerator == "cpu" else torch.cuda.device_count()
     if accelerator == "cpu" or (accelerator == "auto" and gpus == 0):
         return "cpu"
@@ -27,5 +27,5 @@ def choose(accelerator: str, workers: int) -> str:
     return "cuda"
 
 
-def device(accelerator: str, local_worker: int) -> torch.device:
+def device(accelerator: Device, local_worker: int) -> torch.device:
     return torch.device("cuda", local_worker) if accelerator == "cuda" else torch.device("cpu")

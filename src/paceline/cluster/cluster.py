@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from paceline.cluster.accelerator import choose
+from paceline.cluster.accelerator import Device, choose
 from paceline.engine.assignment import Assignment
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import NotNegative, Positive, Whole, settings
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from paceline.engine.training_strategy import AbstractTrainingStrategy
 
 Kind = Literal["measured", "paced", "virtual"]
-Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,9 @@ class Task:
 class AbstractCluster(Pacing, ABC):
     """A kind of cluster: one file in this room, and one or more in conf/cluster.
 
-    `accelerator`: what computes gradients; `threads_per_worker`: of a CPU; `timeout_seconds`:
-    silence of a peer after which a run has failed; `server_seconds`: what a server takes for a push.
-    Fields of Pacing: the accelerator that is emulated.
+    `accelerator`: what computes gradients. `threads_per_worker`: of a CPU. `timeout_seconds`: the
+    silence of a peer after which a run has failed. `server_seconds`: what a server takes for a
+    push. The fields of Pacing: the accelerator that is emulated.
     """
 
     accelerator: Literal["auto", "cpu", "gpu"]
@@ -58,7 +57,7 @@ class AbstractCluster(Pacing, ABC):
         """Run the processes of `task`; return what each returned, by rank, workers first.
 
         A worker that died while its servers went on is a LostWorker in the list. Raises
-        ProcessFailure for the first process that failed, SettingError for one that a setting failed.
+        ProcessFailure for the first process that failed, or SettingError where a setting was why.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """The debug twin of a local cluster: one of the processes is this one.
 
-`paceline train cluster=in_process cluster.rank=0 workers=2` runs worker 0 where it is typed, so that
-`breakpoint()`, a debugger or a profiler sees it; all others run as under `cluster=local`, and wait.
+`paceline train cluster=in_process cluster.rank=0 workers=2` runs worker 0 where it is typed, so
+that `breakpoint()`, a debugger or a profiler sees it; the others run as under `cluster=local`.
 """
 
 from typing import Any

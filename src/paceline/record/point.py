@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from paceline.cluster.accelerator import Device
 from paceline.cluster.cluster import AbstractCluster, Kind
 from paceline.engine.clipping import check_clipping
 from paceline.engine.served_weights import SERVED_PRECISIONS
@@ -78,14 +79,13 @@ class Point:
         return self.cluster.num_processes(self.scheme, self.workers)
 
     @property
-    def device(self) -> str:
-        """What all workers compute on: "cpu" or "cuda"."""
+    def device(self) -> Device:
+        """What all workers compute on."""
         return self.cluster.device(self.scheme, self.workers)
 
     def _check(self) -> None:
         """Raise SettingError for parts that do not go together."""
-        Accounting(self.scheme, self.workers)  # refuses what cannot have so many workers
-        self.training.check(self.scheme, self.model)
+        self.training.check(Accounting(self.scheme, self.workers), self.model)
         self._check_collective()
         self.cluster.check(self.scheme, self.workers)
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself

@@ -8,7 +8,7 @@ from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
 from paceline.record.target import Target
-from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.accounting import Accounting
 from paceline.settings import NotNegative, Positive, Whole, settings
 
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
@@ -71,29 +71,21 @@ class Training:
         changed = {**optimizer, "momentum": momentum}
         return Target(model.group, {**model.values, "optimizer": changed})
 
-    def check(self, scheme: AbstractScheme, model: Target) -> None:
+    def check(self, accounting: Accounting, model: Target) -> None:
         """Raise SettingError for a correction of staleness that a run cannot have.
 
         One would act twice, one too early, and one needs an optimizer with momentum below 1.
         """
-        damped = getattr(scheme, "damping", "none") == "inverse_staleness"
-        if self.lr_rule == "inverse_staleness" and damped:
+        if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "inverse_staleness, as scheme.damping is: gradients would be divided twice"
             raise SettingError("training.lr_rule", message)
         if self.momentum_correction == "none":
             return
-        if _becomes_stale(scheme):
-            message = (
-                "a run has one momentum, and its gradients are stale only from "
-                f"scheme.switch_at={getattr(scheme, 'switch_at', None)} on"
-            )
+        if accounting.becomes_stale:
+            message = "a run has one momentum, and its gradients become stale on the way, by "
+            message += repr(accounting.scheme)
             raise SettingError("training.momentum_correction", message)
         _check_momentum(model)
-
-
-def _becomes_stale(scheme: AbstractScheme) -> bool:
-    """On the way: it switches to servers that do not wait."""
-    return scheme.servers > 0 and getattr(scheme, "switch_at", None) not in (None, 0, 1)
 
 
 def _check_momentum(model: Target) -> None:

@@ -28,7 +28,10 @@ from paceline.scheme.accounting import Accounting
 
 
 class TrainingProcess:
-    """Trains one worker of `point`, or all on a virtual clock; `folder`: the record in the making."""
+    """Trains one worker of `point`, or all on a virtual clock.
+
+    `folder`: the record in the making.
+    """
 
     def __init__(self, point: Point, folder: Path) -> None:
         self._point, self._folder = point, folder

@@ -92,14 +92,20 @@ class Accounting:
         """The mean staleness of pushes that servers apply at the end of a run of equally fast
         workers [updates]; 0 where workers apply gradients themselves.
         """
-        if self.own_weights:
-            return 0.0
-        staleness = [
-            arrival.staleness
-            for arrival, release in self._second_round(END)
-            if arrival.worker not in release.dropped
-        ]
-        return sum(staleness) / len(staleness)
+        return 0.0 if self.own_weights else self._mean_staleness(END)
+
+    @property
+    def becomes_stale(self) -> bool:
+        """Whether servers apply stale pushes at the end of a run, and none at its beginning."""
+        return self.expected_staleness > 0 and self._mean_staleness(BEGINNING) == 0
+
+    @property
+    def divides_by_staleness(self) -> bool:
+        """Whether servers divide each push by its staleness."""
+        if not self.scheme.servers or self.own_weights:
+            return False
+        one = torch.ones(1)
+        return float(self.scheme.served(one, 4, one, one)) == 1 / 4
 
     # batches and images
 
@@ -150,6 +156,14 @@ class Accounting:
 
     def _end_after_one_step(self) -> Iterator[Message]:
         return messages_of(self.scheme.end(torch.zeros(1), 1))
+
+    def _mean_staleness(self, progress: float) -> float:
+        staleness = [
+            arrival.staleness
+            for arrival, release in self._second_round(progress)
+            if arrival.worker not in release.dropped
+        ]
+        return sum(staleness) / len(staleness)
 
     @property
     def _have_partners(self) -> bool:
