@@ -8,8 +8,8 @@ from paceline.cluster.accelerator import choose
 from paceline.engine.clipping import check_clipping
 from paceline.engine.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
-from paceline.exchange.collective.cost import COLLECTIVES
 from paceline.exchange.compression import check_compression
+from paceline.exchange.find_collective import collective
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
 from paceline.record.point import is_virtual, num_workers
@@ -103,7 +103,7 @@ def _momentum_correction(config: dict[str, Any]) -> None:
 
 def _cluster(config: dict[str, Any]) -> None:
     """Its clock, the emulated accelerator, and what a virtual cluster is made of."""
-    cluster, collective = config["cluster"], config["scheme"].get("collective", "native")
+    cluster, chosen = config["cluster"], config["scheme"].get("collective", "native")
     if cluster["clock"] not in CLOCKS:
         message = f"{cluster['clock']!r}; there are: {', '.join(CLOCKS)}"
         raise SettingError("cluster.clock", message)
@@ -113,15 +113,13 @@ def _cluster(config: dict[str, Any]) -> None:
         profile_of(cluster)
         if times is None:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
-    if collective not in COLLECTIVES:
-        message = f"there is no {collective!r}; there are: {', '.join(COLLECTIVES)}"
-        raise SettingError("scheme.collective", message)
-    _compression(config, collective)
+    collective(chosen)
+    _compression(config, chosen)
 
 
-def _compression(config: dict[str, Any], collective: str) -> None:
+def _compression(config: dict[str, Any], chosen: str) -> None:
     compression = config["scheme"].get("compression", "none")
-    check_compression(compression, collective)
+    check_compression(compression, chosen)
     if compression != "none" and is_virtual(config):
         raise SettingError("scheme.compression", f"{compression} has no virtual form")
 

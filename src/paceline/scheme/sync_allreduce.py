@@ -10,9 +10,10 @@ from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, Worke
 
 
 class SyncAllReduce(AbstractScheme):
-    """`collective`: how the mean is formed: native, ring, tree, multicolor, parameter_server,
-    hierarchical, which differ in time alone. `compression`: of what is sent, on real processes:
-    none, fp16, bf16, power_sgd (torch's own).
+    """Synchronous SGD on weights that all workers share.
+
+    `collective` names how the mean is formed, which changes the time alone; `compression` what is
+    done to gradients before they are sent, on real processes alone (torch's own hooks).
     """
 
     def __init__(self, collective: str = "native", compression: str = "none") -> None:

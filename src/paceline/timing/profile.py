@@ -50,6 +50,20 @@ class ClusterProfile:
         """Nodes that so many workers fill, the last one maybe in part; servers' are not counted."""
         return 1 if self.workers_per_node is None else math.ceil(workers / self.workers_per_node)
 
+    def largest_node(self, workers: int) -> int:
+        """Count the workers on the first node, which is full if any is."""
+        return min(workers, self.workers_per_node or workers)
+
+    def levels(self, workers: int) -> list[tuple[Link, int]]:
+        """List the links over which `workers` meet, and how many meet over each.
+
+        First the workers of the fullest node, then the nodes; a link over which nobody has to meet
+        is left out.
+        """
+        inside, nodes = self.largest_node(workers), self.num_nodes(workers)
+        levels = [(self.node_link, inside), (self.link, nodes)]
+        return [(link, count) for link, count in levels if count > 1]
+
     def node_of(self, worker: int) -> int:
         """Workers fill one node after the other."""
         return 0 if self.workers_per_node is None else worker // self.workers_per_node
