@@ -1,4 +1,4 @@
-"""What may be done to gradients before they are sent: the names that settings use."""
+"""Compression of gradients before they are sent, by the names that settings use."""
 
 from typing import Literal, get_args
 

@@ -120,7 +120,7 @@ def _one_by_one(work: Callable[[Bucket], Tensor]) -> Hook:
 
     def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
         vector = bucket.buffer()
-        filled = Future(devices=[vector.device] if vector.is_cuda else None)
+        filled: Future[Tensor] = Future(devices=[vector.device] if vector.is_cuda else None)
         done = filled.then(lambda _: work(bucket))  # an error in it is raised by backward
         if vector.is_cuda:
             filled.set_result(vector)

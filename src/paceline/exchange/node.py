@@ -1,4 +1,4 @@
-"""Which node a process is on, and by which address the others of its run reach it."""
+"""The node that a process is on, and the address by which others of its run reach it."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def this_node() -> str:
-    """Name this node: alike for processes that can share memory and an abstract Unix socket.
+    """Return a name that processes have in common if they can share memory and Unix sockets.
 
     The name of the host differs between containers, which may share a kernel and nothing else.
     """

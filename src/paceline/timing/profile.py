@@ -1,4 +1,4 @@
-"""What a modelled cluster consists of: its nodes, their links, its servers."""
+"""Parts of a modelled cluster: its nodes, their links, its servers."""
 
 import math
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Link:
 
 @settings("cluster")
 class ClusterProfile:
-    """What messages and servers cost on a modelled cluster, and who is on which node.
+    """The cost of messages and servers on a modelled cluster, and who is on which node.
 
     `link`: the network interface that the workers of a node share; `node_link`: a worker's or
     server's own inside a node. `workers_per_node` None: all processes are on one machine; else

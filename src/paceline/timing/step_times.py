@@ -1,4 +1,4 @@
-"""How long each step of an emulated accelerator takes: the same draws on either clock."""
+"""Duration of each step of an emulated accelerator: the same draws on either clock."""
 
 import math
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Inside a node, between nodes, inside again (Goyal et al. 2017, arXiv:1706.02677, section 4).
+"""All-reduce inside nodes, then between them (Goyal et al. 2017, arXiv:1706.02677, section 4).
 
 The workers of each node are summed at its first by a tree, the first ones' sums go round a ring,
 and come back down the trees: 2 ceil(log2 m) n bytes inside nodes of m workers and 2 (N-1)/N n

@@ -19,23 +19,25 @@ if TYPE_CHECKING:
 
 
 class Native(AbstractCollective):
-    """A ring in all that is modelled; what it sends, the wire does not count."""
+    """The backend's all-reduce, whose bytes the wire does not count."""
 
     def all_reduce(self, vector: Tensor, wire: GroupWire) -> None:
-        """Ask the backend, which tells nobody what it sends."""
+        """Let the backend sum the vector; it does not report what it sends."""
         wire.sum_natively(vector)
 
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
-        """Count a ring's, which gloo's are to within 1 % of what the kernel counts."""
+        """Return a ring's volumes, which are gloo's to within 1 % of what the kernel counts."""
         return Ring().count_volumes(workers, length, workers_per_node)
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Take the ring's formula (Patarasuk & Yuan 2009, J. Parallel Distrib. Comput. 69)."""
+        """Return what a ring takes (Patarasuk & Yuan 2009, J. Parallel Distrib. Comput. 69)."""
         return Ring().link_seconds(num_bytes, workers, profile)
 
     def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
-        """Count each part of the ring twice: gloo cuts it into two messages, so that one is under
-        way while the other is added (gloo/allreduce.cc).
+        """Count two messages for each of a ring's.
+
+        gloo cuts a part into two, so that one is under way while the other is added
+        (gloo/allreduce.cc).
         """
         ring = Ring().node_messages(workers, workers_of_node)
         return NodeMessages(2 * ring.num_messages, ring.num_vectors)

@@ -1,4 +1,4 @@
-"""All to one and back: FireCaffe's comparison (Iandola et al. 2016, arXiv:1511.00175).
+"""Reduction at one server: FireCaffe's comparison (Iandola et al. 2016, arXiv:1511.00175).
 
 Worker 0 is the server as well, so p-1 gradients pass its link: (p-1) n bytes (p n where the server
 is a process of its own). In pieces, so that sums go out while gradients come in.
@@ -13,7 +13,7 @@ _SERVER = 0
 
 
 class ParameterServer(AbstractScheduledCollective):
-    """All vectors to one worker, and the sum from it to all."""
+    """One worker that receives all vectors and sends their sum to all."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
         parts = pieces(0, length) if length else []

@@ -13,7 +13,7 @@ from paceline.timing.profile import ClusterProfile
 
 
 class Ring(AbstractScheduledCollective):
-    """Parts of the vector that go round, first to be added, then to be handed out."""
+    """A ring in which parts of the vector go round, first to be added, then to be copied."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
         bounds = shard_bounds(length, workers)

@@ -14,7 +14,7 @@ from paceline.timing.profile import ClusterProfile
 
 
 class Tree(AbstractScheduledCollective):
-    """The whole vector up a binary tree to worker 0, and the sum down again."""
+    """A binary tree: the whole vector goes up to worker 0, and the sum down again."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
         return (*reduction(workers, length), *broadcast(workers, length))

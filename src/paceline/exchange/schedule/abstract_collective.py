@@ -1,4 +1,4 @@
-"""What every collective declares about itself, and what follows from that."""
+"""The declaration that every collective makes about itself, and what follows from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # costs are computed without torch
 
 
 class NodeMessages(NamedTuple):
-    """What the workers of one node send in one all-reduce.
+    """The messages that the workers of one node send in one all-reduce.
 
     `num_vectors`: the bytes of all these messages, as a multiple of the vector's.
     """

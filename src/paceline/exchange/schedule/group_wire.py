@@ -1,4 +1,4 @@
-"""A worker's end of a collective: point-to-point messages, counted where they are sent."""
+"""Point-to-point messages of a collective, counted where they are sent."""
 
 import torch
 import torch.distributed as dist
@@ -8,7 +8,7 @@ from paceline.exchange.schedule.moves import Move, Round, Schedule
 
 
 class GroupWire:
-    """One worker's messages to the other members of `group` (None: all processes).
+    """The end of one worker for messages to the others of `group` (None: all processes).
 
     gloo carries CPU tensors, NCCL CUDA tensors; NCCL wants a collective of the whole group before
     the first message (DDP's constructor has some). All workers take part in each call.
@@ -63,7 +63,7 @@ class GroupWire:
     def _landing_places(self, received: list[Move], vector: Tensor) -> list[Tensor]:
         """Return where each move lands: beside the vector what is added, else in its place."""
         sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
-        beside = iter(self._memory(sum(sizes), vector.device).split(sizes))
+        beside = iter(torch.split(self._memory(sum(sizes), vector.device), sizes))
         return [
             next(beside).view(vector.dtype) if m.adds else vector[m.first : m.last]
             for m in received

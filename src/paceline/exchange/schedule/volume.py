@@ -1,4 +1,4 @@
-"""How many elements of the vector each worker sends and receives in a collective."""
+"""Number of elements that each worker sends and receives in a collective."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from paceline.exchange.schedule.moves import Schedule
 
 
 class Volume(NamedTuple):
-    """What one worker sends and receives in one all-reduce [elements of the vector]."""
+    """Number of elements that one worker sends and receives in one all-reduce."""
 
     sent: int
     received: int
