@@ -15,16 +15,15 @@ import torch.distributed as dist
 
 from benchmarks.row import row
 from paceline.cluster.launcher import launch
-from paceline.exchange.collective.cost import allreduce_seconds
-from paceline.exchange.collective.named import COLLECTIVES, collective
-from paceline.exchange.collective.socket_bytes import socket_bytes
-from paceline.exchange.collective.wire import Wire, busiest_bytes
+from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join
+from paceline.exchange.schedule.group_wire import GroupWire, busiest_bytes
+from paceline.exchange.socket_bytes import socket_bytes
 from paceline.timing.profile import ClusterProfile, Link
 
 MEGABYTES = (30, 54, 102, 250)
 WORKERS = (2, 4, 8)
-WORKERS_PER_NODE = 2  # to `hierarchical`
+WORKERS_PER_NODE = 2  # to collectives that need nodes
 TURNS = 3
 ONE_BYTE_A_SECOND = ClusterProfile(Link(0, 1), Link(0, 1), None, 0, 1)
 Seen = dict[str, Any]  # of one collective and worker
@@ -49,7 +48,7 @@ def _rows(megabytes: tuple[int, ...], workers: int, turns: int) -> list[dict[str
     for number, size in enumerate(megabytes):
         of_size = [worker[number] for worker in of_workers]
         native = _seconds([seen["native"] for seen in of_size])
-        for name in COLLECTIVES:
+        for name in collective_names():
             title = f"{name}, {workers} workers, {size} MB"
             found += _lines(title, name, [seen[name] for seen in of_size], native)
     return found
@@ -89,7 +88,7 @@ def _formula(name: str, num_bytes: int, workers: int) -> float:
     if name == "hierarchical":
         inside = _formula("tree", num_bytes, WORKERS_PER_NODE)
         return inside + _formula("ring", num_bytes, workers // WORKERS_PER_NODE)
-    return allreduce_seconds(name, num_bytes, workers, ONE_BYTE_A_SECOND)
+    return collective(name).seconds(num_bytes, workers, ONE_BYTE_A_SECOND)
 
 
 def measure(megabytes: tuple[int, ...], turns: int) -> list[dict[str, Seen]]:
@@ -101,9 +100,9 @@ def measure(megabytes: tuple[int, ...], turns: int) -> list[dict[str, Seen]]:
 
 def _measure_size(num_bytes: int, turns: int) -> dict[str, Seen]:
     vector = torch.zeros(num_bytes // 4)
-    found: dict[str, Seen] = {name: {"seconds": []} for name in COLLECTIVES}
+    found: dict[str, Seen] = {name: {"seconds": []} for name in collective_names()}
     for _ in range(turns):
-        for name in COLLECTIVES:
+        for name in collective_names():
             seconds, counted = _measure(name, vector)
             found[name]["seconds"].append(seconds)
             found[name].update(counted)
@@ -111,11 +110,11 @@ def _measure_size(num_bytes: int, turns: int) -> dict[str, Seen]:
 
 
 def _measure(name: str, vector: torch.Tensor) -> tuple[float, Seen]:
-    wire = Wire(workers_per_node=WORKERS_PER_NODE)
+    wire = GroupWire(workers_per_node=WORKERS_PER_NODE)
     dist.barrier()
     before = socket_bytes()
     start = time.perf_counter()
-    collective(name)(vector, wire)
+    collective(name).all_reduce(vector, wire)
     seconds = time.perf_counter() - start
     dist.barrier()  # until then the last bytes may be in a buffer
     return seconds, {

@@ -5,17 +5,16 @@ import re
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
-from paceline.timing.profile import profile_of
-from paceline.timing.step_times import step_times
+from paceline.cluster.virtual import VirtualCluster
+from paceline.record.target import Target
+from paceline.study.compose import composed
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "cluster").glob("*.yaml"))
 PUBLISHED = ("minotauro", "titan", "four_titans", "minsky")
 WALL = [
-    "clock",
+    "_target_",
     "accelerator",
     "threads_per_worker",
     "timeout_seconds",
@@ -35,37 +34,41 @@ EPOCH = 1_281_167  # training images of ImageNet-1k
 DAY = 24 * 60 * 60
 
 
-def composed(name):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("config", overrides=[f"cluster={name}"])
-    return {
-        "cluster": OmegaConf.to_container(cfg.cluster, resolve=True),
-        "batch_size": cfg.batch_size,
-        "seed": cfg.seed,
-    }
+def settings_of(name):
+    return composed([f"cluster={name}", "data=synthetic"], CONF.parent).values["cluster"]
+
+
+def cluster_of(name):
+    return Target("cluster", settings_of(name)).build()
+
+
+def is_modelled(name):
+    return isinstance(cluster_of(name), VirtualCluster)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_has_every_key_in_the_same_order(name):
-    cluster = composed(name)["cluster"]
-    keys = WALL if cluster["clock"] == "wall" else VIRTUAL
-    assert list(cluster) == [*keys, *(["allreduce_link"] if name == "this_machine" else [])]
+    keys = VIRTUAL if is_modelled(name) else WALL
+    more = {"this_machine": ["allreduce_link"], "in_process": ["rank"]}.get(name, [])
+    assert list(settings_of(name)) == [*keys, *more]
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != "local"])
+@pytest.mark.parametrize("name", [name for name in FILES if is_modelled(name)])
 def test_a_virtual_cluster_can_be_modelled(name):
-    config = composed(name)
-    assert config["cluster"]["clock"] == "virtual"
-    assert profile_of(config["cluster"]).num_nodes(8) in (1, 2, 8)
-    times = step_times(config)
-    assert times is not None
-    assert times.seconds(0, 0) > 0
+    cluster = cluster_of(name)
+    assert cluster.kind == "virtual"
+    assert cluster.profile.num_nodes(8) in (1, 2, 8)
+    assert cluster.step_times(32, seed=0).seconds(0, 0) > 0
+
+
+def test_the_clusters_of_real_processes_are_these():
+    assert [name for name in FILES if not is_modelled(name)] == ["in_process", "local"]
 
 
 def test_a_step_of_the_abstract_cluster_takes_a_second_and_all_else_nothing():
-    config = composed("virtual")
-    profile = profile_of(config["cluster"])
-    assert step_times(config).seconds(3, 5) == 1
+    cluster = cluster_of("virtual")
+    profile = cluster.profile
+    assert cluster.step_times(32, seed=0).seconds(3, 5) == 1
     assert profile.link.seconds(1e12) == profile.node_link.seconds(1e12) == 0
     assert profile.server_seconds + 1e12 / profile.server_bandwidth == 0
 
@@ -101,7 +104,7 @@ def test_every_modelled_number_says_where_it_is_from(name):
     ],
 )
 def test_published_numbers(name, setting, published):
-    value = composed(name)["cluster"]
+    value = settings_of(name)
     for part in setting.split("."):
         value = value[int(part) if part.isdigit() else part]
     assert value == (published if published is None else pytest.approx(published, rel=0.01))

@@ -9,10 +9,10 @@ import hashlib
 import torch
 import torch.distributed as dist
 
-from paceline.exchange.collective.named import COLLECTIVES, collective
-from paceline.exchange.collective.socket_bytes import socket_bytes
-from paceline.exchange.collective.wire import Wire
+from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join
+from paceline.exchange.schedule.group_wire import GroupWire
+from paceline.exchange.socket_bytes import socket_bytes
 
 
 def brought(worker, length, dtype):
@@ -28,7 +28,7 @@ def brought(worker, length, dtype):
 def sums(cases, workers_per_node):
     """Of each case and collective: is the sum right, and a digest of its bits."""
     join(60, "cpu")
-    wire = Wire(workers_per_node=workers_per_node)
+    wire = GroupWire(workers_per_node=workers_per_node)
     everybody = range(wire.workers)
     return [_case(wire, everybody, length, getattr(torch, dtype)) for length, dtype in cases]
 
@@ -39,7 +39,7 @@ def sums_in_a_part():
     members = [1, 3]
     group = dist.new_group(members)
     taking_part = dist.get_rank() in members
-    return _case(Wire(group), members, 50, torch.float64) if taking_part else None
+    return _case(GroupWire(group), members, 50, torch.float64) if taking_part else None
 
 
 def _case(wire, members, length, dtype):
@@ -50,9 +50,9 @@ def _case(wire, members, length, dtype):
     bound = len(members) * torch.finfo(dtype).eps / 2 * magnitude
     bound[::2] = 0
     found = {}
-    for name in COLLECTIVES:
+    for name in collective_names():
         vector = vectors[wire.worker].clone()
-        collective(name)(vector, wire)
+        collective(name).all_reduce(vector, wire)
         right = bool(((vector.double() - total).abs() <= bound).all())
         found[name] = (right and vector.dtype == dtype, _digest(vector))
     return found
@@ -66,12 +66,12 @@ def traffic(length, workers_per_node):
     """Of each collective: bytes by the wire, of each round, and by the kernel."""
     join(60, "cpu")
     found = {}
-    for name in COLLECTIVES:
-        wire = Wire(workers_per_node=workers_per_node)
+    for name in collective_names():
+        wire = GroupWire(workers_per_node=workers_per_node)
         vector = torch.zeros(length)
         dist.barrier()
         before = socket_bytes()
-        collective(name)(vector, wire)
+        collective(name).all_reduce(vector, wire)
         dist.barrier()  # until then the last bytes may be in a buffer
         after = socket_bytes()
         found[name] = {

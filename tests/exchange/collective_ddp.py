@@ -11,6 +11,7 @@ from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.process_group import join
 
 STEPS = 3
+PER_NODE = 2
 SHAPES = [(9, 7), (9,), (8, 9), (8,), (5, 8), (5,)]  # of gradients, in the order of parameters
 
 
@@ -29,22 +30,24 @@ def _workers_of_a_node(name):
 
 
 def gradients(ways):
-    """Of each (collective, compression): mean gradients of the last step; buckets; bytes sent."""
+    """Of each (collective, compression): mean gradients of the last step; lengths of buckets;
+    bytes sent."""
     join(30, "cpu")
-    node.this_node = lambda: f"node {dist.get_rank() // 2}"
+    node.this_node = lambda: f"node {dist.get_rank() // PER_NODE}"
     torch.set_num_threads(1)
     return [_after_steps(*way) for way in ways]
 
 
 def _after_steps(collective, compression):
     model = _network()
-    mean = BucketMean(collective, compression)
-    model.register_comm_hook(mean, _mean)
+    mean, lengths = BucketMean(collective, compression), []
+    model.register_comm_hook((mean, lengths), _counted_mean)
     for step in range(STEPS):
         model.zero_grad()
         _backward(model, step)
     kept = [parameter.grad.tolist() for parameter in model.parameters()]
-    return kept, mean.num_buckets, mean.bytes_exchanged[0]
+    assert mean.num_buckets == len(lengths)
+    return kept, lengths, mean.bytes_exchanged[0]
 
 
 def failing():
@@ -58,6 +61,12 @@ def failing():
 
 
 def _mean(mean, bucket):
+    return mean(bucket)
+
+
+def _counted_mean(state, bucket):
+    mean, lengths = state
+    lengths.append(bucket.buffer().numel())
     return mean(bucket)
 
 

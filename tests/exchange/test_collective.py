@@ -5,18 +5,19 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from paceline.cluster.launcher import launch
-from paceline.errors import SettingError
-from paceline.exchange.collective.cost import COLLECTIVES as MODELLED
-from paceline.exchange.collective.cost import allreduce_seconds
-from paceline.exchange.collective.named import COLLECTIVES, collective
-from paceline.exchange.collective.wire import busiest_bytes
+from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective
+from paceline.exchange.schedule.group_wire import busiest_bytes
 from paceline.timing.profile import ClusterProfile, Link
 
 CASES = 10
 LENGTH = 1_048_583  # a prime
 BYTES = 4 * LENGTH
-ALL_RIGHT = dict.fromkeys(COLLECTIVES, True)
-ONE_BYTE_A_SECOND = ClusterProfile(Link(0, 1), Link(0, 1), None, 0, 1)
+PER_NODE = 2
+ALL_RIGHT = dict.fromkeys(collective_names(), True)
+SCHEDULED = [
+    name for name in collective_names() if isinstance(collective(name), AbstractScheduledCollective)
+]
 
 
 def drawn_cases(workers):
@@ -56,34 +57,47 @@ def test_some_of_the_processes_can_meet_alone(tmp_path):
 
 @pytest.fixture(scope="module", params=[2, 4, 8])
 def counted(request, tmp_path_factory):
-    """Bytes of each collective over so many workers, two on a node."""
+    """Bytes of each collective over so many workers, PER_NODE on a node."""
     folder = tmp_path_factory.mktemp("traffic")
     target = "tests.exchange.collective_cases:traffic"
-    return launch(target, (LENGTH, 2), workers=request.param, servers=0, log_folder=folder)
+    return launch(target, (LENGTH, PER_NODE), workers=request.param, servers=0, log_folder=folder)
 
 
 def formula(name, workers):
-    """Bytes that pass the busiest links one after the other."""
-    if name == "hierarchical":
-        return formula("tree", 2) + formula("ring", workers // 2)
-    if name == "parameter_server":
-        workers -= 1  # send: one of them is the server, which the formula has on its own
-        return BYTES * workers
-    return allreduce_seconds(name, BYTES, workers, ONE_BYTE_A_SECOND)
+    """Bytes that pass the busiest links one after the other: seconds at one byte a second."""
+    nodes = PER_NODE if collective(name).needs_nodes else None
+    seconds = collective(name).seconds(
+        BYTES, workers, ClusterProfile(Link(0, 1), Link(0, 1), nodes, 0, 1)
+    )
+    # one of the workers is the server, which the formula has on its own
+    return seconds - BYTES if name == "parameter_server" else seconds
 
 
-@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "native"])
+def test_two_nodes_of_two_take_a_tree_and_a_ring():
+    assert formula("hierarchical", 4) == formula("tree", 2) + formula("ring", 2)
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
 def test_the_busiest_links_carry_what_the_formula_says(name, counted):
     rounds = [worker[name]["rounds"] for worker in counted]
     assert busiest_bytes(rounds) == pytest.approx(formula(name, len(counted)), rel=0.05)
 
 
-@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "native"])
-def test_the_wire_counts_what_the_kernel_counts(name, counted):
-    for worker in counted:
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_the_wire_counts_what_is_declared_and_what_the_kernel_counts(name, counted):
+    declared = collective(name).volumes(len(counted), LENGTH, PER_NODE)
+    for worker, volume in zip(counted, declared, strict=True):
+        assert worker[name]["wire"] == volume.in_bytes(4)
         assert worker[name]["kernel"] == pytest.approx(worker[name]["wire"], rel=0.01)
         sent, received = zip(*worker[name]["rounds"], strict=True)
         assert (sum(sent), sum(received)) == worker[name]["wire"]
+
+
+@pytest.mark.parametrize("name", sorted(set(collective_names()) - set(SCHEDULED)))
+def test_the_kernel_counts_what_a_collective_without_schedule_declares(name, counted):
+    declared = collective(name).volumes(len(counted), LENGTH, PER_NODE)
+    for worker, volume in zip(counted, declared, strict=True):
+        assert worker[name]["kernel"] == pytest.approx(volume.in_bytes(4), rel=0.01)
 
 
 def test_native_is_a_ring(counted):
@@ -94,12 +108,3 @@ def test_native_is_a_ring(counted):
 
 def test_no_worker_sends_more_than_twice_the_vector_by_multicolor(counted):
     assert max(sum(worker["multicolor"]["wire"][:1]) for worker in counted) <= 2 * BYTES
-
-
-def test_all_that_the_virtual_clock_models_can_be_had():
-    assert set(MODELLED) <= set(COLLECTIVES)
-
-
-def test_a_collective_that_is_not_known_is_named():
-    with pytest.raises(SettingError, match=r"scheme.collective: there is no star; .* ring, tree"):
-        collective("star")

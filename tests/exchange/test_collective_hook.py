@@ -7,22 +7,22 @@ import torch
 
 from paceline.cluster.launcher import ProcessFailure, launch
 from paceline.errors import SettingError
-from paceline.exchange.collective.named import COLLECTIVES
 from paceline.exchange.compression import COMPRESSIONS
 from paceline.exchange.ddp_hook import BucketMean
-from tests.exchange.collective_ddp import SHAPES, STEPS
+from paceline.exchange.find_collective import collective, collective_names
+from tests.exchange.collective_ddp import PER_NODE, SHAPES, STEPS
 
 WORKERS = 3
-OURS = [name for name in COLLECTIVES if name != "native"]
+OURS = [name for name in collective_names() if name != "native"]
 WAYS = [
-    *itertools.product(COLLECTIVES, ["none", "fp16", "bf16"]),
+    *itertools.product(collective_names(), ["none", "fp16", "bf16"]),
     ("native", "power_sgd"),
 ]
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """(collective, compression) -> gradients, buckets and bytes sent, of each worker."""
+    """(collective, compression) -> gradients, lengths of buckets, bytes sent, of each worker."""
     folder = tmp_path_factory.mktemp("hooks")
     target = "tests.exchange.collective_ddp:gradients"
     of_workers = launch(target, (WAYS,), workers=WORKERS, servers=0, log_folder=folder)
@@ -52,21 +52,24 @@ def test_gradients_are_the_mean_that_ddp_itself_forms(name, seen, native):
         torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("name", collective_names())
 def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
-    """A vector of n bytes costs at least 2 (p-1) n over all workers, by any of these."""
+    """As many bytes as declared; a vector of n bytes costs at least 2 (p-1) n over all workers."""
     num_bytes = 8 * sum(torch.Size(shape).numel() for shape in SHAPES)
     _, buckets, _ = seen[name, "none"][0]
-    assert buckets >= 2 * STEPS  # so that their order matters
-    sent = sum(bytes_sent for _, _, bytes_sent in seen[name, "none"])
-    assert sent == STEPS * 2 * (WORKERS - 1) * num_bytes
+    assert len(buckets) >= 2 * STEPS  # so that their order matters
+    assert 8 * sum(buckets) == STEPS * num_bytes
+    declared = [collective(name).volumes(WORKERS, length, PER_NODE) for length in buckets]
+    sent = [bytes_sent for _, _, bytes_sent in seen[name, "none"]]
+    assert sent == [8 * sum(each[w].sent for each in declared) for w in range(WORKERS)]
+    assert sum(sent) >= STEPS * 2 * (WORKERS - 1) * num_bytes
 
 
 @pytest.mark.parametrize("half", ["fp16", "bf16"])
-@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("name", collective_names())
 def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, native):
     kept, buckets, sent = seen[name, half][0]
-    assert buckets >= 2 * STEPS
+    assert len(buckets) >= 2 * STEPS
     assert 4 * sent == seen[name, "none"][0][2]
     precision = torch.finfo(torch.float16 if half == "fp16" else torch.bfloat16)
     largest = max(gradient.abs().max() for gradient in native)
@@ -79,7 +82,7 @@ def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, nati
 
 def test_power_sgd_leaves_matrices_of_rank_1_after_two_full_steps(seen, native):
     kept, buckets, _ = seen["native", "power_sgd"][0]
-    assert buckets >= 2 * STEPS
+    assert len(buckets) >= 2 * STEPS
     factors = sum(sum(shape) if len(shape) > 1 else shape[0] for shape in SHAPES)
     full = sum(torch.Size(shape).numel() for shape in SHAPES)
     sent = sum(sent for _, _, sent in seen["native", "power_sgd"])
@@ -108,7 +111,7 @@ def test_workers_of_a_node(tmp_path):
     target = "tests.exchange.collective_ddp:nodes"
     first, *others = launch(target, (layouts,), workers=3, servers=0, log_folder=tmp_path)
     assert first[:3] == [3, 2, 1]
-    assert all("scheme.collective: hierarchical wants" in error for error in first[3:])
+    assert all("scheme.collective: it needs workers that fill" in error for error in first[3:])
     assert others == [first, first]
 
 
@@ -119,16 +122,16 @@ def test_a_worker_that_fails_in_backward_ends_the_others(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("collective", "compression", "message"),
+    ("name", "compression", "message"),
     [
         ("star", "none", r"scheme.collective: there is no star; .* ring"),
         ("ring", "zip", r"scheme.compression: there is no zip; .* fp16, bf16, power_sgd"),
         ("ring", "power_sgd", r"scheme.compression: power_sgd .* not ring"),
     ],
 )
-def test_what_cannot_be_had_is_named(collective, compression, message):
+def test_what_cannot_be_had_is_named(name, compression, message):
     with pytest.raises(SettingError, match=message):
-        BucketMean(collective, compression)
+        BucketMean(name, compression)
 
 
 def test_every_compression_is_tested():

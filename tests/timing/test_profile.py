@@ -1,11 +1,11 @@
-"""A modelled cluster by its settings."""
+"""A modelled cluster by its settings, as a file of conf/cluster has them."""
 
 import math
 
 import pytest
 
 from paceline.errors import SettingError
-from paceline.timing.profile import Link, profile_of
+from paceline.timing.profile import ClusterProfile, Link
 
 SETTINGS = {
     "workers_per_node": 4,
@@ -18,7 +18,7 @@ SETTINGS = {
 
 
 def test_null_is_no_limit():
-    profile = profile_of(SETTINGS)
+    profile = ClusterProfile(**SETTINGS)
     assert profile.link == Link(1e-5, 1e6)
     assert profile.node_link == Link(0, math.inf)
     assert (profile.server_seconds, profile.server_bandwidth) == (0.5, math.inf)
@@ -30,17 +30,28 @@ def test_a_message_takes_latency_and_its_bytes():
 
 
 def test_workers_fill_node_after_node():
-    profile = profile_of(SETTINGS)
+    profile = ClusterProfile(**SETTINGS)
     assert [profile.num_nodes(workers) for workers in (1, 4, 5, 8, 9)] == [1, 1, 2, 2, 3]
     assert [profile.node_of(worker) for worker in (0, 3, 4, 8)] == [0, 0, 1, 2]
+    assert [profile.largest_node(workers) for workers in (1, 3, 4, 9)] == [1, 3, 4, 4]
+
+
+def test_workers_meet_on_nodes_and_between_them():
+    link, node_link = Link(1, 2), Link(3, 4)
+    profile = ClusterProfile(link, node_link, 4, 0, 1)
+    assert profile.levels(1) == []
+    assert profile.levels(3) == [(node_link, 3)]
+    assert profile.levels(9) == [(node_link, 4), (link, 3)]
+    assert ClusterProfile(link, node_link, 1, 0, 1).levels(9) == [(link, 9)]
+    assert ClusterProfile(link, node_link, None, 0, 1).levels(9) == [(node_link, 9)]
 
 
 def test_without_nodes_all_is_on_one_machine():
-    profile = profile_of({**SETTINGS, "workers_per_node": None})
+    profile = ClusterProfile(**{**SETTINGS, "workers_per_node": None})
     assert profile.num_nodes(100) == 1
     assert profile.node_of(99) == 0
     assert profile.one_machine
-    assert not profile_of(SETTINGS).one_machine
+    assert not ClusterProfile(**SETTINGS).one_machine
 
 
 @pytest.mark.parametrize(
@@ -58,7 +69,7 @@ def test_without_nodes_all_is_on_one_machine():
         ("link.bandwidth", 0),
         ("link.bandwidth", -1),
         ("link.bandwidth", "1e9 bytes"),
-        ("node_link.bandwidth", math.inf),
+        ("link.bandwidth", math.nan),
         ("node_link.latency", math.nan),
         ("server_seconds", -1),
         ("server_seconds", None),
@@ -70,7 +81,7 @@ def test_what_makes_no_sense_is_refused_by_its_name(setting, value):
     name, _, part = setting.partition(".")
     settings = {**SETTINGS, name: {**SETTINGS[name], part: value} if part else value}
     with pytest.raises(SettingError) as refused:
-        profile_of(settings)
+        ClusterProfile(**settings)
     assert refused.value.setting == f"cluster.{setting}"
     assert repr(value) in refused.value.message
 
@@ -80,5 +91,23 @@ def test_what_is_missing_is_named(setting):
     name, _, part = setting.partition(".")
     settings = {**SETTINGS, name: dict(SETTINGS[name]) if part else SETTINGS[name]}
     del (settings[name] if part else settings)[part or name]
-    with pytest.raises(SettingError, match=f"cluster.{setting}: a modelled cluster needs it"):
-        profile_of(settings)
+    with pytest.raises(SettingError, match=f"cluster.{setting}: a value is needed"):
+        ClusterProfile(**settings)
+
+
+def test_what_is_no_part_of_a_link_is_named():
+    settings = {**SETTINGS, "link": {"latency": 0, "bandwidth": 1, "length": 2}}
+    with pytest.raises(SettingError, match=r"cluster\.link\.length: there is no such setting"):
+        ClusterProfile(**settings)
+
+
+def test_a_link_for_all_reduces_is_checked_too():
+    assert ClusterProfile(**SETTINGS).allreduce_link is None
+    part = {"latency": 0, "bandwidth": 0}
+    with pytest.raises(SettingError, match=r"cluster\.allreduce_link\.bandwidth: .*, not 0"):
+        ClusterProfile(**SETTINGS, allreduce_link=part)
+
+
+def test_a_link_by_itself_is_checked():
+    with pytest.raises(SettingError, match=r"cluster\.link\.latency: .*, not -1"):
+        Link(-1, 1)

@@ -6,7 +6,9 @@ from statistics import fmean, stdev
 import pytest
 
 from paceline.errors import SettingError
-from paceline.timing.step_times import StepTimes, step_times
+from paceline.settings import settings
+from paceline.timing.pacing import AbstractPacing
+from paceline.timing.step_times import StepTimes
 
 STEADY = {
     "step_seconds": 2.0,
@@ -18,17 +20,29 @@ STEADY = {
 }
 
 
+GOLDEN = [
+    5.547000782132708,
+    6.37558883528786,
+    26.58778632523599,
+    2.2579448629277286,
+    1.2187330860147734,
+    2.571907643674566,
+]
+
+
+@settings("cluster")
+class Paced(AbstractPacing):
+    """A cluster of which nothing but the pacing matters."""
+
+
 def times(batch_size=32, seed=0, **cluster) -> StepTimes:
-    config = {"batch_size": batch_size, "seed": seed, "cluster": {**STEADY, **cluster}}
-    found = step_times(config)
+    found = Paced(**{**STEADY, **cluster}).step_times(batch_size, seed)
     assert found is not None
     return found
 
 
 def test_without_step_seconds_nothing_is_emulated():
-    assert step_times(
-        {"batch_size": 1, "seed": 0, "cluster": {**STEADY, "step_seconds": None}}
-    ) is (None)
+    assert Paced(**{**STEADY, "step_seconds": None}).step_times(batch_size=1, seed=0) is None
 
 
 def test_the_first_workers_are_slow_in_every_step():
@@ -59,6 +73,32 @@ def test_jitter_is_a_log_normal_factor_of_mean_one():
     assert fmean(seconds) == pytest.approx(1, abs=0.015)  # four standard errors
     assert fmean(logarithms) == pytest.approx(-0.125, abs=0.015)
     assert stdev(logarithms) == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_straggler_has_the_jitter_of_any_other_step():
+    """Which steps straggle says nothing about their jitter: to four standard errors."""
+    settings = {"step_seconds": 1, "step_jitter": 0.5}
+    jitter, both = (
+        times(**settings, straggler_probability=probability, straggler_factor=100)
+        for probability in (0, 0.25)
+    )
+    places = [(worker, step) for worker in range(4) for step in range(4000)]
+    alone = [math.log(jitter.seconds(*place)) for place in places]
+    stragglers = [
+        each
+        for place, each in zip(places, alone, strict=True)
+        if both.seconds(*place) == pytest.approx(100 * math.exp(each))
+    ]
+    assert len(stragglers) / len(places) == pytest.approx(0.25, abs=0.014)
+    assert fmean(stragglers) == pytest.approx(-0.125, abs=0.032)
+    assert stdev(stragglers) == pytest.approx(0.5, abs=0.023)
+
+
+def test_the_same_draws_for_ever():
+    """Records of long ago were made with them."""
+    found = StepTimes(2.0, 0.3, 1, 3.0, 0.1, 5.0, seed=4)
+    drawn = [found.seconds(worker, step) for worker in (0, 1) for step in (0, 1, 99)]
+    assert drawn == pytest.approx(GOLDEN, rel=1e-14)
 
 
 def test_draws_depend_on_seed_worker_and_step_alone():
@@ -95,6 +135,8 @@ def test_step_seconds_by_batch_size(batch_size, seconds):
         ("step_seconds", {32: None}),
         ("step_seconds", {0: 1.0}),
         ("step_seconds", {"32": 1.0}),
+        ("step_seconds", {True: 1.0}),
+        ("step_seconds", [1.0]),
         ("step_jitter", -0.1),
         ("step_jitter", None),
         ("slow_workers", -1),
@@ -112,14 +154,27 @@ def test_a_bad_value_is_refused_by_its_name(name, value):
     with pytest.raises(SettingError) as refused:
         times(**{name: value})
     assert refused.value.setting == f"cluster.{name}"
+    assert refused.value.message.endswith(f", not {value!r}")
+
+
+def test_a_bad_step_seconds_is_told_what_may_be_there_instead():
+    with pytest.raises(SettingError) as refused:
+        times(step_seconds={32: -1})
+    assert str(refused.value) == (
+        "cluster.step_seconds: a number above 0, or {batch_size: seconds} with numbers above 0, "
+        "is needed, not {32: -1}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("jitter", -0.1), ("slow_workers", 0.5), ("straggler_probability", 2), ("step_seconds", 0)],
+)
+def test_step_times_by_themselves_are_checked(name, value):
+    with pytest.raises(SettingError, match=f"step_times.{name}: .*, not {value}"):
+        StepTimes(**{name: value})
 
 
 def test_a_bad_value_is_refused_where_nothing_is_paced_too():
-    with pytest.raises(SettingError, match=r"cluster\.slow_factor: a number above 0 is needed"):
-        step_times(
-            {
-                "batch_size": 1,
-                "seed": 0,
-                "cluster": {**STEADY, "step_seconds": None, "slow_factor": 0},
-            }
-        )
+    with pytest.raises(SettingError, match=r"cluster\.slow_factor: .* greater than 0, not 0"):
+        Paced(**{**STEADY, "step_seconds": None, "slow_factor": 0})

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from paceline.exchange.collective.cost import allreduce_seconds
+from paceline.exchange.find_collective import collective as named
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
@@ -95,7 +95,7 @@ def test_synchronous_steps_last_as_long_as_compute_and_the_collective(collective
     profile = machine(link=Link(0.25, NUM_BYTES))
     times = StepTimes(slow_workers=1, slow_factor=2)
     strategy, _ = train(SyncAllReduce(collective), 4, 8, step_times=times, profile=profile)
-    step = 2 + allreduce_seconds(collective, NUM_BYTES, 4, profile)
+    step = 2 + named(collective).seconds(NUM_BYTES, 4, profile)
     assert strategy.clock.workers[3].step_ends == pytest.approx([step, 2 * step], rel=1e-12)
     assert strategy.clock.workers[3].timeline[1] == (3, "wait", 1.0, 2.0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import torch.distributed as dist
 
-from paceline.exchange import push_pull
+from paceline.exchange.wire import push_pull
 from paceline.exchange.wire.header import Header, pack
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.model.classifier import Classifier

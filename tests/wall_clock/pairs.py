@@ -3,10 +3,10 @@
 import torch.distributed as dist
 
 from paceline.engine.run_spec import RunPlan
-from paceline.exchange import pair_wire
 from paceline.exchange.lost import LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import join, leave
+from paceline.exchange.wire import pair_wire
 from paceline.scheme.gossip import Gossip
 from paceline.wall_clock.pair_link import pair_link
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline.calibration.measure import Measured
 from paceline.calibration.messages import WEIGHT_BYTES, allreduce_link_of, line_through, link_of
-from paceline.exchange.collective.cost import allreduce_seconds
+from paceline.exchange.find_collective import collective
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.timing.profile import ClusterProfile, Link
@@ -158,7 +158,7 @@ def _besides(measured: Measured, profile: ClusterProfile) -> list[tuple[str, str
         modelled = 2 * profile.node_link.seconds(num_bytes)
         rows.append((f"push and pull of {_weights(size)}", _beside(seconds, modelled)))
     for size, seconds in measured.pair["allreduce"].items():
-        modelled = allreduce_seconds("native", size * WEIGHT_BYTES, 2, profile)
+        modelled = collective("native").seconds(size * WEIGHT_BYTES, 2, profile)
         rows.append((f"all-reduce of {_weights(size)}, 2 workers", _beside(seconds, modelled)))
     return rows
 

@@ -11,7 +11,7 @@ from paceline.cluster.accelerator import Device, choose
 from paceline.engine.assignment import Assignment
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import NotNegative, Positive, Whole, settings
-from paceline.timing.pacing import Pacing
+from paceline.timing.pacing import AbstractPacing
 
 if TYPE_CHECKING:
     from paceline.engine.training_strategy import AbstractTrainingStrategy
@@ -34,12 +34,12 @@ class Task:
 
 
 @settings("cluster")
-class AbstractCluster(Pacing, ABC):
+class AbstractCluster(AbstractPacing, ABC):
     """A kind of cluster: one file in this room, and one or more in conf/cluster.
 
     `accelerator`: what computes gradients. `threads_per_worker`: of a CPU. `timeout_seconds`: the
     silence of a peer after which a run has failed. `server_seconds`: what a server takes for a
-    push. The fields of Pacing: the accelerator that is emulated.
+    push. The fields of AbstractPacing: the accelerator that is emulated.
     """
 
     accelerator: Literal["auto", "cpu", "gpu"]

@@ -1,12 +1,15 @@
-"""What may be done to gradients before they are sent: the names that settings use."""
+"""Compression of gradients before they are sent, by the names that settings use."""
+
+from typing import Literal, get_args
 
 from paceline.errors import SettingError
 
-COMPRESSIONS = ("none", "fp16", "bf16", "power_sgd")
+Compression = Literal["none", "fp16", "bf16", "power_sgd"]
+COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 
 
 def check_compression(compression: str, collective: str) -> None:
-    """Raises SettingError("scheme.compression") for what cannot be had."""
+    """Raise SettingError("scheme.compression") for what cannot be had."""
     if compression not in COMPRESSIONS:
         known = ", ".join(COMPRESSIONS)
         raise SettingError("scheme.compression", f"there is no {compression}; there are: {known}")

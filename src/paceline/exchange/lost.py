@@ -1,13 +1,13 @@
-"""The end of a process at the other end of a connection, as it is told."""
+"""Messages and errors that report the end of the process at the other end of a connection."""
 
 from typing import NamedTuple
 
 
 class Lost(NamedTuple):
-    """A worker takes no further part; `reason`: what its server saw of that."""
+    """The message that a worker takes no further part; `reason`: what its server noticed."""
 
     reason: str
 
 
 class LostPeerError(ConnectionError):
-    """The process at the other end is gone: what became of it, it or its launcher can tell."""
+    """The process at the other end is gone; it or its launcher reports why."""

@@ -1,4 +1,4 @@
-"""Small agreements between two processes, as JSON; never pickle."""
+"""Small values exchanged between two processes as JSON, never pickle."""
 
 import json
 from typing import Any
@@ -8,12 +8,14 @@ import torch.distributed as dist
 
 
 def send_json(value: Any, receiver: int) -> None:
+    """Send a value that JSON can hold to the process of rank `receiver`."""
     content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
     dist.send(torch.tensor([content.numel()]), receiver)
     dist.send(content, receiver)
 
 
 def receive_json(sender: int) -> Any:
+    """Wait for a value from the process of rank `sender`."""
     length = torch.zeros(1, dtype=torch.int64)
     dist.recv(length, sender)
     content = torch.zeros(int(length), dtype=torch.uint8)

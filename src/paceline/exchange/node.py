@@ -1,4 +1,4 @@
-"""Which node a process is on, and by which address the others of its run reach it."""
+"""The node that a process is on, and the address by which others of its run reach it."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def this_node() -> str:
-    """Equal for two processes that can share memory and meet at an abstract Unix socket.
+    """Return a name that processes have in common if they can share memory and Unix sockets.
 
     The name of the host differs between containers, which may share a kernel and nothing else.
     """
@@ -23,26 +23,26 @@ def this_node() -> str:
 
 
 def workers_of_a_node() -> int:
-    """As all processes of the group say, each of which must call this: on every node but the last,
-    which may have fewer.
+    """Count the processes on each node but the last, which may have fewer.
 
-    Raises SettingError("scheme.collective") where they do not fill node after node.
+    All processes of the group must call this. Raises SettingError("scheme.collective") where they
+    do not fill node after node.
     """
     digest = hashlib.sha256(this_node().encode()).digest()[:8]
     here = torch.frombuffer(bytearray(digest), dtype=torch.int64)
-    told = [torch.empty_like(here) for _ in range(dist.get_world_size())]
-    dist.all_gather(told, here)
-    names = [int(name) for name in told]
+    digests = [torch.empty_like(here) for _ in range(dist.get_world_size())]
+    dist.all_gather(digests, here)
+    names = [int(name) for name in digests]
     size = names.count(names[0])
     nodes = [set(names[first : first + size]) for first in range(0, len(names), size)]
     if len(set(names)) < len(nodes) or any(len(node) > 1 for node in nodes):
-        message = "hierarchical wants workers that fill one node after the other; these do not"
+        message = "it needs workers that fill one node after the other; these do not"
         raise SettingError("scheme.collective", message)
     return size
 
 
 def cluster_address() -> str:
-    """Of this process on the interface that leads to MASTER_ADDR; loopback where that is local."""
+    """Return the address of the interface to MASTER_ADDR; loopback where that is local."""
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     if master in LOOPBACK:
         return "127.0.0.1"

@@ -15,7 +15,7 @@ _SECRET_BYTES = 32
 
 
 class Joined(NamedTuple):
-    """What every process of the run was told. `timeout_seconds`: the longest wait for another."""
+    """What every process of a run knows; `timeout_seconds`: the longest wait for another."""
 
     secret: bytes
     timeout_seconds: float
@@ -33,7 +33,7 @@ def join(timeout_seconds: float, accelerator: str) -> None:
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if accelerator == "cuda" else "gloo"
         timeout = datetime.timedelta(seconds=timeout_seconds)
-        # Loopback unless told otherwise: gloo listens on whatever the host name resolves to.
+        # Loopback unless set otherwise: gloo listens on whatever the host name resolves to.
         if os.environ.get("MASTER_ADDR") in LOOPBACK:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         dist.init_process_group(backend, timeout=timeout)
@@ -42,6 +42,7 @@ def join(timeout_seconds: float, accelerator: str) -> None:
 
 
 def joined() -> Joined:
+    """Return what `join` has set up; raise RuntimeError before that."""
     if _joined is None:
         raise RuntimeError("no process group: call paceline.exchange.process_group.join first")
     return _joined
@@ -53,17 +54,18 @@ def local_rank() -> int:
 
 
 def draw_number(name: str) -> int:
-    """0, 1, 2, ... in the order in which the processes of the group ask for it."""
+    """Return 0, 1, 2, ... in the order in which the processes of the group ask."""
     store = dist.distributed_c10d._get_default_store()  # torch has no public name for it
     return store.add(name, 1) - 1
 
 
 def make_secret() -> str:
+    """Draw a new secret in hexadecimal digits."""
     return secrets.token_hex(_SECRET_BYTES)
 
 
 def _run_secret() -> bytes:
-    """The launcher's; under another launcher, one that rank 0 makes and hands out."""
+    """Read the launcher's secret; under another launcher let rank 0 draw one for all."""
     if SECRET in os.environ:
         return bytes.fromhex(os.environ[SECRET])
     content = torch.frombuffer(bytearray.fromhex(make_secret()), dtype=torch.uint8)
@@ -72,7 +74,7 @@ def _run_secret() -> bytes:
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:
-    """The workers that really take part, by an all-reduce over every process of the point.
+    """Count the workers that really take part, by an all-reduce over all processes of the point.
 
     All of them meet here. Raises RuntimeError where they are not as many as asked for.
     """
@@ -84,6 +86,7 @@ def count_workers(workers: int, *, is_worker: bool) -> int:
 
 
 def leave() -> None:
+    """Leave the group, if this process has joined one."""
     global _joined
     _joined = None
     if dist.is_initialized():

@@ -1,10 +1,10 @@
-"""Division of a flat vector of weights among servers."""
+"""Division of a flat vector into parts that are equal to within one element."""
 
 import itertools
 
 
 def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
-    """[first, last) of each server's part, equal in bytes to within one weight.
+    """Cut a vector into one part [first, last) for each server, equal to within one weight.
 
     All weights of a point have one dtype, so equal counts are equal bytes.
     """
@@ -13,12 +13,12 @@ def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
 
 
 def segments(group_sizes: list[int], first: int, last: int) -> list[tuple[int, int]]:
-    """Which optimizer groups lie in [first, last): pairs (group, number of weights in it)."""
-    found = []
+    """List the optimizer groups that overlap [first, last), with the number of weights in it."""
+    overlaps: list[tuple[int, int]] = []
     start = 0
     for group, size in enumerate(group_sizes):
         overlap = min(last, start + size) - max(first, start)
         if overlap > 0:
-            found.append((group, overlap))
+            overlaps.append((group, overlap))
         start += size
-    return found
+    return overlaps

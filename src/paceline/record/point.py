@@ -9,8 +9,8 @@ from paceline.cluster.cluster import AbstractCluster, Kind
 from paceline.engine.clipping import check_clipping
 from paceline.engine.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
-from paceline.exchange.collective.cost import COLLECTIVES
 from paceline.exchange.compression import check_compression
+from paceline.exchange.find_collective import collective as check_collective
 from paceline.measurement.measurement import Measurement
 from paceline.record.point_config import PointConfig
 from paceline.record.rerun import Sweep
@@ -93,11 +93,8 @@ class Point:
         self._check_precision()
 
     def _check_collective(self) -> None:
-        collective = self.scheme.collective
-        if collective not in COLLECTIVES:
-            message = f"there is no {collective!r}; there are: {', '.join(COLLECTIVES)}"
-            raise SettingError("scheme.collective", message)
-        check_compression(self.scheme.compression, collective)
+        check_collective(self.scheme.collective)
+        check_compression(self.scheme.compression, self.scheme.collective)
 
     def _check_precision(self) -> None:
         precision = self.training.precision

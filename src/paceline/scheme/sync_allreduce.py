@@ -12,9 +12,10 @@ from paceline.settings import settings
 
 @settings("scheme")
 class SyncAllReduce(AbstractScheme):
-    """`collective`: how the mean is formed: native, ring, tree, multicolor, parameter_server,
-    hierarchical, which differ in time alone. `compression`: of what is sent, on real processes:
-    none, fp16, bf16, power_sgd (torch's own).
+    """Synchronous SGD on weights that all workers share.
+
+    `collective` names how the mean is formed, which changes the time alone; `compression` what is
+    done to gradients before they are sent, on real processes alone (torch's own hooks).
     """
 
     carried_out_by_ddp = True

@@ -1,4 +1,4 @@
-"""Pacing on real processes: a step ends no earlier than on the accelerator that is emulated.
+"""Pacing of real processes: a step ends no earlier than on the accelerator that is emulated.
 
 A worker computes its real gradient, then sleeps, and only then communicates.
 """
@@ -12,7 +12,7 @@ from paceline.timing.step_times import StepTimes
 
 
 class Pace:
-    """One worker's. `late_steps`: those whose real compute took longer than the emulated one."""
+    """The pace of one worker; `late_steps` counts steps that really took longer than emulated."""
 
     def __init__(self, step_times: StepTimes, worker: int) -> None:
         self.late_steps = 0
@@ -22,7 +22,7 @@ class Pace:
         self._begun = time.perf_counter()
 
     def begin(self) -> None:
-        """A step of the emulated accelerator starts now."""
+        """Start a step of the emulated accelerator."""
         self._begun = time.perf_counter()
 
     def wait(self) -> None:
@@ -39,10 +39,10 @@ class Pace:
 
 
 def give_way() -> None:
-    """This worker computes only when no server wants its core (on Linux; all may ask for it).
+    """Let this worker compute only when no server wants its core (on Linux; no right is needed).
 
     A server stands for a machine of its own. By niceness alone, a worker that it has just answered
-    still takes its core for 4 ms, the scheduler's least turn.
+    still takes its core for 4 ms, the shortest time slice of the scheduler.
     """
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from paceline.engine.run_spec import RunPlan
 from paceline.engine.snapshot import Snapshot
-from paceline.exchange.collective.cost import allreduce_seconds
-from paceline.exchange.collective.volume import volumes
+from paceline.exchange.find_collective import collective
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean, Push, WorkerView
 from paceline.timing.profile import ClusterProfile
@@ -51,15 +50,13 @@ class VirtualClock:
             worker.timeline = []
         self._ready: VirtualWorker | None = None  # its backward has just ended
         self._ending = False
-        allreduce = partial(
-            allreduce_seconds, scheme.collective, workers=plan.workers, profile=profile
-        )
+        chosen = collective(scheme.collective)
         self._meeting = Meeting(
             self.pool,
             self.workers,
-            seconds=allreduce,
-            volumes=lambda length: volumes(
-                scheme.collective, plan.workers, length, profile.workers_per_node
+            seconds=partial(chosen.seconds, workers=plan.workers, profile=profile),
+            volumes=partial(
+                chosen.volumes, plan.workers, workers_per_node=profile.workers_per_node
             ),
             events=self.events,
             met=lambda mean: self._go_on([(worker, mean) for worker in self.workers]),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from paceline.exchange.collective.volume import Volume
+from paceline.exchange.schedule.volume import Volume
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.events import EventQueue
 from paceline.virtual_clock.worker import VirtualWorker

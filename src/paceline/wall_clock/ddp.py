@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 from paceline.engine.snapshot import Snapshot, flatten, statistics_of
 from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
-from paceline.exchange.collective.volume import volumes
 from paceline.exchange.ddp_hook import BucketMean
+from paceline.exchange.find_collective import collective
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
@@ -172,8 +172,10 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         """Without a hook DDP asks the backend itself, which does not tell what it sends."""
         held = [weight for weight in self._module.parameters() if weight.requires_grad]
         length, size = sum(weight.numel() for weight in held), held[0].element_size()
-        return volumes("native", self._workers, length)[dist.get_rank()].in_bytes(
-            size * self.updates
+        return (
+            collective("native")
+            .volumes(self._workers, length)[dist.get_rank()]
+            .in_bytes(size * self.updates)
         )
 
 

@@ -13,7 +13,7 @@ from paceline.engine.flat_sgd import FlatSGD
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.snapshot import Snapshot, flatten
 from paceline.engine.step_numbers import StepNumbers
-from paceline.exchange.collective.volume import volumes
+from paceline.exchange.find_collective import collective
 from paceline.exchange.process_group import draw_number
 from paceline.scheme.rule import Adopt, Apply, Mean, Message, PairMean, Push, drive
 from paceline.wall_clock.pair_link import pair_link
@@ -78,7 +78,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             return self._servers.bytes_exchanged
         if self._pairs is not None:
             return self._pairs.bytes_exchanged
-        volume = volumes("native", self.workers, self._mean.numel())[dist.get_rank()]
+        volume = collective("native").volumes(self.workers, self._mean.numel())[dist.get_rank()]
         return volume.in_bytes(self._num_means * self._mean.element_size())
 
     @property

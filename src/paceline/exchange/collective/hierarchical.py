@@ -1,29 +1,60 @@
-"""Inside a node, between nodes, inside again (Goyal et al. 2017, arXiv:1706.02677, section 4).
+"""All-reduce inside nodes, then between them (Goyal et al. 2017, arXiv:1706.02677, section 4).
 
 The workers of each node are summed at its first by a tree, the first ones' sums go round a ring,
 and come back down the trees: 2 ceil(log2 m) n bytes inside nodes of m workers and 2 (N-1)/N n
 between N nodes. Workers fill node after node, the last perhaps not quite.
 """
 
-from functools import lru_cache
+import math
 
-from torch import Tensor
-
-from paceline.exchange.collective import ring, tree
-from paceline.exchange.collective.plan import Plan, among, together
-from paceline.exchange.collective.wire import Wire
-
-
-def all_reduce(vector: Tensor, wire: Wire) -> None:
-    """Sum over workers, in place."""
-    wire.carry_out(plan(wire.workers, vector.numel(), wire.workers_per_node), vector)
+from paceline.exchange.collective.ring import Ring
+from paceline.exchange.collective.tree import Tree, broadcast, reduction
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule.moves import Schedule, among, together
+from paceline.exchange.schedule.volume import Volume, Volumes, summed
+from paceline.timing.profile import ClusterProfile
 
 
-@lru_cache(maxsize=128)
-def plan(workers: int, length: int, workers_per_node: int) -> Plan:
+class Hierarchical(AbstractScheduledCollective):
+    """Trees inside the nodes, a ring over the first workers of all nodes."""
+
+    needs_nodes = True
+
+    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+        firsts = range(0, workers, workers_per_node)
+        up, down = _inside(workers, length, workers_per_node)
+        between = among(firsts, Ring().make_schedule(len(firsts), length, 1))
+        return (*up, *between, *down)
+
+    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+        firsts = range(0, workers, workers_per_node)
+        up, down = _inside(workers, length, workers_per_node)
+        volumes = list(summed((*up, *down), workers))
+        ring = Ring().count_volumes(len(firsts), length, 1)
+        for first, between in zip(firsts, ring, strict=True):
+            sent, received = volumes[first]
+            volumes[first] = Volume(sent + between.sent, received + between.received)
+        return tuple(volumes)
+
+    def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+        """Return 2 ceil(log2 m) (n/BW + latency) inside nodes + 2 (N-1) (n/N/BW + latency) between
+        (Goyal et al. 2017, arXiv:1706.02677, section 4; latency is our addition).
+
+        The trees of all nodes at once, m workers on the fullest; then the ring of the N nodes.
+        """
+        inside, nodes = profile.largest_node(workers), profile.num_nodes(workers)
+        rounds, each = 2 * math.ceil(math.log2(inside)), profile.node_link.seconds(num_bytes)
+        between = 2 * (nodes - 1) * profile.link.seconds(num_bytes / nodes) if nodes > 1 else 0.0
+        return (rounds * each if rounds else 0.0) + between
+
+    def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
+        return Tree().node_messages(workers, workers_of_node)
+
+
+def _inside(workers: int, length: int, workers_per_node: int) -> tuple[Schedule, Schedule]:
+    """Lay down the trees of all nodes: what goes up them, and what comes down."""
     firsts = range(0, workers, workers_per_node)
     nodes = [range(first, min(first + workers_per_node, workers)) for first in firsts]
-    inside = together([among(node, tree.reduction(len(node), length)) for node in nodes])
-    between = among(firsts, ring.plan(len(firsts), length))
-    back = together([among(node, tree.broadcast(len(node), length)) for node in nodes])
-    return (*inside, *between, *back)
+    up = together([among(node, reduction(len(node), length)) for node in nodes])
+    down = together([among(node, broadcast(len(node), length)) for node in nodes])
+    return up, down

@@ -6,59 +6,82 @@ once. The trees are such that no worker is an inner member of two of them, so th
 at most 2 n bytes, and a piece passes about 2 log_k p links instead of a ring's 2 (p-1).
 """
 
-from functools import lru_cache
-
-from torch import Tensor
-
-from paceline.exchange.collective.plan import Move, Plan, pieces, together
-from paceline.exchange.collective.wire import Wire
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule.moves import Move, Schedule, pieces, together
+from paceline.exchange.schedule.volume import Volumes, summed
 from paceline.exchange.shard import shard_bounds
+from paceline.timing.profile import ClusterProfile
 
-_MOST_COLORS = 4  # of Kumar's example: 8 nodes, 4 colors
-
-
-def all_reduce(vector: Tensor, wire: Wire) -> None:
-    """Sum over workers, in place."""
-    wire.carry_out(plan(wire.workers, vector.numel()), vector)
+_MAX_COLORS = 4  # of Kumar's example: 8 nodes, 4 colors
+Part = tuple[int, int]  # [first, last) of the vector
 
 
-@lru_cache(maxsize=128)
-def plan(workers: int, length: int) -> Plan:
-    orders = trees(workers)
-    parts = shard_bounds(length, len(orders))
-    return together(
-        [_color(order, len(orders), *part) for order, part in zip(orders, parts, strict=True)]
-    )
+class Multicolor(AbstractScheduledCollective):
+    """A tree for each part of the vector, every worker an inner member of one tree at most."""
+
+    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+        return _all_colors(workers, [pieces(*part) for part in _parts(workers, length)])
+
+    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+        """Count what moves when no part is cut into pieces, which is the same."""
+        whole = [[part] for part in _parts(workers, length)]
+        return summed(_all_colors(workers, whole), workers)
+
+    def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+        """Return share n/BW + 2 depth latency, share <= 2 (Kumar et al. 2017, arXiv:1711.00705;
+        formula ours).
+
+        k trees, each k-ary and for n/k bytes, whose inner members are disjoint; pipelined, in
+        segments so small that filling the pipe costs nothing but latency. Inside the nodes first,
+        as Kumar's GPUs; then one worker of each, alone on its interface.
+        """
+        levels = profile.levels(workers)
+        latency = sum(2 * _depth(count) * link.latency for link, count in levels)
+        return latency + max(_sent(count) * num_bytes / link.bandwidth for link, count in levels)
+
+    def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
+        """Count a message up and one down for each color and worker, a root's excepted."""
+        up_and_down = 2 * (workers_of_node - 1)
+        return NodeMessages(num_colors(workers_of_node) * up_and_down, up_and_down)
 
 
 def num_colors(workers: int) -> int:
-    """The most, up to 4, for which no worker needs to be an inner member of two trees.
+    """Choose the most, up to 4, for which no worker needs to be an inner member of two trees.
 
     A k-ary tree of p has ceil((p-1)/k) inner members; k times that is at most p where p divided by
     k leaves 0 or 1, which for k = 2 is always so.
     """
-    most = min(_MOST_COLORS, workers)
+    most = min(_MAX_COLORS, workers)
     return next(k for k in range(most, 0, -1) if workers % k <= 1)
 
 
 def trees(workers: int) -> list[list[int]]:
-    """Of each color, the workers by position: position i hangs below (i - 1) // k, 0 is the root.
+    """List for each color the workers by position: i hangs below (i - 1) // k, 0 is the root.
 
     Inner members come first; each color begins where the one before has no more of them.
     """
     starts = [first for first, _ in shard_bounds(workers, num_colors(workers))]
-    return [[(start + turn) % workers for turn in range(workers)] for start in starts]
+    return [[(start + position) % workers for position in range(workers)] for start in starts]
 
 
-def _color(order: list[int], children: int, first: int, last: int) -> Plan:
-    """One color's part: piece s leaves the lowest level in round s."""
-    if last == first or len(order) == 1:
+def _parts(workers: int, length: int) -> list[Part]:
+    return shard_bounds(length, num_colors(workers))
+
+
+def _all_colors(workers: int, parts: list[list[Part]]) -> Schedule:
+    """Lay down the moves of all trees; `parts`: the pieces of each color."""
+    orders = trees(workers)
+    return together([_color(*each, len(orders)) for each in zip(orders, parts, strict=True)])
+
+
+def _color(order: list[int], parts: list[Part], children: int) -> Schedule:
+    """Lay down the moves of one color: piece s leaves the lowest level in round s."""
+    if parts[0][0] == parts[-1][1] or len(order) == 1:
         return ()
     levels = _levels(len(order), children)
-    parts = pieces(first, last)
     rounds: list[list[Move]] = [[] for _ in range(len(parts) + 2 * levels[-1] - 1)]
-    for turn, part in enumerate(parts):
-        at_root = turn + levels[-1]
+    for number, part in enumerate(parts):
+        at_root = number + levels[-1]
         for position in range(1, len(order)):
             member, parent = order[position], order[(position - 1) // children]
             level = levels[position]
@@ -68,8 +91,25 @@ def _color(order: list[int], children: int, first: int, last: int) -> Plan:
 
 
 def _levels(members: int, children: int) -> list[int]:
-    """By position, how far from the root."""
+    """List how far from the root each position is."""
     levels = [0]
     for position in range(1, members):
         levels.append(levels[(position - 1) // children] + 1)
     return levels
+
+
+def _depth(members: int) -> int:
+    """Return how far from the root the lowest level is."""
+    return _levels(members, num_colors(members))[-1]
+
+
+def _sent(members: int) -> float:
+    """Return what the member that sends most sends, as a multiple of n; another receives as much.
+
+    It is inner in one tree of k. The root of that sends up in k-1 trees, an inner member below it
+    in all k, each n/k; and down to its children, n/k each.
+    """
+    num_trees = num_colors(members)
+    root = num_trees - 1 + min(num_trees, members - 1)
+    below = num_trees + max(0, min(num_trees, members - 1 - num_trees))
+    return max(root, below) / num_trees

@@ -1,32 +1,47 @@
-"""All to one and back: FireCaffe's comparison (Iandola et al. 2016, arXiv:1511.00175).
+"""Reduction at one server: FireCaffe's comparison (Iandola et al. 2016, arXiv:1511.00175).
 
 Worker 0 is the server as well, so p-1 gradients pass its link: (p-1) n bytes (p n where the server
 is a process of its own). In pieces, so that sums go out while gradients come in.
 """
 
-from functools import lru_cache
-
-from torch import Tensor
-
-from paceline.exchange.collective.plan import Move, Plan, pieces, together
-from paceline.exchange.collective.wire import Wire
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule.moves import Move, Schedule, pieces, together
+from paceline.exchange.schedule.volume import Volume, Volumes
+from paceline.timing.profile import ClusterProfile
 
 _SERVER = 0
 
 
-def all_reduce(vector: Tensor, wire: Wire) -> None:
-    """Sum over workers, in place."""
-    wire.carry_out(plan(wire.workers, vector.numel()), vector)
+class ParameterServer(AbstractScheduledCollective):
+    """One worker that receives all vectors and sends their sum to all."""
 
+    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+        parts = pieces(0, length) if length else []
+        others = [worker for worker in range(workers) if worker != _SERVER]
+        to_server = tuple(
+            tuple(Move(worker, _SERVER, *part, adds=True) for worker in others) for part in parts
+        )
+        back = tuple(
+            tuple(Move(_SERVER, worker, *part, adds=False) for worker in others) for part in parts
+        )
+        return together([to_server, ((), *back)])  # each sum goes out in the round after it is made
 
-@lru_cache(maxsize=128)
-def plan(workers: int, length: int) -> Plan:
-    parts = pieces(0, length) if length else []
-    others = [worker for worker in range(workers) if worker != _SERVER]
-    to_server = tuple(
-        tuple(Move(worker, _SERVER, *part, adds=True) for worker in others) for part in parts
-    )
-    back = tuple(
-        tuple(Move(_SERVER, worker, *part, adds=False) for worker in others) for part in parts
-    )
-    return together([to_server, ((), *back)])  # each sum goes out in the round after it is made
+    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+        """Count without the schedule, which has two moves for each piece and worker."""
+        counts = [(workers - 1) * length if w == _SERVER else length for w in range(workers)]
+        return tuple(Volume(count, count) for count in counts)
+
+    def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+        """Return p n/BW + 2 latency (Iandola et al. 2016, arXiv:1511.00175; the latency is
+        ours, there and back).
+
+        All p gradients pass the link of the one server, which is on a node of its own where there
+        are nodes; a node's interface carries those of its own workers meanwhile, which takes no
+        longer.
+        """
+        link = profile.node_link if profile.one_machine else profile.link
+        return workers * num_bytes / link.bandwidth + 2 * link.latency
+
+    def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
+        """Count a push and an answer for each worker; the server is a process of its own."""
+        return NodeMessages(2 * workers_of_node, 2 * workers_of_node)

@@ -5,30 +5,49 @@ neighbour, who adds it; then one part is complete at each, and in p-1 rounds the
 Each worker sends 2 (p-1)/p n bytes.
 """
 
-from functools import lru_cache
-
-from torch import Tensor
-
-from paceline.exchange.collective.plan import Move, Plan, Round
-from paceline.exchange.collective.wire import Wire
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule.moves import Move, Round, Schedule
+from paceline.exchange.schedule.volume import Volume, Volumes
 from paceline.exchange.shard import shard_bounds
+from paceline.timing.profile import ClusterProfile
 
 
-def all_reduce(vector: Tensor, wire: Wire) -> None:
-    """Sum over workers, in place."""
-    wire.carry_out(plan(wire.workers, vector.numel()), vector)
+class Ring(AbstractScheduledCollective):
+    """A ring in which parts of the vector go round, first to be added, then to be copied."""
 
+    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+        bounds = shard_bounds(length, workers)
+        reduce_scatter = [_hand_on(bounds, -number, adds=True) for number in range(workers - 1)]
+        all_gather = [_hand_on(bounds, 1 - number, adds=False) for number in range(workers - 1)]
+        return (*reduce_scatter, *all_gather)
 
-@lru_cache(maxsize=128)
-def plan(workers: int, length: int) -> Plan:
-    bounds = shard_bounds(length, workers)
-    reduce_scatter = [_hand_on(bounds, -turn, adds=True) for turn in range(workers - 1)]
-    all_gather = [_hand_on(bounds, 1 - turn, adds=False) for turn in range(workers - 1)]
-    return (*reduce_scatter, *all_gather)
+    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+        """Count without the schedule, whose moves grow with the square of the workers.
+
+        Worker w hands on every part but w + 1, then every part but w + 2.
+        """
+        sizes = [last - first for first, last in shard_bounds(length, workers)]
+        left = [sizes[(w + 1) % workers] + sizes[(w + 2) % workers] for w in range(workers)]
+        return tuple(Volume(2 * length - left[w], 2 * length - left[w - 1]) for w in range(workers))
+
+    def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+        """Return 2 (p-1)/p n/BW + 2 (p-1) latency (Patarasuk & Yuan 2009, J. Parallel
+        Distrib. Comput. 69).
+
+        There are 2 (p-1) rounds, in each of which every worker hands n/p on to its neighbour; a
+        round lasts as long as its slowest hop. One worker of a node sends out of it, one receives:
+        nothing is shared.
+        """
+        levels = profile.levels(workers)
+        return 2 * (workers - 1) * max(link.seconds(num_bytes / workers) for link, _ in levels)
+
+    def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
+        num_messages = 2 * (workers - 1) * workers_of_node
+        return NodeMessages(num_messages, num_messages / workers)
 
 
 def _hand_on(bounds: list[tuple[int, int]], offset: int, *, adds: bool) -> Round:
-    """Worker w sends part w + offset to its neighbour; no message where the part is empty."""
+    """Let worker w send part w + offset to its neighbour; no message where the part is empty."""
     workers = len(bounds)
     moves = (
         Move(worker, (worker + 1) % workers, *bounds[(worker + offset) % workers], adds)

@@ -5,26 +5,42 @@ has the sum, which goes the same way back. The whole vector moves each time: 2 c
 pass one after the other.
 """
 
-from functools import lru_cache
+import math
 
-from torch import Tensor
-
-from paceline.exchange.collective.plan import Move, Plan
-from paceline.exchange.collective.wire import Wire
-
-
-def all_reduce(vector: Tensor, wire: Wire) -> None:
-    """Sum over workers, in place."""
-    wire.carry_out(plan(wire.workers, vector.numel()), vector)
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule.moves import Move, Schedule
+from paceline.exchange.schedule.volume import Volumes, summed
+from paceline.timing.profile import ClusterProfile
 
 
-@lru_cache(maxsize=128)
-def plan(workers: int, length: int) -> Plan:
-    return (*reduction(workers, length), *broadcast(workers, length))
+class Tree(AbstractScheduledCollective):
+    """A binary tree: the whole vector goes up to worker 0, and the sum down again."""
+
+    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+        return (*reduction(workers, length), *broadcast(workers, length))
+
+    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+        return summed(self.make_schedule(workers, length, workers_per_node), workers)
+
+    def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
+        """Return 2 ceil(log2 p) (n/BW + latency) (Iandola et al. 2016, arXiv:1511.00175; latency is
+        our addition).
+
+        A reduction up a binary tree and a broadcast down; inside the nodes first, then one worker
+        of each node goes on, alone on its interface.
+        """
+        return sum(
+            2 * math.ceil(math.log2(count)) * link.seconds(num_bytes)
+            for link, count in profile.levels(workers)
+        )
+
+    def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
+        up_and_down = 2 * (workers_of_node - 1)
+        return NodeMessages(up_and_down, up_and_down)
 
 
-def reduction(workers: int, length: int) -> Plan:
-    """To worker 0."""
+def reduction(workers: int, length: int) -> Schedule:
+    """Lay down the moves by which worker 0 gets the sum."""
     if length == 0:
         return ()
     distances = [2**level for level in range((workers - 1).bit_length())]
@@ -37,8 +53,8 @@ def reduction(workers: int, length: int) -> Plan:
     )
 
 
-def broadcast(workers: int, length: int) -> Plan:
-    """From worker 0: the way of the reduction, back."""
+def broadcast(workers: int, length: int) -> Schedule:
+    """Lay down the moves from worker 0 to all: those of the reduction, backwards."""
     return tuple(
         tuple(Move(move.receiver, move.sender, 0, length, adds=False) for move in moves)
         for moves in reversed(reduction(workers, length))

@@ -20,7 +20,10 @@ _open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """A child (a DataLoader's worker) would keep a connection open when its parent is dead."""
+    """Close all connections in a child, which would keep them open when its parent is dead.
+
+    DataLoaders have such children.
+    """
     for connection in list(_open):
         connection.close()
 
@@ -29,7 +32,7 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 class Address(NamedTuple):
-    """A server's. `local`: of its abstract Unix socket, for workers on the same node."""
+    """The address of a server; `local` names its abstract Unix socket, for workers on its node."""
 
     node: str
     local: str
@@ -40,7 +43,7 @@ class Address(NamedTuple):
 def connect(
     secret: bytes, address: Address, hello: Hello, *, node: str, timeout_seconds: float
 ) -> tuple[socket.socket, bool]:
-    """A worker's connection to a server, and whether they can share memory; `node`: the worker's.
+    """Connect a worker, which is on `node`, to a server; also say if they can share memory.
 
     Raises OSError where the server cannot be reached, refuses the worker, or does not know the
     secret.
@@ -78,7 +81,7 @@ def _introduce(connection: socket.socket, secret: bytes, hello: Hello) -> None:
 
 
 def prepare(connection: socket.socket) -> None:
-    """Small messages at once; a process that is gone is noticed, and a node."""
+    """Set options: send small messages at once, notice when a process or a node is gone."""
     _open.add(connection)
     if connection.family == socket.AF_UNIX:
         return

@@ -1,4 +1,4 @@
-"""How the two ends of a new connection prove to each other that they know the secret of the run.
+"""Proof of the two ends of a new connection that they know the secret of the run.
 
     server -> worker:   a number of its own (challenge)
     worker -> server:   hello: who it is, the sizes of bodies, a challenge of its own; its proof
@@ -18,7 +18,7 @@ HELLO_BYTES = _HELLO.size + PROOF_BYTES
 
 
 class Hello(NamedTuple):
-    """A worker, and how many bytes the body of its pushes and of their answers has."""
+    """The name of a worker, and the bytes in the body of a push and of an answer."""
 
     worker: int
     push_bytes: int
@@ -26,18 +26,23 @@ class Hello(NamedTuple):
 
 
 def challenge() -> bytes:
+    """Draw a number that the other end must use in its proof."""
     return secrets.token_bytes(CHALLENGE_BYTES)
 
 
 def say_hello(secret: bytes, hello: Hello, challenged: bytes, challenging: bytes) -> bytes:
-    """`challenged`: what the server sent; `challenging`: what it is to prove its knowledge on."""
+    """Pack a worker's hello and proof.
+
+    `challenged`: what the server sent; `challenging`: what the server must use in its proof.
+    """
     said = _HELLO.pack(*hello, challenging)
     return said + _proof(secret, b"worker", challenged, said)
 
 
 def hear_hello(secret: bytes, content: bytes, challenging: bytes) -> tuple[Hello, bytes] | None:
-    """What the worker says, and the server's proof in return; None where it does not know the
-    secret. `challenging`: what this server sent.
+    """Check a worker's proof; return its hello and the server's proof, or None for a stranger.
+
+    `challenging`: what this server sent.
     """
     said, proof = content[: _HELLO.size], content[_HELLO.size :]
     if not hmac.compare_digest(proof, _proof(secret, b"worker", challenging, said)):
@@ -47,7 +52,10 @@ def hear_hello(secret: bytes, content: bytes, challenging: bytes) -> tuple[Hello
 
 
 def server_proof(secret: bytes, challenged: bytes, challenging: bytes) -> bytes:
-    """`challenged`: what the worker sent; `challenging`: what the server sent."""
+    """Prove to a worker that this server knows the secret.
+
+    `challenged`: what the worker sent; `challenging`: what the server sent.
+    """
     return _proof(secret, b"server", challenging, challenged)
 
 

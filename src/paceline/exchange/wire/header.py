@@ -8,7 +8,7 @@ HEADER_BYTES = _STRUCT.size
 
 
 class Header(NamedTuple):
-    """`version`: of the weights, read by the worker or sent by the server.
+    """The version of the weights that a worker read or a server sends, and what comes next.
 
     `proceed`, to a server: this is a push (else the worker leaves, and no body follows);
     to a worker: take another step (else the budget is used up).
@@ -19,11 +19,12 @@ class Header(NamedTuple):
 
 
 def pack(header: Header) -> bytes:
+    """Turn a header into HEADER_BYTES bytes."""
     return _STRUCT.pack(*header)
 
 
 def unpack(content: bytes | bytearray) -> Header:
-    """Raises ValueError for what no process of ours has packed."""
+    """Read a header; raise ValueError for bytes that `pack` cannot have made."""
     version, proceed = _STRUCT.unpack(content)
     if version < 0 or proceed not in (0, 1):
         raise ValueError(f"no header: {bytes(content).hex()}")

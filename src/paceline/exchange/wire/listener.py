@@ -1,4 +1,4 @@
-"""Where a server waits for the workers of its run; whoever else connects learns and holds nothing.
+"""Sockets on which a server waits for the workers of its run, and keeps strangers out.
 
 A stranger sees 32 random bytes, and the end of the connection when it has said something wrong or
 nothing for a while. When all workers are connected, nobody can connect any more.
@@ -20,7 +20,7 @@ _MOST_GUESTS = 100  # at a time; the oldest goes first
 
 
 class Connected(NamedTuple):
-    """A connection that has proved itself. `shared`: over the Unix socket."""
+    """A connection whose other end has proved itself; `shared`: it is a Unix socket."""
 
     worker: int
     connection: socket.socket
@@ -28,7 +28,7 @@ class Connected(NamedTuple):
 
 
 class _Guest:
-    """Somebody who has connected and proved nothing yet."""
+    """A process that has connected and proved nothing yet."""
 
     def __init__(self, connection: socket.socket, shared: bool, until: float) -> None:
         self.connection, self.shared, self.until = connection, shared, until
@@ -38,7 +38,7 @@ class _Guest:
 
 
 class Listener:
-    """A server's end: it listens from the beginning, so that no worker is refused for coming early.
+    """The sockets of one server, open from the start, so that no worker comes too early.
 
     `expected`: the hellos of all workers.
     """
@@ -58,7 +58,7 @@ class Listener:
             self._selector.register(listening, selectors.EVENT_READ)
 
     def meet(self, timeout_seconds: float) -> Iterator[Connected]:
-        """Each worker as it comes; then nobody can connect any more.
+        """Yield each worker as it comes; then nobody can connect any more.
 
         Raises TimeoutError where some do not come.
         """
@@ -73,6 +73,7 @@ class Listener:
             self.close()
 
     def close(self) -> None:
+        """Stop listening, and dismiss all who have proved nothing."""
         for guest in list(self._guests):
             self._dismiss(guest)
         self._selector.close()
@@ -110,7 +111,7 @@ class Listener:
             return False
 
     def _hear(self, guest: _Guest) -> Connected | None:
-        """The guest has sent something, or is gone; a worker if its hello is complete and true."""
+        """Read what a guest sends; return a worker once its hello is complete and true."""
         try:
             more = guest.connection.recv(HELLO_BYTES - len(guest.heard))
         except OSError:

@@ -1,4 +1,4 @@
-"""The end of a worker that asks others for the mean of their weights and its own.
+"""Connections of a worker that asks others for the mean of their weights and its own.
 
 Who answers has a ServerWire: to it, the weights are a push, and their mean is the answer.
 """
@@ -17,7 +17,7 @@ from paceline.exchange.wire.worker_end import WorkerEnd, reach
 
 
 class PairWire:
-    """`weights` [num_weights]: the mean replaces them where they are, so that nothing is copied.
+    """The end of a worker that asks: the mean replaces its `weights` [num_weights] in place.
 
     `partners`: ranks of those who answer. `node`: where this worker is, if not here.
     """
@@ -37,7 +37,7 @@ class PairWire:
         self.bytes_received = 0
 
     def connect(self) -> None:
-        """To all partners, which announce where they are; they answer first, with their weights."""
+        """Connect to all partners, which announce where they are and send their weights first."""
         addresses = [Address(*receive_json(partner)) for partner in self._partners]
         body, places = bytes_of(self.weights), Places(0, 0, 0)
         for partner, address in zip(self._partners, addresses, strict=True):
@@ -49,7 +49,10 @@ class PairWire:
             self._pull(partner)
 
     def average(self, partner: int) -> None:
-        """Raises LostPeerError, TimeoutError where the partner does not answer."""
+        """Replace `weights` by the mean of them and the partner's.
+
+        Raises LostPeerError, or TimeoutError where the partner does not answer.
+        """
         self._ends[partner].push(version=0)
         self.bytes_sent += self.weights.nbytes
         self._pull(partner)

@@ -1,4 +1,4 @@
-"""Buffers that are sent or filled one after the other, in as many pieces as a socket takes."""
+"""Buffers that are sent or filled one after the other, in as many calls as a socket needs."""
 
 import socket
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
-    """The memory of a contiguous tensor itself."""
+    """Return the memory of a contiguous tensor itself."""
     return tensor.view(torch.uint8).numpy().data
 
 
 class Pieces:
-    """`buffers` in order, and how much of them is `done` [bytes]."""
+    """A sequence of buffers, and how much of them is `done` [bytes]."""
 
     def __init__(self, *buffers: memoryview) -> None:
         self._buffers = buffers
@@ -24,7 +24,7 @@ class Pieces:
         return self.done == self._num_bytes
 
     def send(self, connection: socket.socket) -> None:
-        """As much as the socket takes now, or all of it where it blocks. Raises OSError."""
+        """Send as much as the socket takes now, or all where it blocks. Raises OSError."""
         while not self.complete:
             try:
                 self.done += connection.sendmsg(self._rest())
@@ -32,14 +32,15 @@ class Pieces:
                 return
 
     def receive(self, connection: socket.socket) -> None:
-        """What is there, once. Raises OSError, EOFError at the end of the connection."""
+        """Read once what is there. Raises OSError, or EOFError at the end of the connection."""
         more = connection.recvmsg_into(self._rest())[0]
         if more == 0:
             raise EOFError
         self.done += more
 
     def _rest(self) -> list[memoryview]:
-        rest, done = [], self.done
+        rest: list[memoryview] = []
+        done = self.done
         for buffer in self._buffers:
             if done < len(buffer):
                 rest.append(buffer[done:])

@@ -32,10 +32,11 @@ _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class WorkerWire:
-    """A worker's end. `bounds`: each server's [first, last) of the flat weights.
+    """The end of a worker that pushes to all servers.
 
-    Owns what is sent and received: `weights`, `gradient` [num_weights] and `statistics`.
-    `node`: where this worker is, if not here; servers of another node are reached over TCP.
+    `bounds`: each server's [first, last) of the flat weights. The wire owns what is sent and
+    received: `weights`, `gradient` [num_weights] and `statistics`. `node`: where this worker is, if
+    not here; servers of another node are reached over TCP.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class WorkerWire:
         self.bytes_received = 0
 
     def connect(self, addresses: list[Address]) -> None:
-        """To all servers, in order; the first `pull` does it by what they announce."""
+        """Connect to all servers, in order; the first `pull` does it by what they announce."""
         for server, address in enumerate(addresses):
             self._ends.append(self._connect(server, address))
         os.close(self._descriptor)
 
     def pull(self) -> bool:
-        """Receive what the servers send at the start or in answer to a push; may we proceed?"""
+        """Receive what servers send first or in answer to a push; say if a step may follow."""
         if not self._ends:
             ranks = range(self._first_server, self._first_server + len(self._bounds))
             self.connect([Address(*receive_json(rank)) for rank in ranks])
@@ -80,7 +81,7 @@ class WorkerWire:
         return headers[0].proceed
 
     def push_pull(self) -> bool:
-        """Send the gradient to all servers and wait for the weights of each; may we proceed?"""
+        """Send the gradient to all servers, wait for the weights; say if a step may follow."""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.push(version)
         self.bytes_sent += self._push_bytes
@@ -108,10 +109,9 @@ class WorkerWire:
 
 
 class ServerWire:
-    """A server's end: `weights` [num_weights] is its part, as it answers. It takes messages in the
-    order of their arrival.
+    """The end of a server, which takes messages in the order of their arrival.
 
-    `workers`: their ranks.
+    `weights` [num_weights]: its part, as it answers; `workers`: their ranks.
     """
 
     def __init__(self, weights: Tensor, num_statistics: int, workers: Sequence[int]) -> None:
@@ -133,11 +133,11 @@ class ServerWire:
         self.bytes_received = 0
 
     def gradient(self, worker: int) -> Tensor:
-        """Of the worker's last push [num_weights]; until it is answered."""
+        """Return the gradient of the worker's last push [num_weights], valid until the answer."""
         return self._ends[worker].gradient
 
     def statistics(self, worker: int) -> Tensor:
-        """BatchNorm statistics of the worker's last push [num_statistics]."""
+        """Return the BatchNorm statistics of the worker's last push [num_statistics]."""
         return self._statistics[worker]
 
     def receive(self) -> tuple[int, Header | Lost]:
@@ -173,7 +173,7 @@ class ServerWire:
                 self._lose(worker, f"it takes no answer for {self._timeout_seconds} s")
 
     def _attend(self) -> bool:
-        """To everybody who sends or takes something now; whether there was anybody."""
+        """Serve everybody who sends or takes something now; say if there was anybody."""
         ready = self._selector.select(self._timeout_seconds)
         for key, events in ready:
             try:

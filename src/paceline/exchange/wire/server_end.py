@@ -1,4 +1,4 @@
-"""A server's end of the connection to one worker: it never waits for what is not there."""
+"""Connection of a server to one worker, which never waits for what is not there."""
 
 import socket
 
@@ -9,8 +9,9 @@ from paceline.exchange.wire.pieces import Pieces, bytes_of
 
 
 class ServerEnd:
-    """`gradient`, `statistics`: where the bodies of pushes are, from a push to its answer.
+    """The end of a server for one worker.
 
+    `gradient`, `statistics`: where the bodies of pushes are, from a push to its answer.
     `answered`: the worker's own weights, in memory that is shared with it; None where bodies are
     sent over the connection.
     """
@@ -35,13 +36,14 @@ class ServerEnd:
 
     @property
     def closed(self) -> bool:
+        """Say whether nothing can be sent any more."""
         return self.connection.fileno() < 0
 
     def close(self) -> None:
         self.connection.close()
 
     def receive(self) -> Header | None:
-        """Read what is there; the header of a message that is complete now.
+        """Read what is there; return the header of a message that is complete now.
 
         Raises ConnectionError at the end of the connection, and where the worker says what it
         cannot mean.
@@ -62,7 +64,10 @@ class ServerEnd:
         return header
 
     def answer(self, header: Header, weights: Tensor) -> None:
-        """Begin to send them; while it is `pending`, they must stay as they are. Raises OSError."""
+        """Begin to send the weights, which must not change while this is `pending`.
+
+        Raises OSError.
+        """
         self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
@@ -77,6 +82,7 @@ class ServerEnd:
 
     @property
     def pending(self) -> bool:
+        """Say whether part of an answer is still to be sent."""
         return not self._outgoing.complete
 
     def _next_message(self) -> Pieces:

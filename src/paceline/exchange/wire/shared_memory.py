@@ -1,4 +1,4 @@
-"""Memory without a name that two processes share: it goes with the last of them, however that ends.
+"""Memory without a name that two processes share, and that goes with the last of them.
 
 Linux: a memfd is passed over a Unix socket, and nobody else can open it.
 """
@@ -17,7 +17,7 @@ _PLACES = struct.Struct("<QQQ")
 
 
 class Places(NamedTuple):
-    """Where one server's part of a worker's memory begins [bytes]."""
+    """Offsets of one server's part in a worker's memory [bytes]."""
 
     gradient: int
     statistics: int
@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
 
 def allocate(num_bytes: int) -> tuple[int, Tensor]:
-    """A descriptor to share and to close, and the memory [num_bytes] uint8, all zero."""
+    """Make memory [num_bytes] uint8, all zero, and a descriptor to share and to close."""
     descriptor = os.memfd_create("paceline", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, max(1, num_bytes))
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -33,11 +33,12 @@ def allocate(num_bytes: int) -> tuple[int, Tensor]:
 
 
 def share(connection: socket.socket, descriptor: int, places: Places) -> None:
+    """Let the process at the other end of a Unix socket map the memory."""
     socket.send_fds(connection, [_PLACES.pack(*places)], [descriptor])
 
 
 def take_share(connection: socket.socket) -> tuple[Tensor, Places]:
-    """The memory that another process allocated [num_bytes] uint8, and the places in it.
+    """Map the memory [num_bytes] uint8 that another process shares; also return the places in it.
 
     Raises ValueError where it could shrink: to read what is gone would kill this process.
     """
@@ -53,7 +54,7 @@ def take_share(connection: socket.socket) -> tuple[Tensor, Places]:
 
 
 def part(memory: Tensor, first_byte: int, count: int, dtype: torch.dtype) -> Tensor:
-    """`count` values in `memory` from `first_byte` on. Raises ValueError where it ends before."""
+    """View `count` values in `memory` from `first_byte` on; raise ValueError beyond its end."""
     last_byte = first_byte + count * dtype.itemsize
     if last_byte > memory.numel() or first_byte % dtype.itemsize:
         raise ValueError(f"no {count} values at byte {first_byte} of {memory.numel()}")
@@ -61,7 +62,7 @@ def part(memory: Tensor, first_byte: int, count: int, dtype: torch.dtype) -> Ten
 
 
 def whole_pages(num_bytes: int) -> int:
-    """`num_bytes` rounded up, so that what follows begins on a page of its own."""
+    """Round `num_bytes` up, so that what follows begins on a page of its own."""
     return -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

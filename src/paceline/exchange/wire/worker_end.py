@@ -1,4 +1,4 @@
-"""A worker's end of the connection to one server, or to a worker that answers as one."""
+"""Connection of a worker to one server, or to a worker that answers as one."""
 
 import socket
 import struct
@@ -17,7 +17,9 @@ _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 
 
 class WorkerEnd:
-    """`name`: of the other end, for messages. `pushed`, `pulled`: what bodies are sent from and
+    """The end of a worker for one server.
+
+    `name`: of the other end, for error messages. `pushed`, `pulled`: what bodies are sent from and
     received into; in shared memory none is.
     """
 
@@ -39,9 +41,11 @@ class WorkerEnd:
             connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
     def push(self, version: int) -> None:
+        """Send a push that was computed on weights of `version`. Raises LostPeerError."""
         self._send(Pieces(memoryview(pack(Header(version, True))), *self._pushed))
 
     def pull(self) -> Header:
+        """Wait for an answer. Raises LostPeerError, TimeoutError."""
         incoming = Pieces(memoryview(self._header), *self._pulled)
         try:
             while not incoming.complete:
@@ -53,6 +57,7 @@ class WorkerEnd:
         return unpack(self._header)
 
     def leave(self, version: int) -> None:
+        """Tell the server that no push will follow, and close the connection."""
         self._send(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
 
@@ -65,8 +70,8 @@ class WorkerEnd:
             raise self._too_late()
 
     def _lost(self, error: Exception) -> LostPeerError:
-        seen = str(error) or "its connection ended"
-        return LostPeerError(f"{self._name} is gone: {seen}")
+        reason = str(error) or "its connection ended"
+        return LostPeerError(f"{self._name} is gone: {reason}")
 
     def _too_late(self) -> TimeoutError:
         return TimeoutError(f"{self._name} is silent for {self._timeout_seconds} s")
@@ -81,8 +86,10 @@ def reach(
     places: Places,
     node: str,
 ) -> WorkerEnd:
-    """Connect this worker, which is on `node`, with who is at `address`. `descriptor`, `places`: of
-    `pushed` and `pulled` in the memory that they share if both are on one node.
+    """Connect this worker, which is on `node`, with the process at `address`.
+
+    `descriptor`, `places`: of `pushed` and `pulled` in the memory that they share if both are on
+    one node.
 
     Raises LostPeerError where nobody is there who knows the run's secret.
     """

@@ -10,7 +10,7 @@ _RECEIVED, _SENT, _SENT_AGAIN = 128, 200, 208
 
 
 def socket_bytes() -> tuple[int, int]:
-    """(sent, received) over the connections that are open, since each was made; all data once."""
+    """Count (sent, received) over the open connections since each was made; all data once."""
     opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()]
     counts = [_counted(int(entry.name)) for entry in opened]
     return sum(sent for sent, _ in counts), sum(received for _, received in counts)

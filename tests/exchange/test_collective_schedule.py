@@ -1,4 +1,4 @@
-"""Every plan, carried out on exact integers without processes; and the trees of multicolor."""
+"""Every schedule, carried out on exact integers; and the trees of multicolor."""
 
 import itertools
 
@@ -6,30 +6,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.exchange.collective import hierarchical, multicolor, parameter_server, ring, tree
-from paceline.exchange.collective.plan import pieces
-from paceline.exchange.collective.volume import volumes
+from paceline.exchange.collective.multicolor import num_colors, trees
+from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective
+from paceline.exchange.schedule.moves import pieces
+from paceline.exchange.schedule.volume import Volume
 
-PLANS = {
-    "ring": ring.plan,
-    "tree": tree.plan,
-    "multicolor": multicolor.plan,
-    "parameter_server": parameter_server.plan,
-    "hierarchical, one node": lambda workers, length: hierarchical.plan(workers, length, workers),
-    "hierarchical, nodes of 3": lambda workers, length: hierarchical.plan(workers, length, 3),
-}
-every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+LAYOUTS = [  # a collective, and workers of a node
+    (name, workers_per_node)
+    for name in collective_names()
+    if isinstance(collective(name), AbstractScheduledCollective)
+    for workers_per_node in ([None, 1, 3] if collective(name).needs_nodes else [None])
+]
+OURS = {"ring", "tree", "multicolor", "parameter_server", "hierarchical"}
+every_schedule = pytest.mark.parametrize(("name", "workers_per_node"), LAYOUTS)
 exactly = settings(max_examples=40, derandomize=True, database=None, deadline=None)
 SHORT, LONG = st.integers(0, 30), st.integers(30_000, 60_000)
 
 
-@every_plan
+@every_schedule
 @exactly
 @given(workers=st.integers(1, 20), length=SHORT)
-def test_every_worker_ends_with_the_sum(plan, workers, length):
+def test_every_worker_ends_with_the_sum(name, workers_per_node, workers, length):
     vectors = [[10**worker + i for i in range(length)] for worker in range(workers)]
     total = [sum(column) for column in zip(*vectors, strict=True)]
-    for moves in plan(workers, length):
+    for moves in collective(name).schedule(workers, length, workers_per_node):
         held = [list(vector) for vector in vectors]
         for move in moves:
             for i in range(move.first, move.last):
@@ -38,26 +39,48 @@ def test_every_worker_ends_with_the_sum(plan, workers, length):
     assert vectors == [total] * workers
 
 
-@pytest.mark.parametrize("name", PLANS)
+@every_schedule
 @exactly
 @given(workers=st.integers(1, 20), length=SHORT | LONG)
-def test_volumes_are_the_sums_of_a_plan(name, workers, length):
+def test_volumes_are_the_sums_of_a_schedule(name, workers_per_node, workers, length):
     moved = [[0, 0] for _ in range(workers)]
-    for move in itertools.chain.from_iterable(PLANS[name](workers, length)):
+    schedule = collective(name).schedule(workers, length, workers_per_node)
+    for move in itertools.chain.from_iterable(schedule):
         moved[move.sender][0] += move.last - move.first
         moved[move.receiver][1] += move.last - move.first
-    collective, nodes, _ = name.partition(", nodes of ")
-    workers_per_node = 3 if nodes else None
-    found = volumes(collective.removesuffix(", one node"), workers, length, workers_per_node)
-    assert [list(volume) for volume in found] == moved
+    declared = collective(name).volumes(workers, length, workers_per_node)
+    assert [list(volume) for volume in declared] == moved
 
 
-@every_plan
+@every_schedule
+@exactly
+@given(workers=st.integers(1, 20), length=SHORT)
+def test_a_vector_passes_each_worker_but_one_twice(name, workers_per_node, workers, length):
+    """No all-reduce by messages between two workers moves less; ours move no more."""
+    declared = collective(name).volumes(workers, length, workers_per_node)
+    assert sum(volume.sent for volume in declared) >= 2 * (workers - 1) * length
+    if name in OURS:
+        assert sum(volume.sent for volume in declared) == 2 * (workers - 1) * length
+
+
+def test_native_declares_the_volumes_of_a_ring():
+    for workers, length in itertools.product((1, 2, 7), (0, 1, 100)):
+        ring = collective("ring").volumes(workers, length)
+        assert collective("native").volumes(workers, length) == ring
+
+
+def test_volumes_in_bytes():
+    assert Volume(3, 5).in_bytes(8) == (24, 40)
+
+
+@every_schedule
 @exactly
 @given(workers=st.integers(1, 9), length=SHORT | LONG)
-def test_no_message_is_empty_and_none_overwrites_what_another_carries(plan, workers, length):
+def test_no_message_is_empty_and_none_overwrites_what_another_carries(
+    name, workers_per_node, workers, length
+):
     """What lands in place is neither sent nor added to in that round, nor is a sum sent."""
-    for moves in plan(workers, length):
+    for moves in collective(name).schedule(workers, length, workers_per_node):
         assert all(0 <= m.first < m.last <= length and m.sender != m.receiver for m in moves)
         for worker in range(workers):
             sent = [m for m in moves if m.sender == worker]
@@ -69,18 +92,18 @@ def test_no_message_is_empty_and_none_overwrites_what_another_carries(plan, work
 
 @pytest.mark.parametrize("workers", range(1, 70))
 def test_no_worker_is_an_inner_member_of_two_trees(workers):
-    inner = [member for order in multicolor.trees(workers) for member in inner_members(order)]
+    inner = [member for order in trees(workers) for member in inner_members(order)]
     assert len(set(inner)) == len(inner)
 
 
 @pytest.mark.parametrize("workers", range(2, 70))
 def test_each_color_has_a_tree_over_all_workers_with_at_most_k_children(workers):
-    colors = multicolor.num_colors(workers)
-    moves = [move for moves in multicolor.plan(workers, colors) for move in moves]
+    colors = num_colors(workers)
+    moves = [move for moves in collective("multicolor").schedule(workers, colors) for move in moves]
     for color in range(colors):  # one element each
         up = {m.sender: m.receiver for m in moves if m.first == color and m.adds}
         down = {m.receiver: m.sender for m in moves if m.first == color and not m.adds}
-        root = multicolor.trees(workers)[color][0]
+        root = trees(workers)[color][0]
         assert up == down
         assert set(up) == set(range(workers)) - {root}
         assert max(list(up.values()).count(parent) for parent in up.values()) <= colors
@@ -90,7 +113,7 @@ def test_each_color_has_a_tree_over_all_workers_with_at_most_k_children(workers)
 
 def test_the_example_of_kumar():
     """8 nodes, 4 colors."""
-    inner = [inner_members(order) for order in multicolor.trees(8)]
+    inner = [inner_members(order) for order in trees(8)]
     assert inner == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
 
 
@@ -98,15 +121,16 @@ def test_the_example_of_kumar():
     ("workers", "colors"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (6, 3), (7, 3), (8, 4), (11, 2)]
 )
 def test_as_many_colors_as_have_room(workers, colors):
-    assert multicolor.num_colors(workers) == colors
+    assert num_colors(workers) == colors
 
 
 @exactly
 @given(workers=st.integers(1, 20), length=st.integers(0, 20_000))
 def test_limits_of_hierarchical(workers, length):
     """One node: the tree. A node for each worker: the ring."""
-    assert hierarchical.plan(workers, length, workers) == tree.plan(workers, length)
-    assert hierarchical.plan(workers, length, 1) == ring.plan(workers, length)
+    hierarchical, tree, ring = map(collective, ("hierarchical", "tree", "ring"))
+    assert hierarchical.schedule(workers, length, workers) == tree.schedule(workers, length)
+    assert hierarchical.schedule(workers, length, 1) == ring.schedule(workers, length)
 
 
 @exactly
@@ -120,7 +144,7 @@ def test_pieces_cover_a_part_once_and_are_neither_small_nor_many(first, length):
 
 
 def inner_members(order):
-    children = multicolor.num_colors(len(order))
+    children = num_colors(len(order))
     return {order[(position - 1) // children] for position in range(1, len(order))}
 
 

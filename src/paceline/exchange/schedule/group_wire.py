@@ -1,18 +1,18 @@
-"""A worker's end of a collective: point-to-point messages, counted where they are sent."""
+"""Point-to-point messages of a collective, counted where they are sent."""
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.exchange.collective.plan import Move, Plan, Round
+from paceline.exchange.schedule.moves import Move, Round, Schedule
 
 
-class Wire:
-    """One worker's messages to the other members of `group` (None: all processes).
+class GroupWire:
+    """The end of one worker for messages to the others of `group` (None: all processes).
 
     gloo carries CPU tensors, NCCL CUDA tensors; NCCL wants a collective of the whole group before
     the first message (DDP's constructor has some). All workers take part in each call.
-    `workers_per_node`, for `hierarchical`: None puts all of them on one node.
+    `workers_per_node`: workers fill node after node; None puts all of them on one.
     `bytes_sent` and `bytes_received` count since the wire was made; `rounds` holds (bytes sent,
     bytes received) of each round of the last all-reduce.
     """
@@ -29,10 +29,18 @@ class Wire:
         self.rounds: list[tuple[int, int]] = []
         self._kept = torch.empty(0, dtype=torch.uint8)
 
-    def carry_out(self, plan: Plan, vector: Tensor) -> None:
-        """In place. `vector` [num_elements] is contiguous, of any dtype that can be added."""
+    def sum_natively(self, vector: Tensor) -> None:
+        """Let the backend sum `vector` in place; what that sends is not counted."""
+        dist.all_reduce(vector, group=self.group)
+
+    def carry_out(self, schedule: Schedule, vector: Tensor) -> None:
+        """Make this worker's moves of a schedule.
+
+        `vector` [num_elements] is contiguous, of any dtype that can be added; it is changed in
+        place.
+        """
         self.rounds = []
-        for moves in plan:
+        for moves in schedule:
             before = self.bytes_sent, self.bytes_received
             self._exchange(moves, vector)
             self.rounds.append((self.bytes_sent - before[0], self.bytes_received - before[1]))
@@ -53,16 +61,16 @@ class Wire:
                 vector[move.first : move.last].add_(place)
 
     def _landing_places(self, received: list[Move], vector: Tensor) -> list[Tensor]:
-        """What is added lands beside the vector."""
+        """Return where each move lands: beside the vector what is added, else in its place."""
         sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
-        beside = iter(self._memory(sum(sizes), vector.device).split(sizes))
+        beside = iter(torch.split(self._memory(sum(sizes), vector.device), sizes))
         return [
             next(beside).view(vector.dtype) if m.adds else vector[m.first : m.last]
             for m in received
         ]
 
     def _memory(self, num_bytes: int, device: torch.device) -> Tensor:
-        """Kept on a CPU, where fresh memory is dear; on CUDA calls may overlap on streams."""
+        """Reuse memory on a CPU, where new is dear; on CUDA calls may overlap on streams."""
         if device.type != "cpu":
             return torch.empty(num_bytes, dtype=torch.uint8, device=device)
         if self._kept.numel() < num_bytes:
@@ -79,7 +87,7 @@ class Wire:
 
 
 def busiest_bytes(rounds: list[list[tuple[int, int]]]) -> int:
-    """What the busiest links carry one after the other; `rounds` of each worker's wire.
+    """Add up what the busiest link carries in each round; `rounds` of each worker's wire.
 
     A link carries both directions at once, and a round lasts as long as its busiest worker. Over
     the bandwidth this is the time that cost formulas speak of, latency apart.
@@ -88,5 +96,5 @@ def busiest_bytes(rounds: list[list[tuple[int, int]]]) -> int:
 
 
 def _bytes(part: Tensor) -> Tensor:
-    """As bytes, which every backend carries, whatever the dtype."""
+    """View numbers as bytes, which every backend carries, whatever the dtype."""
     return part.view(torch.uint8)

@@ -1,0 +1,53 @@
+"""A collective's schedule: which part of the vector moves from whom to whom, round by round.
+
+A schedule is about all workers and holds no data, so that it can be checked without processes. In a
+round every worker sends what it had when the round began, and takes in what arrives.
+"""
+
+from itertools import zip_longest
+from typing import NamedTuple
+
+from paceline.exchange.shard import shard_bounds
+
+_MAX_PIECES = 64  # to fill a pipeline costs a few percent at most, and a round a millisecond
+_MIN_PIECE = 4096  # elements; a smaller message costs no less
+
+
+class Move(NamedTuple):
+    """The elements [first, last) on their way from `sender` to `receiver`.
+
+    The receiver adds them to its own (`adds`), or replaces its own by them.
+    """
+
+    sender: int
+    receiver: int
+    first: int
+    last: int
+    adds: bool
+
+
+Round = tuple[Move, ...]
+Schedule = tuple[Round, ...]
+
+
+def together(schedules: list[Schedule]) -> Schedule:
+    """Carry out several schedules at the same time, round by round."""
+    rounds = zip_longest(*schedules, fillvalue=())
+    return tuple(tuple(move for moves in at_once for move in moves) for at_once in rounds)
+
+
+def among(members: range, schedule: Schedule) -> Schedule:
+    """Give the part of worker n in a schedule to the n-th of `members`."""
+    return tuple(
+        tuple(
+            move._replace(sender=members[move.sender], receiver=members[move.receiver])
+            for move in moves
+        )
+        for moves in schedule
+    )
+
+
+def pieces(first: int, last: int) -> list[tuple[int, int]]:
+    """Cut [first, last) for a pipeline, into parts that are equal to within one element."""
+    count = max(1, min(_MAX_PIECES, (last - first) // _MIN_PIECE))
+    return [(first + start, first + end) for start, end in shard_bounds(last - first, count)]

@@ -1,0 +1,40 @@
+"""The setting that says how long a step of an emulated accelerator takes on average."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from paceline.settings import Positive, Whole
+
+
+def _in_one_line(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Replace pydantic's errors, one for each form that the setting may have."""
+    try:
+        return check(value)
+    except ValidationError:
+        needed = "a number above 0, or {batch_size: seconds} with numbers above 0, is needed"
+        raise ValueError(needed) from None
+
+
+# Seconds, or {images of a worker and step: seconds}; None: as long as it really takes.
+StepSeconds = Annotated[
+    Positive | Annotated[dict[Whole, Positive], Field(min_length=1)] | None,
+    WrapValidator(_in_one_line),
+]
+
+
+def seconds_of_step(step_seconds: float | Mapping[int, float], batch_size: int) -> float:
+    """Return the seconds that a step with `batch_size` images takes.
+
+    They are linear between the batch sizes of a mapping, and beyond them in proportion to the
+    nearest.
+    """
+    if not isinstance(step_seconds, Mapping):
+        return step_seconds
+    sizes = sorted(step_seconds)
+    nearest = min(max(batch_size, sizes[0]), sizes[-1])
+    if nearest != batch_size:
+        return step_seconds[nearest] * batch_size / nearest
+    return float(np.interp(batch_size, sizes, [step_seconds[size] for size in sizes]))
