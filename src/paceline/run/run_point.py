@@ -11,20 +11,22 @@ from hydra.utils import instantiate
 
 from paceline.cluster.accelerator import choose
 from paceline.cluster.launcher import ProcessFailure, launch
-from paceline.cluster.supervisor import LostWorker
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
-from paceline.measurement.observed import Findings
+from paceline.measurement.ending import result as result_of
+from paceline.measurement.numbers import unmeasured
+from paceline.measurement.observed import Observed
+from paceline.measurement.rows import POINT_TABLES
 from paceline.record import provenance
 from paceline.record.point import (
-    is_virtual,
     kind,
     num_servers,
     num_workers,
     point_key,
     record_folder,
 )
-from paceline.record.record import MEASURED, TABLES, PartialRecord
+from paceline.record.record import PartialRecord
+from paceline.run.reports_of_dicts import reports_of
 from paceline.run.settings import check
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.progress_follower import ProgressFollower
@@ -88,20 +90,24 @@ def _train(config: dict[str, Any], partial: PartialRecord, in_sweep: bool) -> di
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
-        for name, columns in TABLES.items():
-            partial.write_table(name, columns, [])
-        failed = {"status": "failed", "reason": str(failure), **dict.fromkeys(MEASURED)}
+        for table in POINT_TABLES:
+            partial.write_table(table.name, table.columns, [])
+        failed = {"status": "failed", "reason": str(failure), **unmeasured()}
         return _about(config, started, None) | failed
     shutil.rmtree(logs, ignore_errors=True)  # of a failure they are kept
-    if is_virtual(config):
-        (returned,) = returned  # what each of its workers and servers saw
-    servers = returned[config["workers"] :]
-    lost = [each for each in returned if isinstance(each, LostWorker)]
-    workers = [each for each in returned[: config["workers"]] if not isinstance(each, LostWorker)]
-    findings = Findings(config, workers, servers, lost)
-    for name, columns in TABLES.items():
-        partial.write_table(name, columns, getattr(findings, name)())
-    return _about(config, started, findings.training_started()) | findings.result()
+    training, servers, lost = reports_of(returned, config)
+    observed = Observed(
+        training,
+        servers,
+        lost,
+        workers=config["workers"],
+        batch_size=config["batch_size"],
+        seed=config["seed"],
+        warmup_fraction=config["measurement"]["warmup_fraction"],
+    )
+    for table in POINT_TABLES:
+        partial.write_table(table.name, table.columns, table.rows(observed))
+    return _about(config, started, observed.training_started) | result_of(observed)
 
 
 def _about(
