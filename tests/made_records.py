@@ -4,14 +4,12 @@ import json
 
 import yaml
 
+from paceline.measurement.rows import POINT_TABLES
 from paceline.record.point_config import PointConfig
 
+# as of code before `real_seconds` and timelines, which readers must still bear
 CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"
-STALENESS = "server,staleness,pushes\n"
-PHASES = (
-    "worker,steps,samples,seconds_data,seconds_compute,seconds_communicate,"
-    "bytes_sent,bytes_received\n"
-)
+TABLES = {table.name: ",".join(table.columns) + "\n" for table in POINT_TABLES}
 
 
 def make_record(folder, config, *, key=None, rows=2, **changes):
@@ -20,8 +18,8 @@ def make_record(folder, config, *, key=None, rows=2, **changes):
     (folder / "config.yaml").write_text(yaml.safe_dump(dict(config.values)))
     curve = [f"{64 * n},{2 * n},{n / 2},{1 / n},,0.5,\n" for n in range(1, rows + 1)]
     (folder / "curve.csv").write_text(CURVE + "".join(curve))
-    (folder / "staleness.csv").write_text(STALENESS + "0,1,12\n")
-    (folder / "phases.csv").write_text(PHASES + "0,2,64,0.1,0.2,0.3,1000,2000\n")
+    (folder / "staleness.csv").write_text(TABLES["staleness"] + "0,1,12\n")
+    (folder / "phases.csv").write_text(TABLES["phases"] + "0,2,64,0.1,0.2,0.3,1000,2000\n")
     result = made_result(config, key or folder.name, rows) | changes
     (folder / "result.json").write_text(json.dumps(result))
     return result

@@ -3,17 +3,25 @@
 import json
 import math
 from collections import Counter
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
+from paceline.run.reports_of_dicts import reports_of
 
+from paceline.cluster.supervisor import LostWorker
 from paceline.data.stream import SampleStream
+from paceline.engine.reports import ServerReport, StrategyReport, WorkerReport
+from paceline.measurement.ending import result
 from paceline.measurement.images_seen import images_seen
-from paceline.measurement.observed import Findings
-from paceline.record.record import CURVE, MEASURED, PHASES, STALENESS
+from paceline.measurement.numbers import measured
+from paceline.measurement.observed import Observed
+from paceline.measurement.reports import SnapshotScore, TrainingReport
+from paceline.measurement.rows import POINT_TABLES, curve, phases, staleness, timeline
 from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
 
-CONFIG = {"batch_size": 4, "measurement": {"warmup_fraction": 0.0}}
+SETTINGS = {"workers": 2, "batch_size": 4, "seed": 3, "warmup_fraction": 0.0}
+COLUMNS = {table.name: table.columns for table in POINT_TABLES}
 
 
 def scored(samples, **changes):
@@ -27,98 +35,101 @@ def scored(samples, **changes):
         "at_chance": False,
         "real_seconds": samples / 20,
     }
-    return score | changes
+    return SnapshotScore(**(score | changes))
 
 
 def worker(number=0, **changes):
-    """Two steps of 4 images, at 1 s and 2 s; thresholds after 8 and 16 samples of both workers."""
-    seen = {
+    """Two steps of 4 images, at 1 s and 2 s; thresholds after 8 and 16 samples of both workers.
+
+    `changes`: of its WorkerReport, of its StrategyReport, or of its TrainingReport.
+    """
+    own = {
         "worker": number,
-        "claim": "synchronous",
         "steps": 2,
         "step_ends": np.array([1.0, 2.0]),
-        "real_step_ends": np.array([0.5, 1.0]),
         "late_steps": 1,
         "timeline": [(number, "compute", 0.0, 1.0)],
-        "losses": [(3.0, 1), (2.0, 1)],
-        "thresholds": [8, 16],
         "seconds_data": 0.25,
-        "seconds_communicate": 0.5,
+        "seconds_communicating": 0.5,
         "bytes_sent": 100,
         "bytes_received": 200,
-        "images_seen": np.array([True, True, False, number == 1]),
+        "weights_digest": "abc",
+    }
+    strategy = {"counted": 2, "updates": 2, "diverged": False}
+    training = {
+        "claim": "synchronous",
+        "evaluated": "weights",
+        "images_per_update": 8,
         "num_parameters": 98,
         "lr": 0.1,
         "momentum": 0.9,
-        "images_per_update": 8,
-        "evaluated": "weights",
-        "weights_digest": "abc",
-        "counted": 2,
-        "updates": 2,
-        "diverged": False,
+        "thresholds": [8, 16],
+        "losses": [(3.0, 1), (2.0, 1)],
+        "real_step_ends": np.array([0.5, 1.0]),
+        "images_seen": np.array([True, True, False, number == 1]),
         "scores": [scored(8)] if number == 1 else [scored(16)],
-        "test": {"top1": 0.5, "top5": 0.9, "loss": 2.5} if number == 0 else None,
-        "peak_rss_bytes": 1000 + number,
+        "test": scored(16, top1=0.5, top5=0.9, loss=2.5) if number == 0 else None,
         "training_started": 50.0 + number,
+        "peak_rss_bytes": 1000 + number,
     }
-    return seen | changes
+    for part in (own, strategy, training):
+        part |= {name: changes.pop(name) for name in [*changes] if name in part}
+    assert not changes
+    report = StrategyReport(**strategy, workers=[WorkerReport(**own)])
+    return TrainingReport(strategy=report, **training)
 
 
 def server(number, pushes, **changes):
-    seen = {
-        "server": number,
-        "pushes": pushes,
-        "updates": len(pushes),
-        "samples": 4 * len(pushes),
-        "dropped": 0,
-        "dropped_steps": [],
-        "held": 0,
-        "diverged": False,
-        "peak_rss_bytes": 5000,
-    }
-    return seen | changes
+    report = ServerReport(
+        number,
+        pushes,
+        updates=len(pushes),
+        samples=4 * len(pushes),
+        peak_rss_bytes=5000,
+    )
+    return replace(report, **changes)
 
 
-def findings(*servers, first=None, second=None):
-    return Findings(CONFIG, [worker(0, **(first or {})), worker(1, **(second or {}))], [*servers])
+def observed(*servers, first=None, second=None):
+    workers = [worker(0, **(first or {})), worker(1, **(second or {}))]
+    return Observed(workers, servers, **SETTINGS)
 
 
 def test_the_curve_is_in_order_whoever_evaluated():
-    rows = findings().curve()
-    assert [tuple(row) for row in rows] == [CURVE] * 2
-    assert [row["samples"] for row in rows] == [8, 16]
-    assert [row["seconds"] for row in rows] == [0.8, 1.6]
+    rows = curve(observed())
+    first = ["samples", "updates", "seconds", "train_loss", "validation_loss", "top1", "top5"]
+    assert COLUMNS["curve"] == [*first, "real_seconds"]
+    assert [row.samples for row in rows] == [8, 16]
+    assert [row.seconds for row in rows] == [0.8, 1.6]
 
 
 def test_training_loss_is_the_mean_over_all_workers_steps():
     """A worker that took 3 of 4 steps counts three times."""
-    found = findings(
-        first={"losses": [(3.0, 3), (0.0, 0)]}, second={"losses": [(5.0, 1), (0.0, 0)]}
-    )
-    assert [row["train_loss"] for row in found.curve()] == [2.0, None]
+    first, second = ({"losses": [part, (0.0, 0)]} for part in ((3.0, 3), (5.0, 1)))
+    assert [row.train_loss for row in curve(observed(first=first, second=second))] == [2.0, None]
 
 
 def test_staleness_is_a_histogram_per_server():
-    found = findings(
+    point = observed(
         server(0, [(0, 0), (1, 1), (0, 1), (1, 3)]), server(1, [(1, 0), (0, 1), (1, 0), (0, 0)])
     )
-    assert [tuple(row.values()) for row in found.staleness()] == [
+    assert COLUMNS["staleness"] == ["server", "staleness", "pushes"]
+    assert [astuple(row) for row in staleness(point)] == [
         (0, 0, 1),
         (0, 1, 2),
         (0, 3, 1),
         (1, 0, 3),
         (1, 1, 1),
     ]
-    assert tuple(found.staleness()[0]) == STALENESS
-    result = found.result()
-    assert (result["staleness_mean"], result["staleness_max"]) == (6 / 8, 3)
-    assert result["stale_share"] == 4 / 8
-    assert result["updates"] == 4  # at server 0
+    numbers = measured(point)
+    assert (numbers["staleness_mean"], numbers["staleness_max"]) == (6 / 8, 3)
+    assert numbers["stale_share"] == 4 / 8
+    assert numbers["updates"] == 4  # at server 0
 
 
 def test_phases_add_up_to_the_time_of_a_worker():
-    rows = findings().phases()
-    assert tuple(rows[0]) == PHASES
+    rows = POINT_TABLES[2].rows(observed())
+    assert [list(row) for row in rows] == [COLUMNS["phases"]] * 2
     assert rows[1] == {
         "worker": 1,
         "steps": 2,
@@ -132,9 +143,8 @@ def test_phases_add_up_to_the_time_of_a_worker():
 
 
 def test_a_result_by_hand():
-    result = findings().result()
-    assert set(MEASURED) < result.keys()
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    found = result(observed())
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
     expected = {
         "status": "finished",
         "reason": "",
@@ -157,27 +167,63 @@ def test_a_result_by_hand():
         "bytes_received": 400,
         "peak_rss_bytes": 1001,
     }
-    assert {name: result[name] for name in expected} == expected
-    assert findings().training_started() == 50.0
+    assert {name: found[name] for name in expected} == expected
+    assert observed().training_started == 50.0
+
+
+def test_every_span_of_a_timeline_has_a_row():
+    assert COLUMNS["timeline"] == ["worker", "phase", "start", "end"]
+    assert [astuple(row) for row in timeline(observed())] == [
+        (0, "compute", 0.0, 1.0),
+        (1, "compute", 0.0, 1.0),
+    ]
+
+
+def test_one_process_may_stand_for_all_workers():
+    """Its own step ends are of all workers' steps, in real time."""
+    workers = [each.strategy.workers[0] for each in (worker(0), worker(1))]
+    process = worker(0, real_step_ends=np.array([0.5, 1.0, 1.5, 2.0]), losses=[(5.0, 2), (4.0, 2)])
+    process.strategy = replace(process.strategy, workers=workers, servers=[server(0, [(0, 0)] * 4)])
+    numbers = measured(Observed([process], **SETTINGS))
+    expected = {
+        "samples": 16,
+        "seconds": 2.0,
+        "real_seconds": 2.0,
+        "images_per_second": 8.0,
+        "real_images_per_second": 8.0,
+        "late_steps": 2,
+        "train_loss": 2.0,
+        "bytes_sent": 200,
+        "staleness_mean": 0.0,
+    }
+    assert {name: numbers[name] for name in expected} == expected
+
+
+def test_a_lost_worker_is_known_by_its_servers():
+    """Nobody saw its images, nor when its steps ended."""
+    lost = [LostWorker(1, "killed by SIGKILL")]
+    seen = server(0, [(0, 0), (1, 0), (0, 0)], lost=[(1, "connection closed")])
+    found = result(Observed([worker(0)], [seen], lost, **SETTINGS))
+    reason = "killed by SIGKILL (server 0: connection closed)"
+    assert found["lost_workers"] == [{"worker": 1, "steps": 1, "reason": reason}]
+    assert found["reason"] == f"worker 1 was lost after 1 steps: {reason}"
+    assert found["status"] == "finished"
+    assert (found["distinct_samples"], found["images_per_second"]) == (None, None)
 
 
 def test_a_gradient_that_was_dropped_counts_for_nothing():
     """Of 16 images, each in one batch, worker 1's second batch came too late."""
-    config = CONFIG | {"workers": 2, "seed": 3}
     stream, sizes = SampleStream(16, 3), {"workers": 2, "batch_size": 4}
     shares = [images_seen(stream, [(k, 0), (k, 1)], **sizes) for k in range(2)]
     late = server(0, [(0, 0), (1, 0), (0, 0), (1, 1)], dropped_steps=[(1, 1)], dropped=1)
-    found = Findings(
-        config,
-        [worker(0, images_seen=shares[0]), worker(1, images_seen=shares[1])],
-        [late | {"samples": 12}],
-    )
-    result = found.result()
-    assert (result["samples"], result["dropped_samples"]) == (12, 4)
-    assert result["distinct_samples"] == 12
-    assert result["images_per_second"] == 4.0  # one step after the first two
-    assert result["real_images_per_second"] == 8.0
-    assert [row["steps"] for row in found.phases()] == [2, 2]
+    first, second = ({"images_seen": share} for share in shares)
+    point = observed(replace(late, samples=12), first=first, second=second)
+    numbers = measured(point)
+    assert (numbers["samples"], numbers["dropped_samples"]) == (12, 4)
+    assert numbers["distinct_samples"] == 12
+    assert numbers["images_per_second"] == 4.0  # one step after the first two
+    assert numbers["real_images_per_second"] == 8.0
+    assert [row.steps for row in phases(point)] == [2, 2]
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -185,28 +231,31 @@ def test_samples_are_those_behind_the_weights_on_both_clocks(clock, tmp_path):
     settings = {"scheme__backup_workers": 1, "training__epochs": 1, **CLOCKS[clock]}
     config = tiny_point("sync_parameter_server", 3, 4, **settings)
     seen, _ = run_tiny(config, tmp_path)
-    *workers, report = seen
-    found = Findings(config, workers, [report])
-    result = found.result()
-    late = late_steps(report["pushes"])
+    training, servers, _ = reports_of(seen, config)
+    point = Observed(
+        training, servers, workers=3, batch_size=4, seed=config["seed"], warmup_fraction=0.1
+    )
+    numbers = measured(point)
+    (report,) = point.servers
+    late = late_steps(report.pushes)
     assert late
-    assert sorted(late) == sorted(map(tuple, report["dropped_steps"]))
-    assert result["samples"] == found.curve()[-1]["samples"] == NUM_TRAIN
-    assert result["dropped_samples"] == 4 * len(late)
-    steps = [(each["worker"], turn) for each in workers for turn in range(each["steps"])]
-    assert len(steps) == len(report["pushes"])
+    assert sorted(late) == sorted(report.dropped_steps)
+    assert numbers["samples"] == curve(point)[-1].samples == NUM_TRAIN
+    assert numbers["dropped_samples"] == 4 * len(late)
+    steps = [(each.worker, number) for each in point.workers for number in range(each.steps)]
+    assert len(steps) == len(report.pushes)
     stream = SampleStream(NUM_TRAIN, config["seed"])
-    firsts = [4 * (3 * turn + k) for k, turn in steps if (k, turn) not in late]
+    firsts = [4 * (3 * number + k) for k, number in steps if (k, number) not in late]
     assert len(firsts) == NUM_TRAIN // 4
     applied = {i for first in firsts for i in stream.indices(first, 4).tolist()}
-    assert result["distinct_samples"] == len(applied)
+    assert numbers["distinct_samples"] == len(applied)
 
 
 def late_steps(pushes):
     """Worker and number of each push of an older version."""
     pushed, late = Counter(), []
-    for worker, staleness in pushes:
-        late += [(worker, pushed[worker])] if staleness else []
+    for worker, versions in pushes:
+        late += [(worker, pushed[worker])] if versions else []
         pushed[worker] += 1
     return late
 
@@ -224,7 +273,7 @@ FRESH = server(0, [(0, 0), (1, 0)])
         ("synchronous", (), OTHER, "not synchronous: workers ended with other weights"),
         ("synchronous", (FRESH,), OTHER, "synchronous"),
         ("synchronous", (STALE,), {}, "not synchronous: stale pushes were applied"),
-        ("synchronous", (STALE | {"dropped": 1},), {}, "synchronous"),
+        ("synchronous", (replace(STALE, dropped=1),), {}, "synchronous"),
         ("asynchronous", (STALE,), OTHER, "asynchronous: stale pushes seen"),
         ("asynchronous", (FRESH,), {}, "not asynchronous: no push was stale"),
         ("asynchronous", (HELD,), {}, "not asynchronous: workers waited for another's step"),
@@ -237,19 +286,18 @@ FRESH = server(0, [(0, 0), (1, 0)])
     ],
 )
 def test_what_a_run_may_be_called(claim, servers, second, certificate):
-    found = Findings(CONFIG, [worker(0, claim=claim), worker(1, **second)], list(servers))
-    result = found.result()
-    assert result["certificate"] == certificate
+    found = result(observed(*servers, first={"claim": claim}, second=second))
+    assert found["certificate"] == certificate
     failed = certificate.startswith("not ")
-    assert (result["status"], result["reason"]) == (
+    assert (found["status"], found["reason"]) == (
         ("failed", certificate) if failed else ("finished", "")
     )
 
 
 def test_one_worker_is_neither_synchronous_nor_asynchronous():
     for servers in ([], [STALE]):
-        found = Findings(CONFIG, [worker(0)], servers)
-        assert found.result()["certificate"] == "one worker"
+        point = Observed([worker(0)], servers, **SETTINGS)
+        assert measured(point)["certificate"] == "one worker"
 
 
 @pytest.mark.parametrize(
@@ -267,11 +315,11 @@ def test_one_worker_is_neither_synchronous_nor_asynchronous():
     ],
 )
 def test_a_run_that_diverged_says_why_and_can_be_written(servers, first, reason):
-    result = findings(*servers, first=first).result()
-    assert (result["status"], result["reason"]) == ("diverged", reason)
-    json.dumps(result, allow_nan=False)
+    found = result(observed(*servers, first=first))
+    assert (found["status"], found["reason"]) == ("diverged", reason)
+    json.dumps(found, allow_nan=False)
 
 
 def test_a_bad_beginning_is_no_divergence():
-    result = findings(second={"scores": [scored(8, at_chance=True)]}).result()
-    assert result["status"] == "finished"
+    found = result(observed(second={"scores": [scored(8, at_chance=True)]}))
+    assert found["status"] == "finished"

@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
-from paceline.record.record import CURVE, PartialRecord, read_result
+from paceline.measurement.rows import POINT_TABLES
+from paceline.record.record import PartialRecord, read_result
 
+CURVE = POINT_TABLES[0].columns
 ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5), strict=True))
 
 

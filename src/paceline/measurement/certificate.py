@@ -1,15 +1,13 @@
-"""Whether a run was what its scheme calls itself, by what was seen in it."""
+"""Decides from the reports of a run whether it was what its scheme calls itself."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from paceline.scheme.rule import Claim
-
-Seen = dict[str, Any]
+from paceline.engine.reports import ServerReport, WorkerReport
 
 
 class Certificate(NamedTuple):
-    """`words`: for records. A run that has not `earned` its name has failed."""
+    """A verdict on a run, in words for its record. A run that has not `earned` its name failed."""
 
     words: str
     earned: bool = True
@@ -19,31 +17,37 @@ _UNEQUAL = Certificate("not synchronous: workers ended with other weights", Fals
 
 
 def certificate(
-    claim: Claim, workers: int, found: Sequence[Seen], servers: Sequence[Seen]
+    claim: str,
+    num_workers: int,
+    workers: Sequence[WorkerReport],
+    servers: Sequence[ServerReport],
 ) -> Certificate:
-    """From two workers on. `found`: what the workers saw that came to their end."""
-    if workers == 1:
+    """Compare what a scheme claims of `num_workers` workers with the reports of a run.
+
+    `claim`: one of paceline.scheme.rule.Claim. `workers`: reports of those that came to their end.
+    """
+    if num_workers == 1:
         return Certificate("one worker")
     if claim == "apart":
         return Certificate("none: workers hold weights of their own")
     if claim == "synchronous":
-        return _synchronous(found, servers)
+        return _synchronous(workers, servers)
     if claim == "equal at the end":
-        return Certificate("all ended equal") if _equal(found) else _UNEQUAL
-    if not any(staleness for server in servers for _, staleness in server["pushes"]):
+        return Certificate("all ended equal") if _equal(workers) else _UNEQUAL
+    if not any(staleness for server in servers for _, staleness in server.pushes):
         return Certificate(f"not {claim}: no push was stale", False)
-    if claim == "asynchronous" and any(server["held"] for server in servers):
+    if claim == "asynchronous" and any(server.held for server in servers):
         return Certificate("not asynchronous: workers waited for another's step", False)
     return Certificate(f"{claim}: stale pushes seen")
 
 
-def _synchronous(found: Sequence[Seen], servers: Sequence[Seen]) -> Certificate:
+def _synchronous(workers: Sequence[WorkerReport], servers: Sequence[ServerReport]) -> Certificate:
     for server in servers:
-        stale = sum(staleness > 0 for _, staleness in server["pushes"])
-        if stale > server["dropped"]:
+        stale = sum(staleness > 0 for _, staleness in server.pushes)
+        if stale > server.dropped:
             return Certificate("not synchronous: stale pushes were applied", False)
-    return Certificate("synchronous") if servers or _equal(found) else _UNEQUAL
+    return Certificate("synchronous") if servers or _equal(workers) else _UNEQUAL
 
 
-def _equal(found: Sequence[Seen]) -> bool:
-    return len({seen["weights_digest"] for seen in found}) == 1
+def _equal(workers: Sequence[WorkerReport]) -> bool:
+    return len({worker.weights_digest for worker in workers}) == 1

@@ -11,58 +11,6 @@ from typing import Any
 import yaml
 
 from paceline.errors import SettingError
-from paceline.measurement.observed import TIMELINE
-
-CURVE = ("samples", "updates", "seconds", "train_loss", "validation_loss", "top1", "top5")
-CURVE += ("real_seconds",)
-STALENESS = ("server", "staleness", "pushes")
-MEASURED = (
-    "global_batch_size",
-    "lr",
-    "momentum",
-    "samples",
-    "dropped_samples",
-    "distinct_samples",
-    "updates",
-    "seconds",
-    "images_per_second",
-    "updates_per_second",
-    "real_seconds",
-    "real_images_per_second",
-    "late_steps",
-    "top1",
-    "top5",
-    "train_loss",
-    "validation_loss",
-    "test_top1",
-    "test_top5",
-    "test_loss",
-    "staleness_mean",
-    "staleness_max",
-    "stale_share",
-    "data_wait_share",
-    "bytes_sent",
-    "bytes_received",
-    "num_parameters",
-    "evaluated",
-    "certificate",
-    "steps_spread",
-    "held_answers",
-    "lost_workers",
-    "peak_rss_bytes",
-)  # of result.json; null where a point failed
-PHASES = (
-    "worker",
-    "steps",
-    "samples",
-    "seconds_data",
-    "seconds_compute",
-    "seconds_communicate",
-    "bytes_sent",
-    "bytes_received",
-)
-TABLES = {"curve": CURVE, "staleness": STALENESS, "phases": PHASES, "timeline": TIMELINE}
-
 
 Result = Mapping[str, Any]  # result.json: a JSON object
 

@@ -12,8 +12,11 @@ from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.data.image_set import AbstractImageData
 from paceline.engine.reports import ServerReport
 from paceline.errors import SettingError
+from paceline.measurement.ending import result as result_of
+from paceline.measurement.numbers import unmeasured
 from paceline.measurement.observed import Observed
 from paceline.measurement.reports import TrainingReport
+from paceline.measurement.rows import POINT_TABLES
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
@@ -74,12 +77,15 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
-        partial.write_tables({})
-        return {**_about(point, started, None), **failed_result(str(failure))}
+        for table in POINT_TABLES:
+            partial.write_table(table.name, table.columns, [])
+        failed = {"status": "failed", "reason": str(failure), **unmeasured()}
+        return {**_about(point, started, None), **failed}
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)
-    partial.write_tables(observed.tables())
-    return {**_about(point, started, observed.training_started()), **observed.result()}
+    for table in POINT_TABLES:
+        partial.write_table(table.name, table.columns, table.rows(observed))
+    return {**_about(point, started, observed.training_started), **result_of(observed)}
 
 
 def observed_by(point: Point, returned: list[Any]) -> Observed:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import SettingError
+from paceline.measurement.rows import POINT_TABLES
 from paceline.record.provenance import source_digest
-from paceline.record.record import TABLES
 from paceline.study.points import StudyPoint, study_points
 from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
-
-_NAMES = {"curve": "curves"}  # of tables whose name here is not that in a record
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -30,9 +28,9 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(point) for point in finished]
     _write(folder / "runs.csv", dict.fromkeys(name for row in rows for name in row), rows)
-    for name, columns in TABLES.items():
-        path = folder / f"{_NAMES.get(name, name)}.csv"
-        _write(path, ("key", *columns), _keyed_rows(finished, name))
+    for table in POINT_TABLES:
+        path = folder / f"{table.collected}.csv"
+        _write(path, ("key", *table.columns), _keyed_rows(finished, table.name))
     trials = tuning_points(study, root, overrides, study_tuning(points))
     _write(folder / "tuning.csv", ("key", *tuning_axes(trials), *TUNING), tuning_rows(trials))
     about = _about(study, points, trials, root)

@@ -1,0 +1,186 @@
+"""Declares each number of a point once: name, unit, how it is observed, how it is shown.
+
+The record, MLflow, runs.csv, the summary and the page follow from this table. No torch here:
+analysis and report read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from paceline.measurement.rows import finite, phases
+
+if TYPE_CHECKING:
+    from paceline.measurement.observed import Observed
+
+Value = float | int | str | list[dict[str, object]] | None
+Unit = Literal["images/s", "1/s", "s", "share", "nats", "updates", "images", "bytes", "", "text"]
+Section = Literal["Summary", "Loss, time, staleness"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A place on the page: a column of the table `section` under the heading `label`.
+
+    What is shown is a mean over the finished seeds of a configuration, with its interval. `place`:
+    columns stand in the order of these. `each_point`: the table of all points shows it, too.
+    `beside_virtual`: shown only in studies with points on the virtual clock, whose own time is
+    modelled.
+    """
+
+    section: Section
+    label: str
+    place: int = 100
+    each_point: bool = False
+    beside_virtual: bool = False
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a point. `observe`: its value in `result.json`; None where nobody saw it.
+
+    `unit`: "" of a bare count, "text" of words; digits on the page follow from it. `shown`: None
+    for a number that is recorded and logged, but neither averaged nor on the page.
+    """
+
+    name: str
+    unit: Unit
+    observe: Callable[[Observed], Value]
+    shown: Shown | None = None
+
+
+def _of_last(name: str) -> Callable[[Observed], Value]:
+    """Read a field of the last snapshot's score on the validation set."""
+    return lambda o: o.last_score and finite(getattr(o.last_score, name))
+
+
+def _of_test(name: str) -> Callable[[Observed], Value]:
+    """Read a field of the last snapshot's score on the test set."""
+    return lambda o: o.test and finite(getattr(o.test, name))
+
+
+def _train_loss(o: Observed) -> Value:
+    return o.last_score and finite(o.train_losses.get(o.last_score.samples))
+
+
+def _staleness(reduce: Callable[[np.ndarray], float]) -> Callable[[Observed], Value]:
+    """Reduce the staleness of all pushes; None where servers took none, 0 where there is none."""
+
+    def observe(o: Observed) -> Value:
+        pushes = o.pushes if o.servers else np.zeros(1, dtype=int)
+        return reduce(pushes) if len(pushes) else None
+
+    return observe
+
+
+def _data_wait_share(o: Observed) -> Value:
+    rows = phases(o)
+    total = sum(r.seconds_data + r.seconds_compute + r.seconds_communicate for r in rows)
+    return sum(row.seconds_data for row in rows) / total if total else None
+
+
+def _steps_spread(o: Observed) -> Value:
+    steps = [worker.steps for worker in o.workers]
+    return max(steps) - min(steps)
+
+
+def _peak_rss_bytes(o: Observed) -> Value:
+    return max(each.peak_rss_bytes for each in (*o.training, *o.servers))
+
+
+NUMBERS = [  # in the order of result.json
+    Number("global_batch_size", "images", lambda o: o.first.images_per_update),
+    Number("lr", "", lambda o: o.first.lr),
+    Number("momentum", "", lambda o: o.first.momentum),
+    Number("samples", "images", lambda o: o.samples),
+    Number("dropped_samples", "images", lambda o: len(o.dropped) * o.batch_size),
+    Number("distinct_samples", "images", lambda o: o.distinct_samples),
+    Number("updates", "updates", lambda o: o.updates),
+    Number(
+        "seconds",
+        "s",
+        lambda o: o.seconds,
+        Shown("Loss, time, staleness", "seconds of the training clock", 2, each_point=True),
+    ),
+    Number(
+        "images_per_second",
+        "images/s",
+        lambda o: o.images_per_second,
+        Shown("Summary", "images/s", 1, each_point=True),
+    ),
+    Number("updates_per_second", "1/s", lambda o: o.updates / o.seconds if o.seconds else None),
+    Number(
+        "real_seconds",
+        "s",
+        lambda o: o.real_seconds,
+        Shown("Loss, time, staleness", "real seconds", 3, beside_virtual=True),
+    ),
+    Number(
+        "real_images_per_second",
+        "images/s",
+        lambda o: o.real_images_per_second,
+        Shown("Loss, time, staleness", "real images/s", 4, beside_virtual=True),
+    ),
+    Number("late_steps", "", lambda o: sum(worker.late_steps for worker in o.workers)),
+    Number(
+        "top1",
+        "share",
+        _of_last("top1"),
+        Shown("Summary", "top-1, validation", 3, each_point=True),
+    ),
+    Number("top5", "share", _of_last("top5")),
+    Number("train_loss", "nats", _train_loss),
+    Number(
+        "validation_loss",
+        "nats",
+        _of_last("loss"),
+        Shown("Loss, time, staleness", "validation loss", 1),
+    ),
+    Number(
+        "test_top1",
+        "share",
+        _of_test("top1"),
+        Shown("Summary", "top-1, test", 2, each_point=True),
+    ),
+    Number("test_top5", "share", _of_test("top5")),
+    Number("test_loss", "nats", _of_test("loss")),
+    Number(
+        "staleness_mean",
+        "updates",
+        _staleness(lambda pushes: float(pushes.mean())),
+        Shown("Loss, time, staleness", "staleness", 5, each_point=True),
+    ),
+    Number("staleness_max", "updates", _staleness(lambda pushes: int(pushes.max()))),
+    Number("stale_share", "share", _staleness(lambda pushes: float((pushes > 0).mean()))),
+    Number("data_wait_share", "share", _data_wait_share),
+    Number("bytes_sent", "bytes", lambda o: sum(worker.bytes_sent for worker in o.workers)),
+    Number("bytes_received", "bytes", lambda o: sum(worker.bytes_received for worker in o.workers)),
+    Number("num_parameters", "", lambda o: o.first.num_parameters),
+    Number("evaluated", "text", lambda o: o.first.evaluated),
+    Number("certificate", "text", lambda o: o.certificate.words),
+    Number("steps_spread", "", _steps_spread),
+    Number("held_answers", "", lambda o: sum(server.held for server in o.servers)),
+    Number("lost_workers", "text", lambda o: [asdict(lost) for lost in o.lost]),
+    Number("peak_rss_bytes", "bytes", _peak_rss_bytes),
+]
+
+
+def measured(observed: Observed) -> dict[str, Value]:
+    """Return the measured part of `result.json`."""
+    return {number.name: number.observe(observed) for number in NUMBERS}
+
+
+def unmeasured() -> dict[str, Value]:
+    """Return the measured part of the `result.json` of a point that failed."""
+    return dict.fromkeys(number.name for number in NUMBERS)
+
+
+def shown_numbers() -> list[tuple[Number, Shown]]:
+    """Return the numbers that are averaged and shown, in the order of the page."""
+    pairs = [(number, number.shown) for number in NUMBERS if number.shown]
+    sections = get_args(Section)
+    return sorted(pairs, key=lambda pair: (sections.index(pair[1].section), pair[1].place))
