@@ -19,7 +19,7 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.strategy import VirtualCluster
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.tiny import batches_of, tiny_network, tiny_point
 
 SCHEMES = {
@@ -77,7 +77,7 @@ def train(
     config = tiny_point("sync_allreduce", workers, 4)
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
-    strategy = VirtualCluster(scheme, workers=workers, num_steps=num_steps, **options)
+    strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
     module = module_of(batch_norm, momentum, weight_decay)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, num_steps)
     with warnings.catch_warnings():

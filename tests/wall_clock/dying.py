@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import torch.distributed as dist
 
-from paceline.exchange import push_pull
+from paceline.exchange.wire import push_pull
 from paceline.exchange.wire.header import Header, pack
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.model.classifier import Classifier
@@ -71,7 +71,7 @@ class DyingClassifier(Classifier):
     def _patch(self) -> None:
         """The push of this step goes out in part: of two servers, to the first alone."""
         strategy: Any = self.trainer.strategy
-        wire = strategy._servers.wire
+        wire = strategy._push.wire
         wire.push_pull = lambda: self._push_in_part(wire)
 
     def _push_in_part(self, wire: push_pull.WorkerWire) -> None:

@@ -2,11 +2,11 @@
 
 import torch.distributed as dist
 
-from paceline.engine.run_spec import RunPlan
-from paceline.exchange import pair_wire
+from paceline.engine.run_spec import RunSpec
 from paceline.exchange.lost import LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import join, leave
+from paceline.exchange.wire import pair_wire
 from paceline.scheme.gossip import Gossip
 from paceline.wall_clock.pair_link import pair_link
 
@@ -14,8 +14,8 @@ NUM_WEIGHTS = 3
 
 
 def linked(workers=2):
-    plan = RunPlan(
-        workers=workers,
+    spec = RunSpec(
+        num_workers=workers,
         batch_size=1,
         num_steps=None,
         snapshot_samples=[],
@@ -24,7 +24,7 @@ def linked(workers=2):
         num_statistics=0,
         dtype="float64",
     )
-    return pair_link(Gossip("ring"), plan)
+    return pair_link(Gossip("ring"), spec)
 
 
 def average(node):

@@ -14,7 +14,6 @@ from paceline.exchange.process_group import join, leave
 from paceline.record.point import is_virtual, kind, num_servers, num_workers
 from paceline.run.quiet import silence
 from paceline.run.scheme_of import scheme_of
-from paceline.run.virtual_side import spread
 from paceline.run.worker import Worker
 from paceline.timing.pace import give_way
 from paceline.wall_clock.server import serve
@@ -38,7 +37,8 @@ def run(config: dict[str, Any], folder: str) -> Any:
             give_way()
         seen = Worker(config, scheme, Path(folder)).run()
     else:
-        seen = asdict(serve(scheme, tolerate))
+        seen = [asdict(serve(scheme, tolerate))]
     leave()  # not after an error: peers would report the closed connection first
     peak = {"peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
-    return [each | peak for each in spread(seen)] if is_virtual(config) else seen | peak
+    each_seen = [each | peak for each in seen]
+    return each_seen if is_virtual(config) else each_seen[0]

@@ -1,6 +1,5 @@
 """A worker of a point: trains until the budget is used up, then evaluates its snapshots."""
 
-import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,26 +12,34 @@ from hydra.utils import instantiate
 from pytorch_lightning import LightningModule, Trainer, seed_everything
 
 from paceline.cluster.accelerator import choose, device
+from paceline.engine.evaluated_weights import evaluated_weights
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.training_clock import TrainingClock
+from paceline.engine.training_strategy import AbstractTrainingStrategy
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.observer import Observer
 from paceline.measurement.timed_batches import TimedBatches
-from paceline.record.point import num_workers
+from paceline.record.point import is_virtual, num_workers
 from paceline.run.budget import budget_of
 from paceline.run.point_data import open_feed
+from paceline.run.quiet import quiet_trainer
+from paceline.run.seen_of import seen_of
 from paceline.run.settings import learning_rate, model
-from paceline.run.sides import side_of
 from paceline.run.weights import save_weights
 from paceline.scheme.rule import AbstractScheme
+from paceline.timing.pace import Pace
+from paceline.timing.profile import profile_of
+from paceline.timing.step_times import step_times
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
+from paceline.wall_clock.wall_strategies import wall_strategy
 
 
 class Worker:
     """One training process; `folder`: the record in the making."""
 
     def __init__(self, config: dict[str, Any], scheme: AbstractScheme, folder: Path) -> None:
-        self._config = config
+        self._config, self._scheme = config, scheme
         self._claim = scheme.claim(config["workers"])
         self._folder = folder
         self._worker = dist.get_rank()
@@ -52,30 +59,32 @@ class Worker:
             images_meanwhile=self._staleness * scheme.steps_per_push * config["batch_size"],
         )
         self._clock = TrainingClock()
-        self._side = side_of(config, scheme, self._budget, self._rate, self._clock, self._device)
+        self._strategy = self._build_strategy()
         self._built = time.time()
 
-    def run(self) -> dict[str, Any]:
-        live = self._side.live and self._worker == 0
+    def run(self) -> list[dict[str, Any]]:
+        """Return what each worker and server that this process stands for saw."""
+        strategy = self._strategy
+        live = strategy.is_live and self._worker == 0
         progress = self._folder / "progress.csv" if live else None
-        observer = Observer(self._clock, self._side.samples, self._budget.thresholds, progress)
-        batches = TimedBatches(self._side.batches(self._feed, self._worker), self._clock)
+        observer = Observer(
+            self._clock, lambda: strategy.samples, self._budget.thresholds, progress
+        )
+        batches = TimedBatches(
+            strategy.training_batches(self._feed.train, self._feed.batch), self._clock
+        )
         trainer = self._trainer(observer)
         trainer.fit(self._module, batches)
-        steps = len(observer.step_ends)
-        return {
-            "worker": self._worker,
+        step_ends = np.array(observer.step_ends)
+        report = strategy.report(step_ends, batches.seconds_waiting)
+        common = {
             "claim": self._claim,
-            "steps": steps,
-            "step_ends": np.array(observer.step_ends),
-            "real_step_ends": np.array(observer.step_ends),
-            "timeline": (),
+            "real_step_ends": step_ends,
             "losses": observer.losses(),
             "thresholds": self._budget.thresholds,
-            "seconds_data": batches.seconds_waiting,
             "images_seen": images_seen(
                 self._feed.stream,
-                self._side.draws(steps, self._worker),
+                strategy.batches_drawn(),
                 workers=self._config["workers"],
                 batch_size=self._config["batch_size"],
             ),
@@ -83,14 +92,44 @@ class Worker:
             "lr": self._peak_rate(trainer),
             "momentum": trainer.optimizers[0].param_groups[0].get("momentum"),
             "images_per_update": self._budget.images_per_update,
-            "evaluated": self._side.evaluated,
+            "evaluated": evaluated_weights(self._scheme),
             "joined": self._joined,
             "built": self._built,
             "training_started": self._clock.started,
-            "weights_digest": _digest(self._module),
-            **self._side.seen(steps),
             **self._evaluate(),
         }
+        return list(seen_of(report, common))
+
+    def _build_strategy(self) -> AbstractTrainingStrategy:
+        config, budget = self._config, self._budget
+        times, cluster = step_times(config), config["cluster"]
+        if is_virtual(config):
+            return VirtualStrategy(
+                self._scheme,
+                workers=config["workers"],
+                batch_size=config["batch_size"],
+                step_times=times,
+                profile=profile_of(cluster),
+                num_steps=budget.num_steps,
+                snapshot_samples=budget.thresholds,
+                learning_rate=self._rate,
+                seed=config["seed"],
+                device=self._device,
+                real_seconds=self._clock.seconds,
+            )
+        return wall_strategy(
+            self._scheme,
+            workers=config["workers"],
+            batch_size=config["batch_size"],
+            num_steps=budget.num_steps,
+            snapshot_samples=budget.thresholds,
+            learning_rate=self._rate,
+            device=self._device,
+            clock=self._clock,
+            timeout_seconds=cluster["timeout_seconds"],
+            pace=Pace(times, self._worker) if times else None,
+            server_seconds=cluster["server_seconds"],
+        )
 
     def _build_module(self) -> LightningModule:
         """The same weights on every worker; afterwards, random numbers of its own (dropout)."""
@@ -101,8 +140,9 @@ class Worker:
 
     def _trainer(self, observer: Observer) -> Trainer:
         training = self._config["training"]
-        return self._side.trainer(
-            observer,
+        return quiet_trainer(
+            callbacks=[observer],
+            **self._strategy.trainer_options(),
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training["precision"],
             gradient_clip_val=training["gradient_clip_val"],
@@ -118,10 +158,10 @@ class Worker:
 
     def _evaluate(self) -> dict[str, Any]:
         """Scores of this worker's snapshots; of the last one on the test set, if it is ours."""
-        snapshots = self._side.finish()
-        evaluation = Evaluation(self._module, self._side.held(self._module), self._device)
+        snapshots = self._strategy.finish()
+        evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
         scores = []
-        ends = self._side.real_seconds(snapshots)
+        ends = self._strategy.real_seconds(snapshots)
         for snapshot, real_seconds in zip(snapshots, ends, strict=True):
             score = evaluation.score(snapshot, self._feed.validation())
             found = score._asdict() | {"at_chance": score.at_chance, "real_seconds": real_seconds}
@@ -139,11 +179,3 @@ def _where(snapshot: Snapshot) -> dict[str, Any]:
         "updates": snapshot.updates,
         "seconds": snapshot.seconds,
     }
-
-
-def _digest(module: LightningModule) -> str:
-    """Of the weights that this worker ended with."""
-    digest = hashlib.sha256()
-    for weight in module.parameters():
-        digest.update(weight.detach().cpu().float().numpy().tobytes())
-    return digest.hexdigest()

@@ -1,0 +1,13 @@
+"""Which weights a snapshot holds, in words."""
+
+from paceline.scheme.rule import AbstractScheme
+
+
+def evaluated_weights(scheme: AbstractScheme) -> str:
+    """Name the weights and the BatchNorm statistics that a snapshot of a run holds."""
+    if scheme.servers:
+        weights = "the servers' center" if scheme.own_weights else "weights at the servers"
+        return f"{weights}; BatchNorm statistics: mean over workers' latest"
+    if scheme.claim(1) == "synchronous":
+        return "weights shared by all workers; BatchNorm statistics: mean over workers"
+    return "mean over workers' weights; BatchNorm statistics: mean over workers"
