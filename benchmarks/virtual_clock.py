@@ -21,7 +21,7 @@ from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.training_process import reading_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.virtual_clock.strategy import VirtualCluster
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 
 TURNS = 3
 LEAST = 0.93
@@ -136,7 +136,7 @@ def _rate(point: Point, kind: Kind) -> float:
     options: dict[str, Any] = {}
     loader: Any = _Plain(feed, length)
     if kind is not None:
-        strategy = VirtualCluster(SCHEMES[scheme](), workers=workers, seed=point.seed)
+        strategy = VirtualStrategy(SCHEMES[scheme](), workers=workers, seed=point.seed)
         options["strategy"] = strategy
         loader = strategy.batches(
             lambda worker, n: feed.batch(0, n * workers + worker), size, length

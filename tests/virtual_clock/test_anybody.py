@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.strategy import VirtualCluster
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.virtual_clock.trained import trainer_of
 from tests.wall_clock.alone import Anybodys, loader
 
@@ -32,7 +32,7 @@ class Validated(Anybodys):
 
 @pytest.mark.parametrize("scheme", [SyncAllReduce(), AsyncParameterServer(2)])
 def test_it_trains_and_validates_the_shared_weights(scheme):
-    strategy = VirtualCluster(scheme, workers=4, step_times=StepTimes(jitter=0.3), num_steps=None)
+    strategy = VirtualStrategy(scheme, workers=4, step_times=StepTimes(jitter=0.3), num_steps=None)
     torch.manual_seed(0)
     module = Validated()
     with warnings.catch_warnings():
@@ -42,11 +42,11 @@ def test_it_trains_and_validates_the_shared_weights(scheme):
         trainer.fit(module, loader(), loader())
     assert len(module.held) == 20
     # of 160 steps some may be under way when the last epoch ends
-    assert 160 - 4 < sum(worker.finished for worker in strategy.clock.workers) <= 160
+    assert 160 - 4 < sum(worker.num_steps for worker in strategy.clock.workers) <= 160
     found = [*module.line.weight.detach().flatten().tolist(), float(module.line.bias.detach())]
     assert found == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
     shared = strategy.clock.shared()
-    assert_close(torch.cat([w.detach().flatten() for w in strategy.held]), shared.weights)
+    assert_close(torch.cat([w.detach().flatten() for w in strategy.held_weights]), shared.weights)
     means = torch.stack([worker.statistics.vector for worker in strategy.clock.workers]).mean(0)
     if strategy.clock.servers is None:
         assert_close(

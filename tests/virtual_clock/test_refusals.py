@@ -11,7 +11,7 @@ from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_then_async import SyncThenAsync
-from paceline.virtual_clock.strategy import VirtualCluster
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.virtual_clock.trained import trainer_of
 from tests.wall_clock.alone import Anybodys, Manual, WithAdam, WithScheduler, loader
 
@@ -19,8 +19,8 @@ from tests.wall_clock.alone import Anybodys, Manual, WithAdam, WithScheduler, lo
 @pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
 def test_who_switches_in_the_middle_must_know_the_end(scheme):
     with pytest.raises(SettingError, match=r"num_steps: .* goes by the share of the run"):
-        VirtualCluster(scheme, workers=2)
-    VirtualCluster(scheme, workers=2, num_steps=8)
+        VirtualStrategy(scheme, workers=2)
+    VirtualStrategy(scheme, workers=2, num_steps=8)
 
 
 class TwoOptimizers(Anybodys):
@@ -45,7 +45,7 @@ class Endless(IterableDataset):
 def fit(module, data=None, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = trainer_of(VirtualCluster(SyncAllReduce(), workers=2), **options)
+        trainer = trainer_of(VirtualStrategy(SyncAllReduce(), workers=2), **options)
         trainer.fit(module, loader() if data is None else data)
 
 
@@ -82,10 +82,10 @@ def test_loaders_that_read_ahead(data, said):
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True])
 def test_workers_are_a_whole_number(workers):
     with pytest.raises(SettingError, match=r"^workers: a whole number of at least 1 is needed"):
-        VirtualCluster(SyncAllReduce(), workers=workers)
+        VirtualStrategy(SyncAllReduce(), workers=workers)
 
 
 @pytest.mark.parametrize("scheme", ["sync_allreduce", Telepathy()])
 def test_schemes_without_a_virtual_form(scheme):
     with pytest.raises(SettingError, match=r"^scheme: \w+ has no virtual form"):
-        VirtualCluster(scheme, workers=2)
+        VirtualStrategy(scheme, workers=2)

@@ -14,9 +14,9 @@ from paceline.scheme.mixed import Mixed
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.events import EventQueue
-from paceline.virtual_clock.meeting import BUCKET_BYTES, Brought, allreduce_end
-from paceline.virtual_clock.network import VirtualNetwork
+from paceline.virtual_clock.kernel import Kernel
+from paceline.virtual_clock.virtual_mean_link import BUCKET_BYTES, Brought, allreduce_end
+from paceline.virtual_clock.virtual_network import VirtualNetwork
 from tests.virtual_clock.trained import train
 
 FREE = Link(0, math.inf)
@@ -28,14 +28,14 @@ def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
 
 
 def test_events_happen_in_order_of_time_and_then_of_planning():
-    seen, events = [], EventQueue()
+    seen, kernel = [], Kernel()
     for time, name in ((2, "late"), (1, "first"), (1, "second")):
-        events.plan(time, partial(seen.append, name))
-    while len(events):
-        events.go_on()
+        kernel.at(time, partial(seen.append, name))
+    while len(kernel):
+        kernel.advance()
     assert seen == ["first", "second", "late"]
     with pytest.raises(ValueError, match="planned for 1, and it is 2"):
-        events.plan(1, seen.clear)
+        kernel.at(1, seen.clear)
 
 
 def test_messages_to_one_server_pass_one_after_the_other():
@@ -75,7 +75,7 @@ def test_a_saturated_server_sets_the_pace_and_the_staleness():
     strategy, _ = train(
         AsyncParameterServer(1), 8, 80, step_times=StepTimes(), profile=machine(server_seconds=0.25)
     )
-    assert strategy.clock.events.now == 1 + 80 * 0.25
+    assert strategy.clock.kernel.now == 1 + 80 * 0.25
     assert [staleness for _, staleness in strategy.clock.servers.served[0].report.pushes[8:]] == (
         [7] * 72
     )
@@ -146,7 +146,7 @@ def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
     """
     times = StepTimes(slow_workers=1, slow_factor=2)
     strategy, _ = train(scheme, 4, 28, step_times=times, snapshot_samples=[56, 112])
-    assert [worker.finished for worker in strategy.clock.workers] == [4, 8, 8, 8]
+    assert [worker.num_steps for worker in strategy.clock.workers] == [4, 8, 8, 8]
     kept = [(each.samples, each.seconds) for each in strategy.clock.holder.snapshots]
     assert kept == [(56, half), (112, 8)]
 

@@ -105,11 +105,11 @@ def test_synchronous_workers_share_one_vector():
 def test_a_slow_worker_delays_all_synchronous_ones_and_no_asynchronous_one():
     slow = StepTimes(slow_workers=1, slow_factor=1e6)
     together, _ = train(SyncAllReduce(), 3, 60, step_times=slow)
-    assert together.clock.events.now == 20e6
+    assert together.clock.kernel.now == 20e6
     strategy, _ = train(AsyncParameterServer(1), 3, 61, step_times=slow)
     first, second, third = strategy.clock.workers
-    assert first.finished == 1
-    assert second.finished == third.finished == 30
+    assert first.num_steps == 1
+    assert second.num_steps == third.num_steps == 30
     assert second.step_ends == [float(turn) for turn in range(1, 31)]
 
 
@@ -119,7 +119,7 @@ def test_workers_that_share_nothing_are_plain_sgd_each():
     alone = []
     for worker in range(3):
         reference, share = PlainSGD(config), batches_of(config, worker)
-        for turn in range(strategy.clock.workers[worker].finished):
+        for turn in range(strategy.clock.workers[worker].num_steps):
             reference.apply(reference.gradient(*share[turn]))
         alone.append(torch.cat([part.flatten() for part in reference.weights().values()]))
     held = [worker.weights.vector for worker in strategy.clock.workers]
@@ -145,7 +145,7 @@ def test_gossiping_workers_compute_on_what_they_began_with_and_keep_the_mean(gra
     config = tiny_point("gossip", workers, 4, training__epochs=3 * workers)
     config["model"]["optimizer"] |= {"momentum": 0.0, "weight_decay": 0.0}
     seen = [
-        {"averages": worker.averages, "numbers": worker.numbers, "steps": worker.finished}
+        {"averages": worker.averages, "numbers": worker.step_numbers, "steps": worker.num_steps}
         for worker in strategy.clock.workers
     ]
     reference = Gossiped(config, seen)

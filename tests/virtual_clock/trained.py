@@ -14,7 +14,7 @@ from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.scheme.accounting import Accounting
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.strategy import VirtualCluster
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.engine.test_laws import LAWS
 from tests.tiny import CONF, batches_of, tiny_network, tiny_point
 
@@ -86,7 +86,7 @@ def train(
     config = tiny_point("sync_allreduce", workers, 4)
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
-    strategy = VirtualCluster(scheme, workers=workers, num_steps=num_steps, **options)
+    strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
     module = module_of(batch_norm, momentum, weight_decay)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, num_steps)
     with warnings.catch_warnings():

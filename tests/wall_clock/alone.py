@@ -14,7 +14,7 @@ from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_parameter_server import SyncParameterServer
-from paceline.wall_clock.parameter_server import ParameterServerStrategy
+from paceline.wall_clock.parameter_server_strategy import ParameterServerStrategy
 from paceline.wall_clock.server import serve
 
 STEPS, WORKERS = 40, 2

@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from paceline.engine.run_spec import RunPlan
+from paceline.engine.run_spec import RunSpec
 from paceline.exchange.lost import LostPeerError
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import join, leave
@@ -14,8 +14,8 @@ NUM_WEIGHTS = 3
 
 
 def linked(workers=2):
-    plan = RunPlan(
-        workers=workers,
+    spec = RunSpec(
+        num_workers=workers,
         batch_size=1,
         num_steps=None,
         snapshot_samples=[],
@@ -24,7 +24,7 @@ def linked(workers=2):
         num_statistics=0,
         dtype="float64",
     )
-    return pair_link(Gossip("ring"), plan)
+    return pair_link(Gossip("ring"), spec)
 
 
 def average(node):

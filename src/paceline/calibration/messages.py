@@ -10,7 +10,8 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from paceline.engine.served_weights import ServedWeights, ServerPlan
+from paceline.engine.flat_sgd import Segment
+from paceline.engine.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
 from paceline.scheme.async_parameter_server import AsyncParameterServer
@@ -19,7 +20,6 @@ WEIGHT_BYTES = 4  # float32
 _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
 _COPIED = 64 * 2**20  # bytes; no cache holds them twice
-_SGD = {"lr": 1e-3, "momentum": 0.9, "dampening": 0, "weight_decay": 5e-4, "nesterov": False}
 
 # Median of each turn, and of these the least: beside a busy process, hundreds of messages in a row
 # can each wait for a tick of the scheduler, 4 ms.
@@ -112,12 +112,24 @@ def _pushes(wire: ServerWire, count: int) -> Iterator[Header]:
         yield push
 
 
+def _segment(num_weights: int) -> Segment:
+    """Return weights of one group, with the options of the default optimizer."""
+    return {
+        "num_weights": num_weights,
+        "lr": 1e-3,
+        "momentum": 0.9,
+        "dampening": 0,
+        "weight_decay": 5e-4,
+        "nesterov": False,
+    }
+
+
 def _served(wire: ServerWire) -> ServedWeights:
-    plan = ServerPlan(
+    spec = ServerSpec(
         server=0,
-        workers=1,
+        num_workers=1,
         dtype="float32",
-        segments=[{"num_weights": wire.weights.numel(), **_SGD}],
+        segments=[_segment(wire.weights.numel())],
         num_statistics=0,
         batch_size=1,
         num_steps=None,
@@ -126,7 +138,7 @@ def _served(wire: ServerWire) -> ServedWeights:
     )
     return ServedWeights(
         AsyncParameterServer(servers=1),
-        plan,
+        spec,
         wire.weights,
         gradient=wire.gradient,
         statistics=wire.statistics,

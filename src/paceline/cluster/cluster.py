@@ -9,6 +9,7 @@ import torch
 
 from paceline.cluster.accelerator import Device, choose
 from paceline.engine.assignment import Assignment
+from paceline.engine.training_clock import TrainingClock
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import NotNegative, Positive, Whole, settings
 from paceline.timing.pacing import AbstractPacing
@@ -64,14 +65,18 @@ class AbstractCluster(AbstractPacing, ABC):
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
         """Return how many processes train, and how many serve."""
 
+    @abstractmethod
     def strategy(
-        self, scheme: AbstractScheme, assignment: Assignment, device: torch.device, clock: Any
+        self,
+        scheme: AbstractScheme,
+        assignment: Assignment,
+        device: torch.device,
+        clock: TrainingClock,
     ) -> "AbstractTrainingStrategy":
         """Make the Lightning strategy of a process that trains, which has joined the others.
 
         `clock`: the training clock of the process, which is real on every cluster.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:

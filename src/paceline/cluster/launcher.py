@@ -28,7 +28,7 @@ from paceline.exchange.process_group import SECRET, leave, make_secret
 __all__ = ["ProcessFailure", "die_with", "launch", "preload"]
 
 _PRELOADED = ["hydra.utils", "torchmetrics.classification"]
-_PRELOADED += ["paceline.wall_clock.ddp", "paceline.virtual_clock.strategy"]  # torch, Lightning
+_PRELOADED += ["paceline.wall_clock.ddp", "paceline.virtual_clock.virtual_strategy"]  # torch, Lightning
 _ADDRESS = "127.0.0.1"  # neither the store nor gloo asks who connects
 _EXIT_SECONDS = 5  # for a process whose work is done
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -1,13 +1,20 @@
 """A modelled cluster on a virtual clock: one process stands for all workers and servers."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from paceline.cluster.cluster import AbstractCluster, Kind, Task
 from paceline.cluster.launcher import launch
+from paceline.engine.assignment import Assignment
+from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Bandwidth, Whole, settings
 from paceline.timing.profile import ClusterProfile, Link
+
+if TYPE_CHECKING:
+    from paceline.engine.training_strategy import AbstractTrainingStrategy
 
 
 @settings("cluster")
@@ -51,6 +58,29 @@ class VirtualCluster(AbstractCluster):
         if scheme.compression != "none":
             message = f"{scheme.compression} has no virtual form"
             raise SettingError("scheme.compression", message)
+
+    def strategy(
+        self,
+        scheme: AbstractScheme,
+        assignment: Assignment,
+        device: torch.device,
+        clock: TrainingClock,
+    ) -> "AbstractTrainingStrategy":
+        from paceline.virtual_clock.virtual_strategy import VirtualStrategy  # Lightning: seconds
+
+        return VirtualStrategy(
+            scheme,
+            workers=assignment.num_workers,
+            batch_size=assignment.batch_size,
+            step_times=self.step_times(assignment.batch_size, assignment.seed),
+            profile=self.profile,
+            num_steps=assignment.num_steps,
+            snapshot_samples=assignment.snapshot_samples,
+            learning_rate=assignment.learning_rate,
+            seed=assignment.seed,
+            device=device,
+            real_seconds=clock.seconds,
+        )
 
     def run(self, task: Task) -> list[Any]:
         return launch(task.target, task.arguments, workers=1, servers=0, log_folder=task.log_folder)

@@ -3,12 +3,18 @@
 from abc import ABC
 from typing import TYPE_CHECKING
 
+import torch
+import torch.distributed as dist
+
 from paceline.cluster.cluster import AbstractCluster, Kind
+from paceline.engine.assignment import Assignment
+from paceline.engine.training_clock import TrainingClock
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
+from paceline.timing.pace import Pace
 
 if TYPE_CHECKING:
-    pass
+    from paceline.engine.training_strategy import AbstractTrainingStrategy
 
 
 @settings("cluster")
@@ -25,3 +31,27 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
 
     def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
         return scheme.carried_out_by_ddp
+
+    def strategy(
+        self,
+        scheme: AbstractScheme,
+        assignment: Assignment,
+        device: torch.device,
+        clock: TrainingClock,
+    ) -> "AbstractTrainingStrategy":
+        from paceline.wall_clock.wall_strategies import wall_strategy  # Lightning takes seconds
+
+        times = self.step_times(assignment.batch_size, assignment.seed)
+        return wall_strategy(
+            scheme,
+            workers=assignment.num_workers,
+            batch_size=assignment.batch_size,
+            num_steps=assignment.num_steps,
+            snapshot_samples=assignment.snapshot_samples,
+            learning_rate=assignment.learning_rate,
+            device=device,
+            clock=clock,
+            timeout_seconds=self.timeout_seconds,
+            pace=Pace(times, dist.get_rank()) if times else None,
+            server_seconds=self.server_seconds,
+        )

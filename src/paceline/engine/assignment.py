@@ -10,15 +10,13 @@ from paceline.model.learning_rate import LearningRate
 class Assignment:
     """What every strategy is given of a run.
 
-    `batch_size`: images per worker and step. `num_steps`: of all workers together; `most_batches`:
-    that they draw at most, where some gradients come too late. `snapshot_samples`: over all
-    workers, after which to keep the weights, ascending.
+    `batch_size`: images per worker and step. `num_steps`: of all workers together.
+    `snapshot_samples`: over all workers, after which to keep the weights, ascending.
     """
 
     num_workers: int
     batch_size: int
     num_steps: int
-    most_batches: int
     snapshot_samples: Sequence[int]
     learning_rate: LearningRate
     seed: int

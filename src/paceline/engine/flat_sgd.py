@@ -1,6 +1,7 @@
 """SGD on weights that are one vector."""
 
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -17,15 +18,16 @@ class Segment(TypedDict):
     nesterov: bool
 
 
-OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
-
-
-def group_segments(sgd: torch.optim.SGD) -> list[dict[str, Any]]:
-    """A Segment for each group, in order."""
+def group_segments(sgd: torch.optim.SGD) -> list[Segment]:
+    """Return a segment for each group, in order."""
     return [
         {
             "num_weights": sum(weight.numel() for weight in group["params"]),
-            **{name: group[name] for name in OPTIONS},
+            "lr": group["lr"],
+            "momentum": group["momentum"],
+            "dampening": group["dampening"],
+            "weight_decay": group["weight_decay"],
+            "nesterov": group["nesterov"],
         }
         for group in sgd.param_groups
     ]
@@ -38,7 +40,7 @@ class FlatSGD:
     are cold from training, the optimizer's own way there takes 0.3 ms more, much of a small step.
     """
 
-    def __init__(self, weights: Tensor, segments: list[Any]) -> None:
+    def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
         self._segments = segments
         self._sizes = [segment["num_weights"] for segment in segments]
         self._weights = weights.split(self._sizes)
@@ -48,7 +50,7 @@ class FlatSGD:
 
     @torch.no_grad()
     def step(self, gradient: Tensor, factor: float = 1.0) -> None:
-        """`factor`: multiplies each segment's rate."""
+        """Take a step; `factor` multiplies each segment's rate."""
         gradients = [gradient] if len(self._sizes) == 1 else gradient.split(self._sizes)
         vectors = zip(self._weights, gradients, self._momenta, strict=True)
         for segment, (weights, part, moving) in zip(self._segments, vectors, strict=True):
@@ -67,7 +69,7 @@ class FlatSGD:
         self._begun = True
 
     def fork(self, weights: Tensor) -> "FlatSGD":
-        """The same optimizer, momentum included, for other weights."""
+        """Return the same optimizer, momentum included, for other weights."""
         other = FlatSGD(weights, self._segments)
         other._moving.copy_(self._moving)
         other._begun = self._begun

@@ -2,81 +2,82 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from paceline.engine.served_weights import ServerPlan
+from paceline.engine.flat_sgd import Segment
+from paceline.engine.served_weights import ServerSpec
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
-_AS_IT_IS = {"lr": 1.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
-
 
 @dataclass(frozen=True)
-class RunPlan:
-    """`segments`: all weights in order, a Segment for each group of the optimizer.
-
-    `server_seconds`: that a server takes for a push at least, on the wall clock.
+class RunSpec:
+    """`num_steps`: of all workers together; None: no end. `snapshot_samples`: samples over all
+    workers after which to keep the weights, ascending. `segments`: all weights in order, one for
+    each group of the optimizer. `server_seconds`: least time of a server for a push, on the wall
+    clock.
     """
 
-    workers: int
+    num_workers: int
     batch_size: int
-    num_steps: int | None  # of all workers together; None: no end
-    snapshot_samples: Sequence[int]  # over all workers, after which to keep the weights, ascending
+    num_steps: int | None
+    snapshot_samples: Sequence[int]
     learning_rate: LearningRate | None
-    segments: list[Any]
+    segments: list[Segment]
     num_statistics: int
     dtype: str
     server_seconds: float = 0
 
+    @property
+    def num_weights(self) -> int:
+        return sum(segment["num_weights"] for segment in self.segments)
+
     def ends_before(self, number: int) -> bool:
-        """Whether there is no step of this number."""
+        """Return whether the run has no step of this number."""
         return self.num_steps is not None and number >= self.num_steps
 
     def samples_at(self, number: int) -> int:
-        """Over all workers, behind the step of this number."""
+        """Return the samples over all workers behind the step of this number."""
         return number * self.batch_size
 
     def updates_at(self, samples: int) -> int:
-        """Of each worker's own weights, on average."""
-        return samples // (self.workers * self.batch_size)
+        """Return the updates of each worker's own weights, on average."""
+        return samples // (self.num_workers * self.batch_size)
 
-    def passed(self, kept: int, number: int) -> list[int]:
-        """Samples of the snapshots, after the first `kept`, that lie behind the step of this
-        number.
+    def passed(self, num_kept: int, number: int) -> list[int]:
+        """Return the samples of the snapshots that lie behind the step of this number.
+
+        The first `num_kept` are left out.
         """
         behind = self.samples_at(number)
-        return [samples for samples in self.snapshot_samples[kept:] if samples <= behind]
+        return [samples for samples in self.snapshot_samples[num_kept:] if samples <= behind]
 
     def progress(self, number: int) -> float:
-        """The share of a run that has an end, behind the step of this number."""
+        """Return the share of the run behind the step of this number; 0 if it has no end."""
         return number / self.num_steps if self.num_steps else 0.0
 
-    def bounds(self, servers: int) -> list[tuple[int, int]]:
-        """Each server's [first, last) of the weights."""
-        return shard_bounds(sum(part["num_weights"] for part in self.segments), servers)
+    def bounds(self, num_servers: int) -> list[tuple[int, int]]:
+        """Return each server's [first, last) of the weights."""
+        return shard_bounds(self.num_weights, num_servers)
 
-    def server_plans(self, scheme: AbstractScheme) -> list[ServerPlan]:
-        """Where workers apply gradients themselves, servers take what they are pushed as it is, and
+    def server_specs(self, scheme: AbstractScheme) -> list[ServerSpec]:
+        """Return each server's part of the run.
+
+        Where workers apply gradients themselves, servers take what they are pushed as it is, and
         grant every step.
         """
-        sizes = [part["num_weights"] for part in self.segments]
-        own_weights = Accounting(scheme, self.workers).own_weights
+        sizes = [segment["num_weights"] for segment in self.segments]
+        own_weights = Accounting(scheme, self.num_workers).own_weights
         rate = None if own_weights else self.learning_rate
-        options = _AS_IT_IS if own_weights else {}
         return [
-            ServerPlan(
+            ServerSpec(
                 server=server,
-                workers=self.workers,
+                num_workers=self.num_workers,
                 dtype=self.dtype,
                 segments=[
-                    {
-                        **self.segments[group],
-                        **options,
-                        "num_weights": count,
-                    }
-                    for group, count in segments(sizes, first, last)
+                    self._part(group, num_weights, as_it_is=own_weights)
+                    for group, num_weights in segments(sizes, first, last)
                 ],
                 num_statistics=self.num_statistics if server == 0 else 0,
                 batch_size=self.batch_size,
@@ -87,3 +88,16 @@ class RunPlan:
             )
             for server, (first, last) in enumerate(self.bounds(scheme.servers))
         ]
+
+    def _part(self, group: int, num_weights: int, *, as_it_is: bool) -> Segment:
+        """Return a server's part of a group; `as_it_is`: with steps of rate 1 and nothing else."""
+        if not as_it_is:
+            return {**self.segments[group], "num_weights": num_weights}
+        return {
+            "num_weights": num_weights,
+            "lr": 1.0,
+            "momentum": 0.0,
+            "dampening": 0.0,
+            "weight_decay": 0.0,
+            "nesterov": False,
+        }

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.engine.flat_sgd import FlatSGD
+from paceline.engine.flat_sgd import FlatSGD, Segment
 from paceline.engine.reports import ServerReport
 from paceline.engine.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
@@ -21,19 +21,26 @@ SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 
 
 @dataclass(frozen=True)
-class ServerPlan:
-    """What a server must know of the run. Plain numbers and strings, as JSON."""
+class ServerSpec:
+    """What a server must know of the run: plain numbers and strings, as JSON.
+
+    `dtype`: of weights and gradients, "float32" or "float64". `segments`: the shard in order.
+    `num_statistics`: BatchNorm values in front of each push. `num_steps`: the budget, steps of all
+    workers together; None: no end. `snapshot_samples`: samples behind the weights when they are
+    kept, ascending. `learning_rate`: LearningRate's fields; None: the rate stays. `seconds`: least
+    time for a push, on the wall clock.
+    """
 
     server: int
-    workers: int
-    dtype: str  # of weights and gradients: "float32" or "float64"
-    segments: list[Any]  # the shard in order, Segment each
-    num_statistics: int  # BatchNorm values in front of each push
+    num_workers: int
+    dtype: str
+    segments: list[Segment]
+    num_statistics: int
     batch_size: int
-    num_steps: int | None  # the budget: steps of all workers together; None: no end
-    snapshot_samples: list[int]  # behind the weights when they are kept, ascending
-    learning_rate: dict[str, Any] | None  # LearningRate's fields; None: the rate stays
-    seconds: float = 0  # that a push takes at least, on the wall clock
+    num_steps: int | None
+    snapshot_samples: list[int]
+    learning_rate: dict[str, Any] | None
+    seconds: float = 0
 
     @property
     def num_weights(self) -> int:
@@ -51,23 +58,23 @@ class ServedWeights:
     def __init__(
         self,
         scheme: AbstractScheme,
-        plan: ServerPlan,
+        spec: ServerSpec,
         weights: Tensor,
         *,
         gradient: Callable[[int], Tensor],
         statistics: Callable[[int], Tensor],
         seconds: Callable[[], float],
     ) -> None:
-        self.report = ServerReport(plan.server)
+        self.report = ServerReport(spec.server)
         self.snapshots: list[Snapshot] = []
         self.weights = weights
-        self._scheme, self._plan = scheme, plan
-        self._accounting = Accounting(scheme, plan.workers)
-        self._serving = scheme.serving(plan.workers)
+        self._scheme, self._spec = scheme, spec
+        self._accounting = Accounting(scheme, spec.num_workers)
+        self._serving = scheme.serving(spec.num_workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
-        self._sgd = FlatSGD(weights, plan.segments)
-        self._rate = LearningRate(**plan.learning_rate) if plan.learning_rate else None
-        self._snapshot_samples = list(plan.snapshot_samples)
+        self._sgd = FlatSGD(weights, spec.segments)
+        self._rate = LearningRate(**spec.learning_rate) if spec.learning_rate else None
+        self._snapshot_samples = list(spec.snapshot_samples)
         self._granted = 0
         self._num_pushes: Counter[int] = Counter()  # of each worker
         self._staleness: dict[int, int] = {}  # of each worker's last push
@@ -75,21 +82,22 @@ class ServedWeights:
 
     @property
     def samples(self) -> int:
-        """Behind the weights, over all workers."""
+        """Samples behind the weights, over all workers."""
         return self.report.samples
 
     def grant(self, worker: int) -> bool:
-        """The worker is answered now: whether it may take another step."""
+        """Return whether the worker, which is answered now, may take another step."""
         if self._accounting.needs_read:
             self._read[worker] = self.weights.clone()
-        budget = self._plan.num_steps
+        budget = self._spec.num_steps
         granted = not self.report.diverged and (budget is None or self._granted < budget)
         self._granted += granted * self._accounting.steps_per_push
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
-        """`worker` is gone; `stepping`: with a step that was granted to it and never came. The
-        workers to answer now.
+        """Count a worker out that is gone; return the workers to answer now.
+
+        `stepping`: a step was granted to it that never came.
         """
         self.report.lost.append((worker, reason))
         self._granted -= stepping * self._accounting.steps_per_push
@@ -97,7 +105,7 @@ class ServedWeights:
         return self.leave(worker)
 
     def arrive(self, worker: int, version: int) -> tuple[int, ...]:
-        """A push of `worker`, computed on `version`, is here; the workers to answer now."""
+        """Take a push of `worker`, computed on `version`; return the workers to answer now."""
         arrival = Arrival(worker, self.report.updates - version, self._progress)
         self.report.pushes.append((arrival.worker, arrival.staleness))
         self._staleness[worker] = arrival.staleness
@@ -105,13 +113,13 @@ class ServedWeights:
         return self._carry_out(self._serving.arrive(arrival), worker)
 
     def leave(self, worker: int) -> tuple[int, ...]:
-        """The worker sends no more; the workers to answer now."""
+        """Let a worker go that sends no more; return the workers to answer now."""
         return self._carry_out(self._serving.leave(worker), worker)
 
     @property
     def _progress(self) -> float:
-        budget = self._plan.num_steps
-        return self.samples / (budget * self._plan.batch_size) if budget else 0.0
+        budget = self._spec.num_steps
+        return self.samples / (budget * self._spec.batch_size) if budget else 0.0
 
     def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
@@ -124,7 +132,7 @@ class ServedWeights:
 
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
-        images = len(workers) * self._accounting.steps_per_push * self._plan.batch_size
+        images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
         self.report.updates += 1
         self.report.samples += images
@@ -132,7 +140,7 @@ class ServedWeights:
             self._keep_snapshot()
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:
-        """One vector more, however many workers."""
+        """Return the mean gradient; it takes one vector more, however many workers."""
         first, *others = workers
         if not others:
             return self._served(first)
@@ -147,7 +155,7 @@ class ServedWeights:
         return self._scheme.served(pushed, staleness, self.weights, read)
 
     def _keep_snapshot(self) -> None:
-        """Copies the shard: the only work of evaluation inside the training clock."""
+        """Copy the shard: the only work of evaluation inside the training clock."""
         self._snapshot_samples.pop(0)
         statistics = [self._statistics(worker) for worker in sorted(self._staleness)]
         snapshot = Snapshot(

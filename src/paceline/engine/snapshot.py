@@ -25,14 +25,19 @@ class Snapshot:
 
 
 def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
-    """Rounds after which to keep a snapshot, ascending; the last is the end."""
+    """Return the rounds after which to keep a snapshot, ascending; the last is the end."""
     count = min(evaluations, rounds)
-    return [rounds * (turn + 1) // count for turn in range(count)]
+    return [rounds * (index + 1) // count for index in range(count)]
 
 
 def statistics_of(module: nn.Module) -> list[Tensor]:
-    """The floating-point buffers: running means and variances of BatchNorm."""
+    """Return the floating-point buffers: running means and variances of BatchNorm."""
     return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+
+
+def counters_of(module: nn.Module) -> list[Tensor]:
+    """Return the other buffers: BatchNorm's number of batches, masks, indices."""
+    return [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
 
 
 def fill(tensors: Sequence[Tensor], values: Tensor) -> None:
@@ -69,7 +74,7 @@ def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
 
 
 def receive_snapshots(sender: int) -> list[Snapshot]:
-    """All snapshots that `sender` hands to this worker."""
+    """Return all snapshots that `sender` hands to this worker."""
     snapshots = []
     while (about := receive_json(sender)) is not None:
         sizes, dtype = about.pop("sizes"), getattr(torch, about.pop("dtype"))
@@ -81,7 +86,7 @@ def receive_snapshots(sender: int) -> list[Snapshot]:
 
 
 def join_shards(shards: list[Snapshot]) -> Snapshot:
-    """One snapshot from those of all servers, in their order; samples and time are server 0's."""
+    """Make one snapshot of those of all servers, in order; samples and time are server 0's."""
     first = shards[0]
     weights = torch.cat([shard.weights for shard in shards])
     return Snapshot(first.samples, first.updates, first.seconds, weights, first.statistics)

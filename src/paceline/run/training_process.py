@@ -11,6 +11,8 @@ import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer, seed_everything
 
 from paceline.cluster.accelerator import device
+from paceline.engine.assignment import Assignment
+from paceline.engine.evaluated_weights import evaluated_weights
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.training_clock import TrainingClock
 from paceline.exchange.process_group import local_rank
@@ -22,7 +24,7 @@ from paceline.measurement.timed_batches import TimedBatches
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
 from paceline.run.point_data import Reading, open_data
-from paceline.run.sides import side_of
+from paceline.run.quiet import quiet_trainer
 from paceline.run.weights import save_weights
 from paceline.scheme.accounting import Accounting
 
@@ -50,34 +52,36 @@ class TrainingProcess:
             images_meanwhile=self._staleness * accounting.steps_per_push * point.batch_size,
         )
         self._clock = TrainingClock()
-        self._strategy = side_of(
-            point, point.scheme, self._budget, self._rate, self._clock, self._device
+        self._strategy = point.cluster.strategy(
+            point.scheme, self._assignment(), self._device, self._clock
         )
         self._built = time.time()
 
     def run(self) -> TrainingReport:
         """Train, evaluate, and report what was seen."""
-        live = self._strategy.live and self._worker == 0
+        strategy, data = self._strategy, self._data
+        live = strategy.is_live and self._worker == 0
         progress = self._folder / "progress.csv" if live else None
-        observer = Observer(self._clock, self._strategy.samples, self._budget.thresholds, progress)
-        batches = TimedBatches(self._strategy.batches(self._data, self._worker), self._clock)
+        thresholds = self._budget.thresholds
+        observer = Observer(self._clock, lambda: strategy.samples, thresholds, progress)
+        batches = TimedBatches(strategy.training_batches(data.train, data.batch), self._clock)
         trainer = self._trainer(observer)
         trainer.fit(self._module, batches)
         step_ends = np.array(observer.step_ends)
         report = TrainingReport(
-            strategy=self._strategy.report(step_ends, batches.seconds_waiting, self._module),
+            strategy=strategy.report(step_ends, batches.seconds_waiting),
             claim=self._point.scheme.claim(self._point.workers),
-            evaluated=self._strategy.evaluated,
+            evaluated=evaluated_weights(Accounting(self._point.scheme, self._point.workers)),
             images_per_update=self._budget.images_per_update,
             num_parameters=sum(weight.numel() for weight in self._module.parameters()),
             lr=self._peak_rate(trainer),
             momentum=trainer.optimizers[0].param_groups[0].get("momentum"),
-            thresholds=self._budget.thresholds,
+            thresholds=thresholds,
             losses=observer.losses(),
             real_step_ends=step_ends,
             images_seen=images_seen(
                 self._data.stream,
-                self._strategy.draws(len(step_ends), self._worker),
+                strategy.batches_drawn(),
                 workers=self._point.workers,
                 batch_size=self._point.batch_size,
             ),
@@ -90,6 +94,16 @@ class TrainingProcess:
         self._evaluate(report)
         return report
 
+    def _assignment(self) -> Assignment:
+        return Assignment(
+            num_workers=self._point.workers,
+            batch_size=self._point.batch_size,
+            num_steps=self._budget.num_steps,
+            snapshot_samples=self._budget.thresholds,
+            learning_rate=self._rate,
+            seed=self._point.seed,
+        )
+
     def _build_module(self) -> LightningModule:
         """Build the same weights on every worker; random numbers (dropout) then are its own."""
         seed = self._point.seed
@@ -101,8 +115,9 @@ class TrainingProcess:
 
     def _trainer(self, observer: Observer) -> Trainer:
         training = self._point.training
-        return self._strategy.trainer(
-            observer,
+        return quiet_trainer(
+            callbacks=[observer],
+            **self._strategy.trainer_options(),
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training.precision,
             gradient_clip_val=training.gradient_clip_val,
@@ -119,7 +134,7 @@ class TrainingProcess:
     def _evaluate(self, report: TrainingReport) -> None:
         """Score this process's snapshots; on the test set the last of the run, if it is ours."""
         snapshots = self._strategy.finish()
-        evaluation = Evaluation(self._module, self._strategy.held(self._module), self._device)
+        evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
         ends = self._strategy.real_seconds(snapshots)
         for snapshot, real_seconds in zip(snapshots, ends, strict=True):
             score = evaluation.score(snapshot, self._data.validation())

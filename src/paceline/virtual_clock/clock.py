@@ -1,132 +1,199 @@
-"""Drives a scheme's rule for many workers in the order of virtual time."""
+"""The virtual clock: many workers as processes, in the order of virtual time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from paceline.engine.run_spec import RunPlan
+from paceline.engine.links import Process
+from paceline.engine.reports import StrategyReport
+from paceline.engine.rule_driver import RuleDriver
+from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import Snapshot
 from paceline.exchange.find_collective import collective
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean, Push, WorkerView
+from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepTimes
 from paceline.virtual_clock.buffers import Buffer, BufferPool
-from paceline.virtual_clock.events import EventQueue
-from paceline.virtual_clock.meeting import Meeting
-from paceline.virtual_clock.own_weights import OwnWeights
-from paceline.virtual_clock.servers import VirtualServers
-from paceline.virtual_clock.worker import VirtualWorker
+from paceline.virtual_clock.kernel import Event, Kernel
+from paceline.virtual_clock.virtual_links import SharedLinks, VirtualLinks
+from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
+from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
+from paceline.virtual_clock.virtual_pair_link import VirtualPairLink
+from paceline.virtual_clock.virtual_push_link import VirtualPushLink
+from paceline.virtual_clock.virtual_servers import VirtualServers
+from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 _TIMELINE_WORKERS = 16  # more rows than that no figure shows
-Outcome = tuple[VirtualWorker, Any]  # and what its rule is answered with
 
 
 class VirtualClock:
     """`next_worker()` is the worker whose backward ends next: compute its gradient on its weights,
     and hand it to `finish_step`. None when no worker may take another step.
+
+    `counters`: the module's buffers that are not in `statistics`.
     """
 
     def __init__(
         self,
         scheme: AbstractScheme,
-        plan: RunPlan,
+        spec: RunSpec,
         *,
         profile: ClusterProfile,
         step_times: StepTimes,
         weights: Tensor,
         statistics: Tensor,
+        counters: Sequence[Tensor] = (),
         recycled: bool = True,
     ) -> None:
-        self.events = EventQueue()
+        self.kernel = Kernel()
         self.pool = BufferPool(weights, recycled=recycled)
-        self._scheme, self._plan, self._times = scheme, plan, step_times
+        self._spec, self._times = spec, step_times
         own = BufferPool(statistics)
-        self.workers = [VirtualWorker(k, own.copy(statistics)) for k in range(plan.workers)]
-        for worker in self.workers if plan.workers <= _TIMELINE_WORKERS else ():
+        self.workers = [
+            VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
+            for index in range(spec.num_workers)
+        ]
+        for worker in self.workers if spec.num_workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
         self._ready: VirtualWorker | None = None  # its backward has just ended
         self._ending = False
-        chosen = collective(scheme.collective)
-        self._meeting = Meeting(
-            self.pool,
-            self.workers,
-            seconds=partial(chosen.seconds, workers=plan.workers, profile=profile),
-            volumes=partial(
-                chosen.volumes, plan.workers, workers_per_node=profile.workers_per_node
-            ),
-            events=self.events,
-            met=lambda mean: self._go_on([(worker, mean) for worker in self.workers]),
-        )
-        self.servers: VirtualServers | None = None
-        if scheme.servers:
-            self.servers = VirtualServers(
-                scheme,
-                plan,
-                weights.clone(),
-                workers=self.workers,
-                profile=profile,
-                events=self.events,
-                pool=self.pool,
-                answered=self._take_answer,
-            )
-        self._own: OwnWeights | None = None
-        if Accounting(scheme, plan.workers).own_weights:
-            self._own = OwnWeights(
-                scheme,
-                plan,
-                weights,
-                workers=self.workers,
-                profile=profile,
-                events=self.events,
-                pool=self.pool,
-                recycled=recycled,
-                paired=lambda worker: self._go_on([(worker, None)]),
-            )
-        self._start(weights)
+        self._connect(scheme, profile, weights, recycled)
+        self._start(scheme, weights)
 
     # what a Trainer does
 
     def next_worker(self) -> VirtualWorker | None:
-        while self._ready is None and len(self.events):
-            self.events.go_on()
+        while self._ready is None and len(self.kernel):
+            self.kernel.advance()
         ready, self._ready = self._ready, None
         return ready
 
-    def finish_step(self, worker: VirtualWorker, gradient: Buffer) -> None:
-        """`gradient` is the clock's from now on."""
-        worker.gradient = gradient
-        worker.step = self._scheme.step(self._turn(worker, gradient))
-        self._go_on([(worker, None)])
+    def finish_step(self, worker: VirtualWorker, gradient: Buffer | None) -> None:
+        """Go on with a worker; `gradient` is the clock's from now on, None: there will be none."""
+        self.kernel.happen(worker.computed, gradient)
+        self.kernel.settle()
 
     def end(self) -> None:
         """Let what is under way arrive; no worker takes another step."""
         self._ending = True
-        while self.next_worker() is not None:
-            pass
+        while (worker := self.next_worker()) is not None:
+            self.finish_step(worker, None)
 
     # what can be seen
 
     @property
-    def holder(self) -> VirtualServers | OwnWeights:
-        """Of the weights that are evaluated."""
+    def holder(self) -> VirtualServers | VirtualOwnWeights:
+        """The holder of the weights that are evaluated."""
         holder = self.servers or self._own
         assert holder is not None
         return holder
 
     def shared(self) -> Snapshot:
-        """What would be evaluated now: the servers' weights, or the mean over workers'."""
+        """Return what would be evaluated now: the servers' weights, or the mean over workers'."""
         holder = self.holder
         statistics = torch.stack(holder.statistics).mean(0)
-        return Snapshot(holder.samples, holder.updates, self.events.now, holder.mean(), statistics)
+        return Snapshot(holder.samples, holder.updates, self.kernel.now, holder.mean(), statistics)
 
-    # steps
+    def report(self) -> StrategyReport:
+        return StrategyReport(
+            counted=sum(worker.num_steps > 0 for worker in self.workers),
+            updates=self.holder.updates,
+            diverged=self.holder.diverged,
+            workers=[worker.report() for worker in self.workers],
+            servers=[each.report for each in self.servers.served] if self.servers else [],
+        )
 
-    def _start(self, weights: Tensor) -> None:
-        """Every worker holds the same weights, before the clock starts."""
+    # the life of a worker
+
+    def _train(
+        self, worker: VirtualWorker, links: VirtualLinks, driver: RuleDriver
+    ) -> Process[None]:
+        """Take all steps of a worker, then whatever follows the last."""
+        while self._may_step(worker):
+            if self._ending:
+                return
+            yield from self._compute(worker)
+            worker.gradient = yield worker.computed  # by the Trainer
+            if worker.gradient is None:
+                return
+            yield from self._drive(worker, driver)
+            links.release()
+            yield from self._finish(worker)
+        if self._own is not None:
+            assert worker.weights is not None
+            yield from driver.end(worker.weights.vector, worker.num_steps)
+            links.release()
+        if self._push is not None:
+            self._push.leave(worker)
+
+    def _may_step(self, worker: VirtualWorker) -> bool:
+        if self._own is None:
+            return worker.granted
+        worker.weights = self._own.begin(worker)
+        return self._own.has_step(worker)
+
+    def _compute(self, worker: VirtualWorker) -> Process[None]:
+        worker.computing, worker.computed = True, Event()
+        worker.compute_seconds = self._times.seconds(worker.index, worker.num_steps)
+        yield self.kernel.after(worker.compute_seconds)
+        worker.computing, worker.computed_at = False, self.kernel.now
+        worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
+        self._ready = worker
+
+    def _drive(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
+        assert worker.gradient is not None
+        assert worker.weights is not None
+        gradient, weights = worker.gradient.vector, worker.weights.vector
+        progress = self._spec.progress(worker.next_number)
+        yield from driver.step(gradient, weights, worker.num_steps, progress)
+
+    def _finish(self, worker: VirtualWorker) -> Process[None]:
+        worker.num_steps += 1
+        worker.step_ends.append(self.kernel.now)
+        worker.seconds_communicating += self.kernel.now - worker.computed_at
+        if self._own is not None:
+            yield from self._own.finish(worker)
+
+    # what all workers share
+
+    def _connect(
+        self, scheme: AbstractScheme, profile: ClusterProfile, weights: Tensor, recycled: bool
+    ) -> None:
+        spec, workers, kernel, pool = self._spec, self.workers, self.kernel, self.pool
+        self.servers: VirtualServers | None = None
+        self._push: VirtualPushLink | None = None
+        self._own: VirtualOwnWeights | None = None
+        pair: VirtualPairLink | None = None
+        if scheme.servers:
+            self.servers = VirtualServers(
+                scheme, spec, weights.clone(), workers=workers, kernel=kernel, pool=pool
+            )
+            self._push = VirtualPushLink(
+                scheme, self.servers, workers=workers, profile=profile, kernel=kernel, pool=pool
+            )
+        if Accounting(scheme, spec.num_workers).own_weights:
+            self._own = VirtualOwnWeights(
+                scheme, spec, weights, workers=workers, kernel=kernel, pool=pool, recycled=recycled
+            )
+            pair = VirtualPairLink(self._own.states, workers, profile=profile, kernel=kernel)
+        mean = self._mean_link(scheme, profile)
+        self._links = SharedLinks(pool, mean, self._push, pair, self._own)
+
+    def _mean_link(self, scheme: AbstractScheme, profile: ClusterProfile) -> VirtualMeanLink:
+        num_workers, chosen = self._spec.num_workers, collective(scheme.collective)
+        return VirtualMeanLink(
+            self.pool,
+            self.workers,
+            seconds=partial(chosen.seconds, workers=num_workers, profile=profile),
+            volumes=lambda length: chosen.volumes(num_workers, length, profile.workers_per_node),
+            kernel=self.kernel,
+        )
+
+    def _start(self, scheme: AbstractScheme, weights: Tensor) -> None:
+        """Let every worker begin with the same weights, before the clock starts."""
         first = self.pool.copy(weights)
         for worker in self.workers:
             if self._own is None:
@@ -134,123 +201,8 @@ class VirtualClock:
             if self.servers is not None:
                 worker.granted = self.servers.begin(worker)
         for worker in self.workers:
-            self._begin(worker)
+            links = VirtualLinks(worker, self._links)
+            driver = RuleDriver(scheme, links, worker.index, self._spec.num_workers)
+            self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
-
-    def _may_begin(self, worker: VirtualWorker) -> bool:
-        if self._own is None:
-            return worker.granted
-        return not (self.holder.diverged or self._own.ended(worker))
-
-    def _begin(self, worker: VirtualWorker) -> None:
-        if self._own is not None:
-            worker.weights = self._own.begin(worker)
-        if not self._may_begin(worker):
-            self._leave(worker)
-            return
-        if self._ending:
-            return
-        worker.computing = True
-        worker.compute_seconds = self._times.seconds(worker.index, worker.finished)
-        self.events.plan(
-            self.events.now + worker.compute_seconds, partial(self._end_backward, worker)
-        )
-
-    def _leave(self, worker: VirtualWorker) -> None:
-        if self._own is not None:
-            assert worker.weights is not None
-            worker.ended = True
-            worker.step = self._scheme.end(worker.weights.vector, worker.finished)
-            self._go_on([(worker, None)])
-        elif self.servers is not None:
-            self.servers.leave(worker)
-
-    def _end_backward(self, worker: VirtualWorker) -> None:
-        worker.computing, worker.computed_at = False, self.events.now
-        worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
-        self._ready = worker
-
-    def _turn(self, worker: VirtualWorker, gradient: Buffer) -> WorkerView:
-        assert worker.weights is not None
-        return WorkerView(
-            gradient=gradient.vector,
-            weights=worker.weights.vector,
-            index=worker.index,
-            num_workers=self._plan.workers,
-            num_steps=worker.finished,
-            progress=self._plan.progress(worker.number),
-        )
-
-    def _end_rules(self, ended: Sequence[VirtualWorker]) -> None:
-        for worker in ended:
-            worker.let_go_of_gradient(self.pool)
-            worker.let_go_of_answer(self.pool)
-        gone = [worker for worker in ended if worker.ended]
-        self._end_steps([worker for worker in ended if not worker.ended])
-        if self.servers is not None:
-            for worker in gone:
-                self.servers.leave(worker)
-
-    def _end_steps(self, ended: Sequence[VirtualWorker]) -> None:
-        for worker in ended:
-            worker.finished += 1
-            worker.step_ends.append(self.events.now)
-            worker.seconds_communicating += self.events.now - worker.computed_at
-        if self._own is not None:
-            self._own.finish(ended)
-        for worker in ended:
-            self._begin(worker)
-
-    # the rule
-
-    def _go_on(self, answered: Iterable[Outcome]) -> None:
-        """Each of these rules to its next communication, or to its end."""
-        while answered:
-            applying: list[Outcome] = []
-            following: list[Outcome] = []
-            ended = []
-            for worker, answer in answered:
-                message = worker.send(answer)
-                if message is None:
-                    ended.append(worker)
-                elif isinstance(message, Apply):
-                    applying.append((worker, message.gradient))
-                elif isinstance(message, Adopt):
-                    self._adopt(worker, message.weights)
-                    following.append((worker, None))
-                else:
-                    self._communicate(worker, message)
-            self._end_rules(ended)
-            answered = [*(self._own.apply(applying) if self._own else ()), *following]
-
-    def _communicate(self, worker: VirtualWorker, message: Any) -> None:
-        if isinstance(message, Mean):
-            self._meeting.bring(worker, message.value)
-            return
-        if isinstance(message, PairMean):
-            assert self._own is not None
-            self._own.pairing.ask(worker, message.partner)
-            return
-        assert isinstance(message, Push)
-        assert self.servers is not None
-        worker.message = message.value
-        if self._own is None:
-            assert worker.weights is not None
-            self.pool.release(worker.weights)
-            worker.weights = None  # the answer replaces them
-        self.servers.push(worker)
-
-    def _take_answer(self, worker: VirtualWorker, answer: Buffer, granted: bool) -> None:
-        """A push has been answered by every server."""
-        worker.answer, worker.granted = answer, granted
-        self._go_on([(worker, answer.vector)])
-
-    def _adopt(self, worker: VirtualWorker, weights: Tensor) -> None:
-        if self._own is not None:
-            self._own.hold(worker, weights)
-            return
-        answer = worker.answer
-        if answer is not None and weights is answer.vector:
-            worker.weights, worker.answer = answer, None
-        else:
-            worker.weights = self.pool.copy(weights)
+        self.kernel.settle()

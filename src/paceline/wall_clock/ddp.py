@@ -1,29 +1,32 @@
 """Synchronous all-reduce on real processes: Lightning's own DDP with overlapped buckets."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
-from torch import Tensor
+from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from paceline.engine.snapshot import Snapshot, flatten, statistics_of
 from paceline.engine.training_clock import TrainingClock
+from paceline.engine.training_strategy import TrainerOptions
 from paceline.errors import SettingError
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
+from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
-class AbstractSynchronousStrategy(Strategy):
+class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
     """What the project adds to a Lightning strategy whose workers all hold the same weights.
 
     Counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
@@ -37,30 +40,59 @@ class AbstractSynchronousStrategy(Strategy):
         *,
         workers: int,
         batch_size: int,
-        snapshot_samples: list[int],
+        num_steps: int,
+        snapshot_samples: Sequence[int],
         learning_rate: LearningRate | None = None,
         clock: TrainingClock | None = None,
         timeout_seconds: float = 600,
         pace: Pace | None = None,
     ) -> None:
-        self.updates = 0
-        self.counted = 0
-        self.diverged = False
-        self.snapshots: list[Snapshot] = []
-        self.seconds_exposed = 0.0  # communicating after backward had ended, per step
-        self.bytes_exchanged = (0, 0)  # sent and received by this worker, of gradients
+        self._snapshots: list[Snapshot] = []
+        self._seconds_exposed = 0.0  # communicating after backward had ended, per step
+        self._bytes_exchanged = (0, 0)
+        self._num_batches = num_steps // workers
         self._workers = workers
         self._images_per_update = workers * batch_size
         self._snapshot_samples = snapshot_samples
         self._learning_rate = learning_rate
         self._clock = clock or TrainingClock()
         self._timeout_seconds = timeout_seconds
-        self._pace = pace
+        self.pace = pace
 
     @property
     def samples(self) -> int:
-        """Over all workers, so far."""
         return self.updates * self._images_per_update
+
+    @property
+    def updates(self) -> int:
+        return self.num_steps
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return list(self.trained_module().parameters())
+
+    @property
+    def num_batches(self) -> int:
+        return self._num_batches
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._bytes_exchanged
+
+    @property
+    def seconds_communicating(self) -> float:
+        return self._seconds_exposed * self.num_steps
+
+    def trained_module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def trainer_options(self) -> TrainerOptions:
+        plugins = [LightningEnvironment()] if self._workers == 1 else []
+        return {"strategy": self, "devices": self._workers, "plugins": plugins}
+
+    def finish(self) -> list[Snapshot]:
+        return self._snapshots
 
     def setup_environment(self) -> None:
         join(self._timeout_seconds, self.root_device.type)
@@ -70,12 +102,12 @@ class AbstractSynchronousStrategy(Strategy):
         super().on_train_start()
         for group in self.optimizers[0].param_groups:
             group.setdefault("initial_lr", group["lr"])
-        if self._module.trainer.lr_scheduler_configs:
+        if self.trained_module().trainer.lr_scheduler_configs:
             self._leave_rate_to_module()
-        _without_sigterm_broadcast(self._module.trainer)
+        _without_sigterm_broadcast(self.trained_module().trainer)
         self.counted = count_workers(self._workers, is_worker=True)
-        if self._pace is not None:
-            self._pace.begin()
+        if self.pace is not None:
+            self.pace.begin()
 
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
@@ -85,21 +117,16 @@ class AbstractSynchronousStrategy(Strategy):
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
         output = super().optimizer_step(optimizer, closure, model, **kwargs)
-        self.updates += 1
+        self.num_steps += 1
         if self.samples in self._snapshot_samples:
             if self.root_device.type == "cuda":
                 torch.cuda.synchronize(self.root_device)  # queued work belongs to training
             seconds = self._clock.seconds()
             with self._clock.stopped():
                 self._keep_snapshot(seconds)
-            if self._pace is not None:
-                self._pace.begin()
+            if self.pace is not None:
+                self.pace.begin()
         return output
-
-    @property
-    def _module(self) -> LightningModule:
-        assert self.lightning_module is not None
-        return self.lightning_module
 
     def _leave_rate_to_module(self) -> None:
         rate = self._learning_rate
@@ -108,16 +135,16 @@ class AbstractSynchronousStrategy(Strategy):
         self._learning_rate = None
 
     def _keep_snapshot(self, seconds: float) -> None:
-        statistics = _mean_over_workers(statistics_of(self._module))
-        weights = list(self._module.parameters())
+        statistics = _mean_over_workers(statistics_of(self.trained_module()))
+        weights = list(self.trained_module().parameters())
         self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
-        trainer = self._module.trainer
+        trainer = self.trained_module().trainer
         trainer.should_stop = trainer.should_stop or self.diverged
-        turn = self._snapshot_samples.index(self.samples)
-        if turn % self._workers == dist.get_rank():
+        index = self._snapshot_samples.index(self.samples)
+        if index % self._workers == dist.get_rank():
             size = sum(weight.numel() for weight in weights)
             kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))
-            self.snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
+            self._snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
 
 
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
@@ -126,7 +153,7 @@ class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        computed = closure if self._pace is None else _paced(closure, self._pace)
+        computed = closure if self.pace is None else _paced(closure, self.pace)
         return super().optimizer_step(optimizer, computed, model, **kwargs)
 
 
@@ -149,11 +176,11 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
     def configure_ddp(self) -> None:
         super().configure_ddp()
         self._mean = None
-        if self._pace is not None or self._chosen != ("native", "none"):
+        if self.pace is not None or self._chosen != ("native", "none"):
             assert isinstance(self.model, DistributedDataParallel)
             self._mean = BucketMean(*self._chosen)
             # Lightning registers hooks on CUDA only.
-            self.model.register_comm_hook((self._mean, self._pace), _reduce)
+            self.model.register_comm_hook((self._mean, self.pace), _reduce)
 
     def on_train_end(self) -> None:
         """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
@@ -162,21 +189,18 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
-        seen: dict[str, Any] = self.model._get_ddp_logging_data()
-        communicating = seen.get("avg_backward_comm_time", 0)
-        hidden = seen.get("avg_backward_compute_comm_overlap_time", 0)
-        self.seconds_exposed = max(0, communicating - hidden) / 1e9
-        self.bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._by_ddp()
+        timing: dict[str, Any] = self.model._get_ddp_logging_data()
+        communicating = timing.get("avg_backward_comm_time", 0)
+        hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
+        self._seconds_exposed = max(0, communicating - hidden) / 1e9
+        self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._by_ddp()
 
     def _by_ddp(self) -> tuple[int, int]:
         """Without a hook DDP asks the backend itself, which does not tell what it sends."""
-        held = [weight for weight in self._module.parameters() if weight.requires_grad]
-        length, size = sum(weight.numel() for weight in held), held[0].element_size()
-        return (
-            collective("native")
-            .volumes(self._workers, length)[dist.get_rank()]
-            .in_bytes(size * self.updates)
-        )
+        weights = [each for each in self.trained_module().parameters() if each.requires_grad]
+        length, size = sum(weight.numel() for weight in weights), weights[0].element_size()
+        volume = collective("native").volumes(self._workers, length)[dist.get_rank()]
+        return volume.in_bytes(size * self.updates)
 
 
 def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:

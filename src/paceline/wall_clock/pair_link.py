@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.engine.run_spec import RunPlan
+from paceline.engine.run_spec import RunSpec
 from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.wire.pair_wire import PairWire
 from paceline.exchange.wire.push_pull import Header, ServerWire
@@ -138,12 +138,11 @@ class PassiveLink(AbstractPairLink):
             raise self._error
 
 
-def pair_link(scheme: AbstractScheme, plan: RunPlan) -> AbstractPairLink | None:
+def pair_link(scheme: AbstractScheme, spec: RunSpec) -> AbstractPairLink | None:
     """This worker's; None where nobody is its neighbour."""
-    worker, workers = dist.get_rank(), range(plan.workers)
-    num_weights = sum(segment["num_weights"] for segment in plan.segments)
-    dtype = getattr(torch, plan.dtype)
-    if partners := scheme.partners(worker, plan.workers):
-        return ActiveLink(num_weights, dtype, partners)
-    asking = [each for each in workers if worker in scheme.partners(each, plan.workers)]
-    return PassiveLink(num_weights, dtype, asking) if asking else None
+    worker, workers = dist.get_rank(), range(spec.num_workers)
+    dtype = getattr(torch, spec.dtype)
+    if partners := scheme.partners(worker, spec.num_workers):
+        return ActiveLink(spec.num_weights, dtype, partners)
+    asking = [each for each in workers if worker in scheme.partners(each, spec.num_workers)]
+    return PassiveLink(spec.num_weights, dtype, asking) if asking else None

@@ -5,30 +5,36 @@ step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in loc
 """
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from pytorch_lightning import Trainer
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
-from torch import Tensor
+from torch import nn
 from torch.optim import Optimizer
 
 from paceline.engine.flat_sgd import group_segments
 from paceline.engine.flat_weights import FlatWeights
+from paceline.engine.links import AbstractLinks
 from paceline.engine.remote_sgd import RemoteSGD
-from paceline.engine.run_spec import RunPlan
-from paceline.engine.snapshot import Snapshot, statistics_of
+from paceline.engine.rule_driver import RuleDriver, complete
+from paceline.engine.run_spec import RunSpec
+from paceline.engine.snapshot import statistics_of
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_clock import TrainingClock
+from paceline.engine.training_strategy import TrainerOptions
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
-from paceline.scheme.rule import AbstractScheme, Message, WorkerView, drive
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
 from paceline.timing.pace import Pace
+from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
-class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
+class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     """Ranks 0..workers-1 of the process group train; where the scheme has servers, they follow.
 
     Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
@@ -39,7 +45,7 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
     at least.
     """
 
-    by: str  # who applies updates, for messages
+    applied_by: str  # who applies updates, for messages
 
     def __init__(
         self,
@@ -57,16 +63,13 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
         server_seconds: float = 0,
     ) -> None:
         super().__init__(device=device)
-        self.scheme, self.workers = scheme, workers
-        self.seconds_communicating = 0.0
-        self.counted = 0
-        self.steps = 0  # of this worker
-        self.numbers = [0]  # of its steps, and the next, among all; where servers grant them, none
-        self._batch_size, self._num_steps = batch_size, num_steps
+        self.scheme, self.workers, self.pace = scheme, workers, pace
+        self.accounting = Accounting(scheme, workers)
+        self._seconds_communicating = 0.0
+        self._batch_size, self._run_steps = batch_size, num_steps
         self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
         self._clock = clock or TrainingClock()
-        self._timeout_seconds, self._pace = timeout_seconds, pace
-        self._server_seconds = server_seconds
+        self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
 
     def setup_environment(self) -> None:
         super().setup_environment()
@@ -75,86 +78,77 @@ class AbstractRuleStrategy(SingleDeviceStrategy, ABC):
     def setup(self, trainer: Trainer) -> None:
         """Make weights and gradients one vector each, and agree with the others."""
         super().setup(trainer)
-        check_honoured(trainer, self.optimizers, self.by, self.scheme, self.workers)
-        module = self.lightning_module
-        assert module is not None
+        check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
-        self.held = [weight for group in sgd.param_groups for weight in group["params"]]
-        self._statistics = statistics_of(module)
-        self.plan = RunPlan(
-            workers=self.workers,
-            batch_size=self._batch_size,
-            num_steps=self._num_steps,
-            snapshot_samples=self._snapshot_samples,
-            learning_rate=self._learning_rate,
-            segments=group_segments(sgd),
-            num_statistics=sum(statistic.numel() for statistic in self._statistics),
-            dtype=str(self.held[0].dtype).removeprefix("torch."),
-            server_seconds=self._server_seconds,
-        )
-        self._flat = self._connect(trainer)
+        self._held_weights = [weight for group in sgd.param_groups for weight in group["params"]]
+        self._statistics = statistics_of(self.trained_module())
+        self.spec = self._run_spec(sgd)
+        self._flat, links = self._connect(trainer)
+        self._driver = RuleDriver(self.scheme, links, dist.get_rank(), self.workers)
         remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._step)
         self.optimizers = [remote]
 
     def on_train_start(self) -> None:
         super().on_train_start()
         self.counted = count_workers(self.workers, is_worker=True)
-        if self._pace is not None:
-            self._pace.begin()
+        if self.pace is not None:
+            self.pace.begin()
+
+    def trained_module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def trainer_options(self) -> TrainerOptions:
+        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     @property
-    @abstractmethod
-    def updates(self) -> int:
-        """Behind the weights that this worker holds."""
+    def held_weights(self) -> list[nn.Parameter]:
+        return self._held_weights
 
     @property
-    @abstractmethod
-    def samples(self) -> int:
-        """Over all workers, behind the weights that this worker holds, as far as it knows."""
+    def num_batches(self) -> int:
+        if self.accounting.own_weights and self.accounting.equal_steps:
+            return self._run_steps // self.workers
+        return self.accounting.most_batches(self._run_steps)
 
     @property
-    @abstractmethod
-    def bytes_exchanged(self) -> tuple[int, int]:
-        """Sent and received."""
-
-    @property
-    def averages(self) -> list[tuple[int, int]]:
-        """With other workers, in pairs: this worker's steps before, and the partner, in order."""
-        return []
+    def seconds_communicating(self) -> float:
+        return self._seconds_communicating
 
     @abstractmethod
-    def finish(self) -> list[Snapshot]:
-        """The snapshots that are this worker's to evaluate, when all have ended."""
+    def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
+        """Agree with the others on the first weights; return them, and the links to the others."""
 
     @abstractmethod
-    def _connect(self, trainer: Trainer) -> FlatWeights:
-        """Agree with the others on the first weights."""
+    def _finish_step(self) -> None:
+        """Go on to the next step, or stop the Trainer where there is none."""
 
-    @abstractmethod
-    def _carry_out(self, message: Message) -> Tensor | None:
-        """What the rule is answered."""
+    def _run_spec(self, sgd: torch.optim.SGD) -> RunSpec:
+        return RunSpec(
+            num_workers=self.workers,
+            batch_size=self._batch_size,
+            num_steps=self._run_steps,
+            snapshot_samples=self._snapshot_samples,
+            learning_rate=self._learning_rate,
+            segments=group_segments(sgd),
+            num_statistics=sum(statistic.numel() for statistic in self._statistics),
+            dtype=str(self.held_weights[0].dtype).removeprefix("torch."),
+            server_seconds=self._server_seconds,
+        )
 
     def _step(self) -> None:
-        """One step of the rule, each communication done as it is asked for."""
-        if self._pace is not None:
-            self._pace.wait()
+        """Drive the rule through one step; each communication blocks."""
+        if self.pace is not None:
+            self.pace.wait()
         before = time.perf_counter()
-        self._flat.gather_gradient()
-        view = WorkerView(
-            gradient=self._flat.gradient,
-            weights=self._flat.weights,
-            index=dist.get_rank(),
-            num_workers=self.workers,
-            num_steps=self.steps,
-            progress=self.plan.progress(self.numbers[-1]),
-        )
-        drive(self.scheme.step(view), self._carry_out)
-        self.steps += 1
-        self._go_on()
-        self.seconds_communicating += time.perf_counter() - before
-        if self._pace is not None:
-            self._pace.begin()
-
-    def _go_on(self) -> None:
-        """To the next step, if there is one."""
+        flat = self._flat
+        flat.gather_gradient()
+        number = self.step_numbers[-1] if self.step_numbers else 0
+        progress = self.spec.progress(number)
+        complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
+        self.num_steps += 1
+        self._finish_step()
+        self._seconds_communicating += time.perf_counter() - before
+        if self.pace is not None:
+            self.pace.begin()

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from paceline.engine.reports import ServerReport
-from paceline.engine.served_weights import ServedWeights, ServerPlan
+from paceline.engine.served_weights import ServedWeights, ServerSpec
 from paceline.engine.snapshot import Snapshot, send_snapshot
 from paceline.engine.training_clock import TrainingClock
 from paceline.exchange.lost import Lost, LostPeerError
@@ -26,24 +26,24 @@ Tolerate = Callable[[Iterable[int]], None]
 class Server:
     """Serves its part of the weights over the wire until every worker has left or is lost."""
 
-    def __init__(self, scheme: AbstractScheme, plan: ServerPlan, tolerate: Tolerate) -> None:
-        self._plan, self._tolerate = plan, tolerate
-        self._workers = Accounting(scheme, plan.workers).pushing
-        weights = torch.zeros(plan.num_weights, dtype=getattr(torch, plan.dtype))
-        self._wire = ServerWire(weights, plan.num_statistics, self._workers)
+    def __init__(self, scheme: AbstractScheme, spec: ServerSpec, tolerate: Tolerate) -> None:
+        self._spec, self._tolerate = spec, tolerate
+        self._workers = Accounting(scheme, spec.num_workers).pushing
+        weights = torch.zeros(spec.num_weights, dtype=getattr(torch, spec.dtype))
+        self._wire = ServerWire(weights, spec.num_statistics, self._workers)
         self._clock = TrainingClock()
         self._served = ServedWeights(
             scheme,
-            plan,
+            spec,
             self._wire.weights,
             gradient=self._wire.gradient,
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
-        self._spare = _spare(scheme, plan.workers)  # whom the rest can yet do without
+        self._spare = _spare(scheme, spec.num_workers)  # workers that may yet die
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # whose granted step has not come yet
-        self._held: list[int] = []  # who would stop, while the step of another may be lost
+        self._waiting: list[int] = []  # they would stop, while the step of another may be lost
 
     @property
     def living(self) -> list[int]:
@@ -64,10 +64,10 @@ class Server:
     def run(self) -> ServerReport:
         dist.recv(self._wire.weights, 0)
         for worker in self._workers:
-            self._answer(worker, may_hold=False)  # all of them meet below
+            self._answer(worker, may_wait=False)  # all of them meet below
         if self._spare:
             self._tolerate(self._training)
-        count_workers(self._plan.workers, is_worker=False)
+        count_workers(self._spec.num_workers, is_worker=False)
         self._clock.start()
         while self._training:
             self._hear(*self._wire.receive())
@@ -84,16 +84,16 @@ class Server:
         else:
             self._training.remove(worker)
             self._answer_all(self._served.leave(worker))
-        held, self._held = self._held, []
-        self._answer_all(held)
+        waiting, self._waiting = self._waiting, []
+        self._answer_all(waiting)
 
     def _lose(self, worker: int, reason: str) -> None:
-        """Its step goes back to the budget, and to whoever is held for it."""
+        """Return the lost worker's unfinished step to the budget, for one that waits for it."""
         if not self._spare:
             raise LostPeerError(f"worker {worker} is gone: {reason}")
         self._spare -= 1
         self._training.remove(worker)
-        self._held = [each for each in self._held if each != worker]
+        self._waiting = [each for each in self._waiting if each != worker]
         answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
         self._stepping.discard(worker)
         self._answer_all(answered)
@@ -103,7 +103,7 @@ class Server:
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
-        remaining = started + self._plan.seconds - time.perf_counter()
+        remaining = started + self._spec.seconds - time.perf_counter()
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
         self._answer_all(answered)
@@ -112,13 +112,13 @@ class Server:
         for worker in workers:
             self._answer(worker)
 
-    def _answer(self, worker: int, *, may_hold: bool = True) -> None:
+    def _answer(self, worker: int, *, may_wait: bool = True) -> None:
         """Server 0 alone grants steps, so that it alone holds: two could wait for each other."""
         granted = self._served.grant(worker)
         if granted:
             self._stepping.add(worker)
-        elif self._spare and may_hold and self._stepping and self._plan.server == 0:
-            self._held.append(worker)
+        elif self._spare and may_wait and self._stepping and self._spec.server == 0:
+            self._waiting.append(worker)
             return
         self._wire.answer(worker, Header(self._served.report.updates, granted))
 
@@ -128,8 +128,9 @@ class Server:
 
 
 def _spare(scheme: AbstractScheme, workers: int) -> int:
-    """Workers that no update needs. Where each has steps of its own, or some push by way of
-    another, there are none.
+    """Return the number of workers that may die without ending the run.
+
+    0 where workers own their weights, or push in groups.
     """
     accounting = Accounting(scheme, workers)
     if accounting.own_weights or scheme.group_size > 1:
@@ -142,31 +143,31 @@ def _tell_nobody(workers: Iterable[int]) -> None:
 
 
 def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerReport:
-    """Be a server of the joined process group: take the plan, serve, hand out the snapshots.
+    """Be a server of the joined process group: take the spec, serve, hand out the snapshots.
 
     `tolerate(workers)` is called with the workers whose death the run survives from then on.
 
     Snapshot n goes to living worker n modulo their number, in order, so that all of them can
     evaluate at once.
     """
-    plan = ServerPlan(**receive_json(0))
-    server = Server(scheme, plan, tolerate)
+    spec = ServerSpec(**receive_json(0))
+    server = Server(scheme, spec, tolerate)
     report = server.run()
-    living, samples = _agreed(server, plan, scheme.servers)
+    living, samples = _agreed(server, spec, scheme.servers)
     # The others' snapshots would go with them.
-    tolerate(set(Accounting(scheme, plan.workers).pushing) - set(living))
-    for turn, snapshot in enumerate(server.snapshots_at(samples)):
-        send_snapshot(snapshot, living[turn % len(living)])
+    tolerate(set(Accounting(scheme, spec.num_workers).pushing) - set(living))
+    for index, snapshot in enumerate(server.snapshots_at(samples)):
+        send_snapshot(snapshot, living[index % len(living)])
     for worker in living:
         send_json(None, worker)
     return report
 
 
-def _agreed(server: Server, plan: ServerPlan, servers: int) -> tuple[list[int], list[int]]:
+def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
     """Workers that live, and samples behind the snapshots: what server 0 saw counts for all."""
-    if plan.server > 0:
-        living, samples = receive_json(plan.workers)
+    if spec.server > 0:
+        living, samples = receive_json(spec.num_workers)
         return living, samples
     for other in range(1, servers):
-        send_json([server.living, server.snapshot_samples], plan.workers + other)
+        send_json([server.living, server.snapshot_samples], spec.num_workers + other)
     return server.living, server.snapshot_samples

@@ -6,17 +6,16 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.data.stream import SampleStream
+from paceline.engine.training_strategy import DrawOne
 from paceline.errors import SettingError
 
-Draw = Callable[[int, int], Any]
 
-
-def draw_from(loader: Any, workers: int, seed: int) -> tuple[Draw, int]:
-    """Worker k's n-th batch of a DataLoader over map-style data, and the batches in a pass over it.
+def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
+    """Return how to draw worker k's n-th batch of a DataLoader, and the batches in a pass over it.
 
     The order is the project's: batch n * workers + k of a seeded stream; the loader's own sampler
     is not asked. Raises SettingError("data") for other loaders: they read ahead, and would hand out
-    batches before it is known whose turn it is.
+    batches before it is known which worker computes next.
     """
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         name = type(loader).__name__
@@ -35,7 +34,10 @@ def draw_from(loader: Any, workers: int, seed: int) -> tuple[Draw, int]:
 
 
 class VirtualBatches:
-    """`next_batch`: of the worker whose turn it is; raises StopIteration when none may go on."""
+    """Iterates over the batches of the workers that compute next, one at a time.
+
+    `next_batch()` raises StopIteration when no worker may go on.
+    """
 
     def __init__(self, next_batch: Callable[[], Any], length: int) -> None:
         self._next_batch, self._length = next_batch, length

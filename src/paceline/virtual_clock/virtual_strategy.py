@@ -2,10 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
@@ -14,40 +16,54 @@ from torch.optim import Optimizer
 from paceline.engine.flat_sgd import group_segments
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
 from paceline.engine.remote_sgd import RemoteSGD
-from paceline.engine.run_spec import RunPlan
-from paceline.engine.snapshot import Snapshot, flatten, statistics_of
+from paceline.engine.reports import StrategyReport
+from paceline.engine.run_spec import RunSpec
+from paceline.engine.snapshot import Snapshot, counters_of, flatten, statistics_of
 from paceline.engine.supported_options import check_honoured
+from paceline.engine.training_strategy import (
+    AbstractTrainingStrategy,
+    DrawAll,
+    DrawOne,
+    SizedBatches,
+    TrainerOptions,
+)
 from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.batches import Draw, VirtualBatches, draw_from
 from paceline.virtual_clock.buffers import Buffer
 from paceline.virtual_clock.checks import check_scheme
 from paceline.virtual_clock.clock import VirtualClock
-from paceline.virtual_clock.worker import VirtualWorker
+from paceline.virtual_clock.virtual_batches import VirtualBatches, draw_from
+from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
 
 
-class VirtualCluster(SingleDeviceStrategy):
-    """`Trainer(strategy=VirtualCluster(SyncAllReduce(), workers=64))` trains any LightningModule
+class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
+    """`Trainer(strategy=VirtualStrategy(SyncAllReduce(), workers=64))` trains any LightningModule
     with automatic optimization and one torch.optim.SGD, from a DataLoader over map-style data.
 
     Every worker's gradient is computed on the weights that it would hold, on the one device; time
     is modelled by `step_times` and `profile`. `num_steps`: of all workers together, which schemes
     that switch in the middle need. A pass over the data is one of all workers together.
     While validating, and when training has ended, the module holds the shared weights and the mean
-    of the workers' BatchNorm statistics. Random numbers (dropout) are one stream for all workers.
+    of the workers' BatchNorm statistics; buffers that are no floating-point numbers, as the first
+    worker has them. Random numbers (dropout) are one stream for all workers. `batch_size`: where
+    batches are not drawn from a DataLoader.
     Raises SettingError, before training starts, for what cannot be honoured.
     """
+
+    is_live = False
 
     def __init__(
         self,
         scheme: AbstractScheme,
         *,
         workers: int,
+        batch_size: int = 0,
         step_times: StepTimes | None = None,
         profile: ClusterProfile | None = None,
         num_steps: int | None = None,
@@ -67,15 +83,18 @@ class VirtualCluster(SingleDeviceStrategy):
         self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
         self._learning_rate = learning_rate
         self._seed, self._recycled = seed, recycled
-        self._draw: Draw | None = None
-        self._batch_size = 0
-        self._turn: VirtualWorker | None = None
+        self._draw: DrawOne | None = None
+        self._batch_size = batch_size
+        self._current_worker: VirtualWorker | None = None
         self._gradient: Buffer | None = None  # of the step under way
-        self._real_seconds = real_seconds
-        self.snapshots_at: list[float] = []  # real seconds
+        self._now = real_seconds
+        self._snapshots_at: list[float] = []  # real seconds
 
-    def batches(self, draw: Draw, batch_size: int, length: int) -> VirtualBatches:
-        """What to hand to `fit` instead of a DataLoader; `draw(worker, n)`: worker's n-th batch."""
+    def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
+        """Return what to hand to `fit` instead of a DataLoader.
+
+        `draw(worker, n)`: worker's n-th batch.
+        """
         self._draw, self._batch_size = draw, batch_size
         return VirtualBatches(self._next_batch, length)
 
@@ -86,23 +105,58 @@ class VirtualCluster(SingleDeviceStrategy):
         draw, length = draw_from(dataloader, self.workers, self._seed)
         return self.batches(draw, dataloader.batch_size, length)
 
+    # what whoever runs it asks for
+
+    @property
+    def samples(self) -> int:
+        return self.clock.holder.samples
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return self._held_weights
+
+    def trainer_options(self) -> TrainerOptions:
+        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
+
+    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+        assert self._num_steps is not None
+        length = Accounting(self.scheme, self.workers).most_batches(self._num_steps)
+        return self.batches(batch, self._batch_size, length)
+
+    def batches_drawn(self) -> Iterable[tuple[int, int]]:
+        return ((each.index, n) for each in self.clock.workers for n in range(each.num_steps))
+
+    def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
+        return self.clock.report()
+
+    def finish(self) -> list[Snapshot]:
+        return self.clock.holder.snapshots
+
+    def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
+        return self._snapshots_at
+
+    # what Lightning calls
+
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
         check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
-        self.held: list[nn.Parameter] = [w for group in sgd.param_groups for w in group["params"]]
+        self._held_weights: list[nn.Parameter] = [
+            weight for group in sgd.param_groups for weight in group["params"]
+        ]
         self._statistics = statistics_of(self._module)
+        self._counters = counters_of(self._module)
         self._segments = group_segments(sgd)
         remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        weights = _flat(self.held)
+        weights = _flat(self._held_weights)
         statistics = _flat(self._statistics, self.root_device)
-        plan = RunPlan(
-            workers=self.workers,
+        spec = RunSpec(
+            num_workers=self.workers,
             batch_size=self._batch_size,
             num_steps=self._num_steps,
             snapshot_samples=self._snapshot_samples,
@@ -113,11 +167,12 @@ class VirtualCluster(SingleDeviceStrategy):
         )
         self.clock = VirtualClock(
             self.scheme,
-            plan,
+            spec,
             profile=self._profile,
             step_times=self._step_times,
             weights=weights,
             statistics=statistics,
+            counters=self._counters,
             recycled=self._recycled,
         )
 
@@ -138,48 +193,52 @@ class VirtualCluster(SingleDeviceStrategy):
         return self.lightning_module
 
     def _next_batch(self) -> Any:
-        if self._turn is not None:
+        if self._current_worker is not None:
             raise RuntimeError("a batch was asked for before the step of the one before had ended")
-        self._turn = self.clock.next_worker()
-        if self._turn is None:
+        worker = self._current_worker = self.clock.next_worker()
+        if worker is None:
             raise StopIteration
-        assert self._turn.weights is not None
+        assert worker.weights is not None
         assert self._draw is not None
         self._gradient = self.clock.pool.take()
-        _point(self.held, self._turn.weights.views(self.held))
-        _point(self._statistics, self._turn.statistics.views(self._statistics))
-        return self._draw(self._turn.index, self._turn.finished)
+        _point(self._held_weights, worker.weights.views(self._held_weights))
+        _point(self._statistics, worker.statistics.views(self._statistics))
+        _point(self._counters, worker.counters)
+        return self._draw(worker.index, worker.num_steps)
 
     def _zero_gradient(self) -> None:
-        """Backward adds to a vector of the pool, so that gradients exist once."""
+        """Let backward add to a vector of the pool, so that gradients exist once."""
         assert self._gradient is not None
-        zero_gradients(self._gradient.vector, self.held, self._gradient.views(self.held))
+        zero_gradients(
+            self._gradient.vector, self._held_weights, self._gradient.views(self._held_weights)
+        )
 
     def _finish_step(self) -> None:
-        """The gradient is here: on with the rule."""
-        assert self._turn is not None
+        """Hand the gradient over to the clock, which goes on with the worker's rule."""
+        assert self._current_worker is not None
         assert self._gradient is not None
-        gather_gradients(self.held, self._gradient.views(self.held))
-        for weight in self.held:
+        gather_gradients(self._held_weights, self._gradient.views(self._held_weights))
+        for weight in self._held_weights:
             weight.grad = None  # the clock's from now on
-        turn, self._turn = self._turn, None
+        worker, self._current_worker = self._current_worker, None
         gradient, self._gradient = self._gradient, None
-        self.clock.finish_step(turn, gradient)
+        self.clock.finish_step(worker, gradient)
         self._note_snapshots()
         if self.clock.holder.diverged:
             self._module.trainer.should_stop = True
 
     def _note_snapshots(self) -> None:
-        while len(self.snapshots_at) < self.clock.holder.num_snapshots:
-            self.snapshots_at.append(self._real_seconds())
+        while len(self._snapshots_at) < self.clock.holder.num_snapshots:
+            self._snapshots_at.append(self._now())
 
     def _hold(self, snapshot: Snapshot) -> None:
-        _point(self.held, Buffer(snapshot.weights).views(self.held))
+        _point(self._held_weights, Buffer(snapshot.weights).views(self._held_weights))
         _point(self._statistics, Buffer(snapshot.statistics).views(self._statistics))
+        _point(self._counters, self.clock.workers[0].counters)
 
 
 def _point(tensors: Sequence[Tensor], views: Sequence[Tensor]) -> None:
-    """Swap content without a copy."""
+    """Let tensors show the content of others, without a copy."""
     for tensor, view in zip(tensors, views, strict=True):
         tensor.data = view
 

@@ -1,0 +1,14 @@
+"""Which weights a snapshot holds, in words."""
+
+from paceline.scheme.accounting import Accounting
+
+
+def evaluated_weights(accounting: Accounting) -> str:
+    """Name the weights and the BatchNorm statistics that a snapshot of a run holds."""
+    scheme = accounting.scheme
+    if scheme.servers:
+        weights = "the servers' center" if accounting.own_weights else "weights at the servers"
+        return f"{weights}; BatchNorm statistics: mean over workers' latest"
+    if scheme.claim(1) == "synchronous":
+        return "weights shared by all workers; BatchNorm statistics: mean over workers"
+    return "mean over workers' weights; BatchNorm statistics: mean over workers"

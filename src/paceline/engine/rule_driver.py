@@ -1,0 +1,75 @@
+"""Drives a scheme's rule for one worker, on either clock."""
+
+from typing import Any
+
+from torch import Tensor
+
+from paceline.engine.links import AbstractLinks, Process
+from paceline.scheme.rule import (
+    AbstractScheme,
+    Adopt,
+    Apply,
+    Mean,
+    Message,
+    PairMean,
+    Push,
+    Step,
+    WorkerView,
+    next_message,
+)
+
+
+class RuleDriver:
+    """Carries out the messages of one worker's rule over its links, and answers each.
+
+    Its methods are processes: the virtual clock runs them among those of the other workers, the
+    wall clock completes them at once (see `complete`).
+    """
+
+    def __init__(
+        self, scheme: AbstractScheme, links: AbstractLinks, index: int, num_workers: int
+    ) -> None:
+        self._scheme, self._links = scheme, links
+        self._index, self._num_workers = index, num_workers
+
+    def step(
+        self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
+    ) -> Process[None]:
+        """Take the step whose gradient has been computed; the arguments are those of the view."""
+        view = WorkerView(
+            gradient=gradient,
+            weights=weights,
+            index=self._index,
+            num_workers=self._num_workers,
+            num_steps=num_steps,
+            progress=progress,
+        )
+        yield from self._drive(self._scheme.step(view))
+
+    def end(self, weights: Tensor, num_steps: int) -> Process[None]:
+        """Carry out what follows the last step of a worker with weights of its own."""
+        yield from self._drive(self._scheme.end(weights, num_steps))
+
+    def _drive(self, rule: Step) -> Process[None]:
+        answer = None
+        while (message := next_message(rule, answer)) is not None:
+            answer = yield from self._carry_out(message)
+
+    def _carry_out(self, message: Message) -> Process[Any]:
+        match message:
+            case Mean(value):
+                return (yield from self._links.mean(value))
+            case Push(value):
+                return (yield from self._links.push(value))
+            case PairMean(partner):
+                return (yield from self._links.pair(partner))
+            case Apply(gradient):
+                return (yield from self._links.apply(gradient))
+            case Adopt(weights):
+                return self._links.adopt(weights)
+
+
+def complete(process: Process[None]) -> None:
+    """Run a process of the wall clock, which never waits, to its end."""
+    for awaited in process:
+        raise RuntimeError(f"a process of the wall clock waits for {awaited!r}")

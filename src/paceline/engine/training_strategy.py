@@ -1,0 +1,79 @@
+"""What every Lightning strategy of the project offers to whoever runs it, on either clock."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypedDict
+
+import numpy as np
+from torch import nn
+
+from paceline.engine.reports import StrategyReport
+from paceline.engine.snapshot import Snapshot
+
+
+class TrainerOptions(TypedDict):
+    """How a Lightning Trainer is distributed."""
+
+    strategy: Any
+    devices: int
+    plugins: list[Any]
+
+
+class SizedBatches(Protocol):
+    """What a Trainer trains on: batches whose number is known."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+# `train(worker, num_batches)`: a worker's first batches. `batch(worker, n)`: one of them.
+DrawAll = Callable[[int, int], SizedBatches]
+DrawOne = Callable[[int, int], Any]
+
+
+class AbstractTrainingStrategy(ABC):
+    """One training process: it stands for one worker on the wall clock, for all on the virtual one.
+
+    `is_live`: its seconds are real, so that progress can be logged by them.
+    """
+
+    is_live: bool = True
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """Samples over all workers so far, as far as this process knows."""
+
+    @property
+    @abstractmethod
+    def held_weights(self) -> list[nn.Parameter]:
+        """The parameters in the order of a snapshot's vector."""
+
+    @abstractmethod
+    def trainer_options(self) -> TrainerOptions:
+        """Return the options of the Trainer that this strategy trains in."""
+
+    @abstractmethod
+    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+        """Return what this process trains on."""
+
+    @abstractmethod
+    def batches_drawn(self) -> Iterable[tuple[int, int]]:
+        """Return the worker and the number of each batch that this process has trained on."""
+
+    @abstractmethod
+    def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
+        """Return what has been observed when training has ended, before `finish`.
+
+        `step_ends` [steps]: real seconds of the training clock, in this process. `seconds_data`:
+        spent waiting for data. On the virtual clock workers have modelled times instead.
+        """
+
+    @abstractmethod
+    def finish(self) -> list[Snapshot]:
+        """Return the snapshots that are this process's to evaluate, when all have ended."""
+
+    def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
+        """Return the real seconds of the training clock at each snapshot."""
+        return [snapshot.seconds for snapshot in snapshots]

@@ -1,0 +1,98 @@
+"""Weights and optimizer state of workers that apply updates themselves, shared where equal."""
+
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+
+from paceline.engine.flat_sgd import FlatSGD, Segment
+from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.running_mean import RunningMean
+
+
+class SharedState:
+    """Weights and optimizer state that are the same for all workers in `holders`."""
+
+    def __init__(self, weights: Buffer, sgd: FlatSGD, holders: set[int]) -> None:
+        self.weights, self.sgd, self.holders = weights, sgd, holders
+
+
+class SharedStates:
+    """`of[worker]`: its state. All start with one; `shared` False: with a copy each."""
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        weights: Tensor,
+        segments: Sequence[Segment],
+        num_workers: int,
+        *,
+        shared: bool,
+    ) -> None:
+        self._pool = pool
+        first = pool.copy(weights)
+        state = SharedState(first, FlatSGD(first.vector, segments), set(range(num_workers)))
+        self.of = [state] * num_workers
+        self._kept: dict[int, Buffer] = {}  # what workers compute on whose weights have changed
+        for worker in range(0 if shared else num_workers - 1):
+            self._split(state, {worker})
+
+    def begin(self, worker: int) -> Buffer:
+        """Return the weights on which the worker computes its next step."""
+        if (kept := self._kept.pop(worker, None)) is not None:
+            self._pool.release(kept)
+        return self.of[worker].weights
+
+    def keep(self, worker: int) -> Buffer:
+        """Return a copy of what the worker computes on, until it begins again.
+
+        Its weights are about to change in the middle of its step.
+        """
+        if worker not in self._kept:
+            self._kept[worker] = self._pool.copy(self.of[worker].weights.vector)
+        return self._kept[worker]
+
+    def apply(self, workers: set[int], gradient: Tensor, factor: float) -> None:
+        """Apply one gradient for all these workers; once, in place, for those that share a state.
+
+        `factor`: multiplies the rates.
+        """
+        for state in self._distinct(sorted(workers)):
+            among = state.holders & workers
+            own = state if among == state.holders else self._split(state, among)
+            own.sgd.step(gradient, factor)
+
+    def hold(self, worker: int, weights: Tensor) -> None:
+        """Copy `weights` to the worker; its optimizer's state stays."""
+        self._own(worker).copy_(weights)
+
+    def average(self, one: int, other: int) -> None:
+        """Replace the weights of both workers by their mean."""
+        if self.of[one] is self.of[other]:
+            return
+        mean = self._own(one).add_(self.of[other].weights.vector).mul_(0.5)
+        self._own(other).copy_(mean)
+
+    def mean(self) -> Tensor:
+        """Return the mean of all workers' weights, as a vector of its own."""
+        mean = RunningMean()
+        for state in self._distinct(range(len(self.of))):
+            mean.add(state.weights.vector, len(state.holders))
+        return mean.value
+
+    def _own(self, worker: int) -> Tensor:
+        """Return the worker's weights, which nobody shares from now on."""
+        state = self.of[worker]
+        own = state if state.holders == {worker} else self._split(state, {worker})
+        return own.weights.vector
+
+    def _distinct(self, workers: Iterable[int]) -> list[SharedState]:
+        return list(dict.fromkeys(self.of[worker] for worker in workers))
+
+    def _split(self, state: SharedState, workers: set[int]) -> SharedState:
+        """Give these workers a state equal to the one that they shared until now."""
+        weights = self._pool.copy(state.weights.vector)
+        own = SharedState(weights, state.sgd.fork(weights.vector), set(workers))
+        state.holders -= workers
+        for worker in workers:
+            self.of[worker] = own
+        return own

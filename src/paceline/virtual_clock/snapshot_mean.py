@@ -1,0 +1,55 @@
+"""Snapshots of workers that hold weights of their own: the mean, each as it was when it first had
+so many samples behind it, over all workers."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from paceline.engine.run_spec import RunSpec
+from paceline.engine.snapshot import Snapshot
+from paceline.virtual_clock.running_mean import RunningMean
+from paceline.virtual_clock.shared_state import SharedStates
+from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+
+class _Means(NamedTuple):
+    weights: RunningMean
+    statistics: RunningMean
+
+
+class SnapshotMean:
+    """Workers come to a snapshot at different times; it is complete when all have come."""
+
+    def __init__(self, spec: RunSpec, states: SharedStates) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.diverged = False
+        self._spec, self._states = spec, states
+        self._num_passed = [0] * spec.num_workers  # snapshots, by worker
+        self._means: dict[int, _Means] = {}  # by samples
+
+    def add(self, workers: Sequence[VirtualWorker], now: float) -> None:
+        """Count in the weights of workers that have just finished a step."""
+        passing: dict[int, list[VirtualWorker]] = {}
+        for worker in workers:
+            passed = self._spec.passed(self._num_passed[worker.index], worker.next_number)
+            self._num_passed[worker.index] += len(passed)
+            for samples in passed:
+                passing.setdefault(samples, []).append(worker)
+        for samples, passed_by in sorted(passing.items()):
+            self._add(samples, passed_by)
+            if self._means[samples].weights.count == self._spec.num_workers:
+                self._complete(samples, now)
+
+    def _add(self, samples: int, workers: Sequence[VirtualWorker]) -> None:
+        means = self._means.setdefault(samples, _Means(RunningMean(), RunningMean()))
+        states = Counter(self._states.of[worker.index] for worker in workers)
+        for state, num_workers in states.items():
+            means.weights.add(state.weights.vector, num_workers)
+        for worker in workers:
+            means.statistics.add(worker.statistics.vector)
+
+    def _complete(self, samples: int, now: float) -> None:
+        weights, statistics = (mean.value for mean in self._means.pop(samples))
+        updates = self._spec.updates_at(samples)
+        self.snapshots.append(Snapshot(samples, updates, now, weights, statistics))
+        self.diverged = not bool(weights.isfinite().all())

@@ -1,0 +1,142 @@
+"""Workers that push as one on the virtual clock: by way of the first of their group."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from paceline.engine.links import Process
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.profile import ClusterProfile
+from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.single_server import SingleServer
+from paceline.virtual_clock.virtual_network import Passage, VirtualNetwork
+from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+
+class Answer(NamedTuple):
+    """The weights that servers answered a push with, and whether the worker may step again."""
+
+    weights: Buffer
+    granted: bool
+
+
+class _Group:
+    """One group: its first worker's process, and what has come to it for the push under way."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.first = SingleServer(kernel)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        self.sum: Buffer | None = None
+        self.num_here = 0
+        self.complete = Event()
+        self.answered: dict[int, Event] = {}  # by worker
+
+
+class VirtualGroupLink:
+    """`push(first)` carries the message of the first of a group to the servers and back.
+
+    Inside a node a message is work of the group's first, as at a server.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        workers: Sequence[VirtualWorker],
+        *,
+        profile: ClusterProfile,
+        network: VirtualNetwork,
+        kernel: Kernel,
+        pool: BufferPool,
+        push: Callable[[VirtualWorker], Process[Answer]],
+    ) -> None:
+        self._scheme, self._workers = scheme, workers
+        self._accounting = Accounting(scheme, len(workers))
+        self._profile, self._network = profile, network
+        self._kernel, self._pool, self._push = kernel, pool, push
+        self._groups = {first: _Group(kernel) for first in self._accounting.pushing}
+
+    def members(self, worker: VirtualWorker) -> list[VirtualWorker]:
+        """Return the workers that push as one with this one, the first of them first."""
+        return [self._workers[index] for index in self._accounting.group_of(worker.index)]
+
+    def statistics(self, first: VirtualWorker) -> Tensor:
+        """Return the mean over the group, while its push is not answered."""
+        return torch.stack([each.statistics.vector for each in self.members(first)]).mean(0)
+
+    def push(self, worker: VirtualWorker) -> Process[Answer]:
+        """Push the worker's gradient as a part of its group's mean."""
+        first = self.members(worker)[0]
+        group = self._groups[first.index]
+        if worker is first:
+            return (yield from self._push_mean(first, group))
+        return (yield from self._push_by_way_of(first, group, worker))
+
+    def _push_mean(self, first: VirtualWorker, group: _Group) -> Process[Answer]:
+        arrived_at = self._kernel.now
+        self._take(first, group)
+        yield group.complete
+        first.spend("wait", arrived_at, self._kernel.now)
+        first.gradient, waiting = group.sum, group.answered
+        assert first.gradient is not None
+        first.message = first.gradient.vector.div_(self._scheme.group_size)
+        group.begin_round()
+        answer = yield from self._push(first)
+        for other in self.members(first)[1:]:
+            shared = Answer(self._pool.share(answer.weights), answer.granted)
+            self._kernel.happen(waiting[other.index], shared)
+        yield None  # the others' messages line up first
+        yield from group.first.enter()
+        group.first.leave()
+        return answer
+
+    def _push_by_way_of(
+        self, first: VirtualWorker, group: _Group, worker: VirtualWorker
+    ) -> Process[Answer]:
+        assert worker.gradient is not None
+        size = worker.statistics.vector.nbytes + worker.gradient.vector.nbytes
+        yield from self._send(worker, first, size, since=self._kernel.now)
+        arrived_at = self._kernel.now
+        answered = group.answered[worker.index] = Event()
+        self._take(worker, group)
+        answer: Answer = yield answered
+        yield from self._send(first, worker, answer.weights.vector.nbytes, since=arrived_at)
+        return answer
+
+    def _take(self, worker: VirtualWorker, group: _Group) -> None:
+        """Add the worker's gradient to those that have come to the first of its group."""
+        assert worker.gradient is not None
+        assert worker.message is worker.gradient.vector
+        worker.message = None
+        group.sum = self._pool.add(group.sum, worker.give_gradient())
+        group.num_here += 1
+        if group.num_here == self._scheme.group_size:
+            self._kernel.happen(group.complete)
+
+    def _send(
+        self, sender: VirtualWorker, receiver: VirtualWorker, num_bytes: int, *, since: float
+    ) -> Process[None]:
+        """Send a message between the first of a group and another, who has waited `since` then."""
+        first, other = sorted((sender, receiver), key=lambda worker: worker.index)
+        sender.bytes_sent += num_bytes
+        receiver.bytes_received += num_bytes
+        if self._profile.node_of(first.index) == self._profile.node_of(other.index):
+            passage = yield from self._pass_inside(self._groups[first.index].first, num_bytes)
+        else:
+            now = self._kernel.now
+            passage = self._network.pass_on(now, sender.index, receiver.index, num_bytes)
+            yield Moment(passage.end)
+        other.spend("wait", since, passage.start)
+        other.spend("communicate", *passage)
+
+    def _pass_inside(self, first: SingleServer, num_bytes: int) -> Process[Passage]:
+        yield from first.enter()
+        begun = self._kernel.now
+        yield self._kernel.after(self._profile.node_link.seconds(num_bytes))
+        first.leave()
+        return Passage(begun, self._kernel.now)

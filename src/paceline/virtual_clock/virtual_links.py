@@ -1,0 +1,67 @@
+"""A worker's links on the virtual clock."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paceline.engine.links import AbstractLinks, Process
+from paceline.virtual_clock.buffers import BufferPool
+from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
+from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
+from paceline.virtual_clock.virtual_pair_link import VirtualPairLink
+from paceline.virtual_clock.virtual_push_link import VirtualPushLink
+from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+
+@dataclass(frozen=True)
+class SharedLinks:
+    """What the links of all workers go over; None: the scheme has no such thing."""
+
+    pool: BufferPool
+    mean: VirtualMeanLink
+    push: VirtualPushLink | None
+    pair: VirtualPairLink | None
+    own: VirtualOwnWeights | None
+
+
+class VirtualLinks(AbstractLinks):
+    """One worker's links, which wait for events of the virtual clock."""
+
+    def __init__(self, worker: VirtualWorker, shared: SharedLinks) -> None:
+        self._worker, self._shared = worker, shared
+
+    def mean(self, value: Tensor) -> Process[Tensor]:
+        return (yield from self._shared.mean.mean(self._worker, value))
+
+    def push(self, value: Tensor) -> Process[Tensor]:
+        worker, shared = self._worker, self._shared
+        assert shared.push is not None
+        worker.message = value
+        if shared.own is None:
+            assert worker.weights is not None
+            shared.pool.release(worker.weights)
+            worker.weights = None  # the answer replaces them
+        weights, worker.granted = yield from shared.push.push(worker)
+        return worker.take_answer(weights, shared.pool)
+
+    def pair(self, partner: int) -> Process[None]:
+        assert self._shared.pair is not None
+        yield from self._shared.pair.pair(self._worker, partner)
+
+    def apply(self, gradient: Tensor) -> Process[Tensor]:
+        assert self._shared.own is not None
+        return (yield from self._shared.own.apply(self._worker, gradient))
+
+    def adopt(self, weights: Tensor) -> None:
+        worker, shared = self._worker, self._shared
+        if shared.own is not None:
+            shared.own.adopt(worker, weights)
+        elif worker.answer is not None and weights is worker.answer.vector:
+            worker.weights, worker.answer = worker.answer, None
+        else:
+            worker.weights = shared.pool.copy(weights)
+
+    def release(self) -> None:
+        """Release what the rule, which has ended, may not use again."""
+        self._worker.release_gradient(self._shared.pool)
+        self._worker.release_answer(self._shared.pool)

@@ -1,0 +1,116 @@
+"""Means over all workers on the virtual clock, and how long their all-reduce takes."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from paceline.engine.links import Process
+from paceline.exchange.schedule.volume import Volume
+from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+BUCKET_BYTES = 25 * 2**20  # of DistributedDataParallel: what is reduced at once
+BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
+
+
+class Brought(NamedTuple):
+    """When a worker brought its value, and how long its compute took [virtual seconds].
+
+    `overlapped`: it is the step's gradient, brought at the end of its backward, so that it can be
+    reduced while backward goes on.
+    """
+
+    brought_at: float
+    compute_seconds: float
+    overlapped: bool
+
+
+def allreduce_end(
+    brought: Sequence[Brought], num_bytes: int, seconds: Callable[[int], float]
+) -> float:
+    """Return when an all-reduce of `num_bytes` is over; `seconds(num_bytes)`: what one takes alone.
+
+    Gradients go as under DDP: buckets become ready evenly over backward, the last one at its end;
+    each is reduced when every worker has it and the one before is done. Anything else is reduced
+    as a whole when the last worker has brought it.
+    """
+    overlapped = all(each.overlapped for each in brought)
+    buckets = max(1, math.ceil(num_bytes / BUCKET_BYTES)) if overlapped else 1
+    done = 0.0
+    for bucket in range(1, buckets + 1):
+        left = BACKWARD_SHARE * (1 - bucket / buckets)
+        ready = max(each.brought_at - left * each.compute_seconds for each in brought)
+        done = max(ready, done) + seconds(num_bytes // buckets)
+    return done
+
+
+class _Round:
+    """What has been brought for one mean, and the event at which each worker gets it."""
+
+    def __init__(self) -> None:
+        self.sum: Buffer | None = None
+        self.brought: dict[int, Brought] = {}  # by worker
+        self.met: dict[int, Event] = {}
+
+
+class VirtualMeanLink:
+    """Adds up in what came first, in the order of arrival: one vector, however many workers.
+
+    `seconds(num_bytes)`: what an all-reduce takes; `volumes(num_elements)`: what each worker sends
+    and receives in it.
+    """
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        workers: Sequence[VirtualWorker],
+        *,
+        seconds: Callable[[int], float],
+        volumes: Callable[[int], Sequence[Volume]],
+        kernel: Kernel,
+    ) -> None:
+        self._pool, self._workers, self._kernel = pool, workers, kernel
+        self._seconds, self._volumes = seconds, volumes
+        self._round = _Round()
+
+    def mean(self, worker: VirtualWorker, value: Tensor) -> Process[Tensor]:
+        """Return the mean of what all workers bring, when all have."""
+        self._count_bytes(worker, value)
+        self._bring(worker, value)
+        met = self._round.met[worker.index] = Event()
+        if len(self._round.met) == len(self._workers):
+            complete, self._round = self._round, _Round()
+            self._kernel.start(self._reduce(complete, value.nbytes))
+        mean = yield met
+        return worker.take_answer(self._pool.share(mean), self._pool)
+
+    def _bring(self, worker: VirtualWorker, value: Tensor) -> None:
+        now, gradient = self._kernel.now, worker.gradient
+        own = gradient is not None and value is gradient.vector
+        brought = Brought(now, worker.compute_seconds, own and now == worker.computed_at)
+        self._round.brought[worker.index] = brought
+        buffer = worker.give_gradient() if own else self._pool.copy(value)
+        self._round.sum = self._pool.add(self._round.sum, buffer)
+        worker.release_gradient(self._pool)
+
+    def _count_bytes(self, worker: VirtualWorker, value: Tensor) -> None:
+        volume = self._volumes(value.numel())[worker.index]
+        sent, received = volume.in_bytes(value.element_size())
+        worker.bytes_sent += sent
+        worker.bytes_received += received
+
+    def _reduce(self, complete: _Round, num_bytes: int) -> Process[None]:
+        complete_at, count = self._kernel.now, len(self._workers)
+        yield Moment(allreduce_end(list(complete.brought.values()), num_bytes, self._seconds))
+        assert complete.sum is not None
+        if count > 1:
+            complete.sum.vector.div_(count)
+        for worker in self._workers:
+            worker.spend("wait", complete.brought[worker.index].brought_at, complete_at)
+            worker.spend("communicate", complete_at, self._kernel.now)
+            self._kernel.happen(complete.met[worker.index], complete.sum)
+        yield None  # every worker has taken its share
+        self._pool.release(complete.sum)

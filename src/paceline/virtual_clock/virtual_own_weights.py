@@ -1,0 +1,124 @@
+"""Workers that hold weights of their own on the virtual clock: state, steps, snapshots."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from paceline.engine.links import Process
+from paceline.engine.run_spec import RunSpec
+from paceline.engine.snapshot import Snapshot
+from paceline.engine.step_numbers import StepNumbers
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.joint import Joint
+from paceline.virtual_clock.kernel import Kernel
+from paceline.virtual_clock.shared_state import SharedStates
+from paceline.virtual_clock.snapshot_mean import SnapshotMean
+from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+
+class _Applying(NamedTuple):
+    worker: VirtualWorker
+    gradient: Tensor
+
+
+class VirtualOwnWeights:
+    """The weights of all workers; `recycled` False: a copy for each worker.
+
+    Workers that apply the same gradient at one instant do so at once: those that share a state
+    update it in place.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        spec: RunSpec,
+        weights: Tensor,
+        *,
+        workers: Sequence[VirtualWorker],
+        kernel: Kernel,
+        pool: BufferPool,
+        recycled: bool,
+    ) -> None:
+        self._scheme, self._spec, self._workers, self._kernel = scheme, spec, workers, kernel
+        self.states = SharedStates(pool, weights, spec.segments, spec.num_workers, shared=recycled)
+        self._snapshot_mean = SnapshotMean(spec, self.states)
+        self._applying = Joint[_Applying](kernel, self._apply_all)
+        self._finishing = Joint[VirtualWorker](kernel, self._finish_all)
+        draw = itertools.count().__next__
+        self._numbers = [StepNumbers(scheme, spec.num_workers, draw) for _ in workers]
+        for worker, numbers in zip(workers, self._numbers, strict=True):
+            worker.step_numbers = [numbers.next()]
+        self._equal_steps = Accounting(scheme, spec.num_workers).equal_steps
+        self._num_finished = 0  # steps of all workers
+
+    def begin(self, worker: VirtualWorker) -> Buffer:
+        """Return the weights on which the worker computes its next step."""
+        return self.states.begin(worker.index)
+
+    def has_step(self, worker: VirtualWorker) -> bool:
+        """Return whether a step of the run is left for the worker."""
+        return not (self.diverged or self._spec.ends_before(worker.next_number))
+
+    def apply(self, worker: VirtualWorker, gradient: Tensor) -> Process[Tensor]:
+        """Apply `gradient` by the worker's own optimizer; return its weights after that."""
+        yield from self._applying.join(_Applying(worker, gradient))
+        return self.states.of[worker.index].weights.vector
+
+    def adopt(self, worker: VirtualWorker, weights: Tensor) -> None:
+        self.states.hold(worker.index, weights)
+
+    def finish(self, worker: VirtualWorker) -> Process[None]:
+        """Count a step that the worker has taken, before anybody begins another at this instant."""
+        yield from self._finishing.join(worker)
+
+    @property
+    def updates(self) -> int:
+        """Updates of each worker's weights, on average."""
+        return self._num_finished // self._spec.num_workers
+
+    @property
+    def samples(self) -> int:
+        """Samples behind the weights of all, over all workers."""
+        whole = self.updates * self._spec.num_workers
+        return self._spec.samples_at(whole if self._equal_steps else self._num_finished)
+
+    @property
+    def diverged(self) -> bool:
+        return self._snapshot_mean.diverged
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        return self._snapshot_mean.snapshots
+
+    @property
+    def num_snapshots(self) -> int:
+        return len(self._snapshot_mean.snapshots)
+
+    @property
+    def statistics(self) -> list[Tensor]:
+        return [worker.statistics.vector for worker in self._workers]
+
+    def mean(self) -> Tensor:
+        """Return the mean of all workers' weights, as a vector of its own."""
+        return self.states.mean()
+
+    def _apply_all(self, applying: Sequence[_Applying]) -> None:
+        by_gradient: dict[int, tuple[Tensor, set[int]]] = {}
+        for worker, gradient in applying:
+            by_gradient.setdefault(id(gradient), (gradient, set()))[1].add(worker.index)
+        rate = self._spec.learning_rate
+        for gradient, workers in by_gradient.values():
+            number = self._workers[min(workers)].next_number
+            factor = rate.factor(self._spec.samples_at(number)) if rate else 1.0
+            self.states.apply(workers, gradient, factor)
+
+    def _finish_all(self, workers: Sequence[VirtualWorker]) -> None:
+        self._num_finished += len(workers)
+        for worker in workers:
+            worker.step_numbers.append(self._numbers[worker.index].next())
+        if not self._scheme.servers:
+            self._snapshot_mean.add(workers, self._kernel.now)

@@ -1,0 +1,130 @@
+"""Pushes on the virtual clock: they wait in line at each server, are served, and are answered.
+
+On one machine messages are work of the server's process, as they are over loopback: it receives a
+push, applies it and answers, in the order in which workers are released, then turns to the next.
+Between nodes the network carries messages while the server works.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from paceline.engine.links import Process
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.profile import ClusterProfile
+from paceline.virtual_clock.buffers import BufferPool
+from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.single_server import SingleServer
+from paceline.virtual_clock.virtual_group_link import Answer, VirtualGroupLink
+from paceline.virtual_clock.virtual_network import Passage, VirtualNetwork
+from paceline.virtual_clock.virtual_servers import VirtualServers
+from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+
+class VirtualPushLink:
+    """Carries pushes to `servers` and their answers back, for all workers."""
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        servers: VirtualServers,
+        *,
+        workers: Sequence[VirtualWorker],
+        profile: ClusterProfile,
+        kernel: Kernel,
+        pool: BufferPool,
+    ) -> None:
+        self._servers, self._workers, self._profile = servers, workers, profile
+        self._kernel = kernel
+        self._lines = [SingleServer(kernel) for _ in servers.served]
+        self._answered: dict[int, list[Event]] = {}  # by worker and server
+        network = VirtualNetwork(profile, len(workers), len(servers.served))
+        self._network = None if profile.one_machine else network
+        self._group: VirtualGroupLink | None = None
+        if scheme.group_size > 1:
+            self._group = VirtualGroupLink(
+                scheme,
+                workers,
+                profile=profile,
+                network=network,
+                kernel=kernel,
+                pool=pool,
+                push=self._push,
+            )
+
+    def push(self, worker: VirtualWorker) -> Process[Answer]:
+        """Push the worker's message, by itself or with those of its group."""
+        push = self._push if self._group is None else self._group.push
+        return (yield from push(worker))
+
+    def leave(self, worker: VirtualWorker) -> None:
+        """Tell the servers that the worker, which has been answered, sends no more."""
+        for server, served in enumerate(self._servers.served if worker.versions else []):
+            self._answer_all(server, served.leave(worker.index))
+
+    def _push(self, worker: VirtualWorker) -> Process[Answer]:
+        answered = self._answered[worker.index] = [Event() for _ in self._lines]
+        for server in range(len(self._lines)):
+            self._kernel.start(self._push_to(server, worker))
+        yield from answered
+        return Answer(*self._servers.collect(worker))
+
+    def _push_to(self, server: int, worker: VirtualWorker) -> Process[None]:
+        """Send a push to one server, wait in its line, and be served there."""
+        message, (first, last) = worker.message, self._servers.bounds[server]
+        assert message is not None
+        size = (last - first) * message.element_size()
+        body = size + (worker.statistics.vector.nbytes if server == 0 else 0)
+        worker.bytes_sent += body
+        self._servers.served[server].report.bytes_received += body
+        seconds = self._profile.server_seconds + size / self._profile.server_bandwidth
+        if self._network is None:
+            seconds = self._profile.node_link.seconds(body) + seconds
+        else:
+            now = self._kernel.now
+            passage = self._network.push(now, worker.index, server, body)
+            yield self._pass(server, worker, now, passage)
+        since, line = self._kernel.now, self._lines[server]
+        yield from line.enter()
+        begun = self._kernel.now
+        yield self._pass(server, worker, since, Passage(begun, begun + seconds))
+        if server == 0:
+            self._keep_statistics(worker)
+        self._answer_all(server, self._servers.arrive(server, worker))
+        line.leave()
+
+    def _answer_all(self, server: int, workers: Iterable[int]) -> None:
+        for each in workers:
+            self._kernel.start(self._answer(server, self._workers[each]))
+
+    def _answer(self, server: int, worker: VirtualWorker) -> Process[None]:
+        """Answer a worker with the weights as they are now; on one machine it waits in line."""
+        served, since, line = self._servers.served[server], self._kernel.now, self._lines[server]
+        self._servers.answer(server, worker)
+        size = served.weights.nbytes
+        served.report.bytes_sent += size
+        worker.bytes_received += size
+        if self._network is None:
+            yield from line.enter(urgent=True)
+            begun = self._kernel.now
+            seconds = self._profile.node_link.seconds(size)
+            yield self._pass(server, worker, since, Passage(begun, begun + seconds))
+            line.leave()
+        else:
+            passage = self._network.answer(since, server, worker.index, size)
+            yield self._pass(server, worker, since, passage)
+        self._kernel.happen(self._answered[worker.index][server])
+
+    def _pass(self, server: int, worker: VirtualWorker, since: float, passage: Passage) -> Moment:
+        """Return the end of a passage; until it began the worker has waited.
+
+        The timeline shows the way to the first server alone.
+        """
+        if server == 0:
+            worker.spend("wait", since, passage.start)
+            worker.spend("communicate", *passage)
+        return Moment(passage.end)
+
+    def _keep_statistics(self, worker: VirtualWorker) -> None:
+        own = worker.statistics.vector
+        self._servers.keep_statistics(
+            worker, self._group.statistics(worker) if self._group else own
+        )

@@ -1,0 +1,91 @@
+"""One of many workers on the virtual clock: what it holds, and what it has done."""
+
+import numpy as np
+from torch import Tensor
+
+from paceline.engine.reports import Span, WorkerReport
+from paceline.engine.weights_digest import weights_digest
+from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.kernel import Event
+
+TIMELINE_STEPS = 12  # of each worker, as much as a figure can show
+
+
+class VirtualWorker:
+    """`weights`: what it computes on; None while a push waits for its answer, which replaces them.
+
+    `statistics`: floating-point buffers of the module, as one vector; `counters`: its other
+    buffers. `computed`: happens with the gradient of the step under way, or with None where none
+    follows. `message`: what it pushes. `answer`: what its rule was answered with. `granted`:
+    whether server 0 lets it take another step. Times are virtual seconds.
+    """
+
+    def __init__(self, index: int, statistics: Buffer, counters: list[Tensor]) -> None:
+        self.index = index
+        self.weights: Buffer | None = None
+        self.statistics, self.counters = statistics, counters
+        self.versions: list[int] = []  # of each server's part of the weights
+        self.computed = Event()
+        self.gradient: Buffer | None = None
+        self.message: Tensor | None = None
+        self.answer: Buffer | None = None
+        self.granted = True
+        self.averages: list[tuple[int, int]] = []  # in pairs: own steps before, the partner
+        self.num_steps = 0
+        self.step_numbers: list[
+            int
+        ] = []  # of its steps and the next; none where servers grant them
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.computing = False
+        self.compute_seconds = 0.0  # of the step under way
+        self.computed_at = 0.0
+        self.seconds_communicating = 0.0  # waiting included
+        self.step_ends: list[float] = []
+        self.timeline: list[Span] | None = None  # a list: record here
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next step among all steps of the run; 0 where servers grant steps."""
+        return self.step_numbers[-1] if self.step_numbers else 0
+
+    def spend(self, phase: str, start: float, end: float) -> None:
+        """Record a span of time; `phase`: compute, communicate or wait."""
+        if self.timeline is not None and self.num_steps < TIMELINE_STEPS and end > start:
+            self.timeline.append((self.index, phase, start, end))
+
+    def give_gradient(self) -> Buffer:
+        """Hand the gradient's buffer over; the caller must release it."""
+        assert self.gradient is not None
+        gradient, self.gradient = self.gradient, None
+        return gradient
+
+    def take_answer(self, answer: Buffer, pool: BufferPool) -> Tensor:
+        """Hold an answer until the rule ends, and return its vector."""
+        self.release_answer(pool)
+        self.answer = answer
+        return answer.vector
+
+    def release_gradient(self, pool: BufferPool) -> None:
+        if self.gradient is not None:
+            pool.release(self.gradient)
+            self.gradient = None
+
+    def release_answer(self, pool: BufferPool) -> None:
+        if self.answer is not None:
+            pool.release(self.answer)
+            self.answer = None
+
+    def report(self) -> WorkerReport:
+        return WorkerReport(
+            worker=self.index,
+            steps=self.num_steps,
+            step_ends=np.array(self.step_ends),
+            weights_digest=weights_digest([] if self.weights is None else [self.weights.vector]),
+            seconds_communicating=self.seconds_communicating,
+            bytes_sent=self.bytes_sent,
+            bytes_received=self.bytes_received,
+            step_numbers=self.step_numbers,
+            averages=self.averages,
+            timeline=self.timeline or (),
+        )

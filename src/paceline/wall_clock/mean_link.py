@@ -1,0 +1,29 @@
+"""A worker's side of means over all workers on real processes."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.exchange.find_collective import collective
+
+
+class MeanLink:
+    """Means of vectors [num_weights], by an all-reduce in which all workers take part."""
+
+    def __init__(self, num_weights: int, dtype: torch.dtype) -> None:
+        self._mean = torch.empty(num_weights, dtype=dtype)
+        self._num_means = 0
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Return the mean of what all workers bring, valid until the next one."""
+        self._mean.copy_(value)
+        dist.all_reduce(self._mean)
+        self._num_means += 1
+        return self._mean.div_(dist.get_world_size()).to(value.device)
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent and received by this worker."""
+        volumes = collective("native").volumes(dist.get_world_size(), self._mean.numel())
+        volume = volumes[dist.get_rank()]
+        return volume.in_bytes(self._num_means * self._mean.element_size())

@@ -1,0 +1,119 @@
+"""A worker that applies gradients to weights of its own, as a Lightning strategy."""
+
+import itertools
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import Trainer
+
+from paceline.engine.flat_weights import FlatWeights
+from paceline.engine.links import AbstractLinks
+from paceline.engine.rule_driver import complete
+from paceline.engine.snapshot import Snapshot, flatten
+from paceline.engine.step_numbers import StepNumbers
+from paceline.exchange.process_group import draw_number
+from paceline.wall_clock.mean_link import MeanLink
+from paceline.wall_clock.own_weights import OwnWeights
+from paceline.wall_clock.pair_link import pair_link
+from paceline.wall_clock.push_link import PushLink
+from paceline.wall_clock.rule_strategy import AbstractRuleStrategy
+from paceline.wall_clock.wall_links import WallLinks
+
+_runs = itertools.count()  # of this process group
+
+
+class OwnWeightsStrategy(AbstractRuleStrategy):
+    """Without servers, a snapshot is the mean of the workers' weights, each as it was when it first
+    had so many samples behind it, over all workers; with servers, of what those hold.
+    """
+
+    applied_by = "a worker with weights of its own"
+
+    def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
+        self._pair = pair_link(self.scheme, self.spec)
+        self._push = PushLink(self.scheme, self.spec) if self.scheme.servers else None
+        flat = self._flat_weights()
+        self._mean = MeanLink(flat.weights.numel(), flat.weights.dtype)
+        self._kept: list[Snapshot] = []
+        first = flat.weights.cpu()
+        if self._push is not None:
+            self._push.begin(first)
+            first = self._push.wire.weights
+        else:
+            dist.broadcast(first, 0)
+        draw = partial(draw_number, f"steps of run {next(_runs)}")
+        numbers = StepNumbers(self.scheme, self.workers, draw)
+        self._own = OwnWeights(flat, self.spec, numbers, self._pair)
+        self._own.begin(first)
+        self.step_numbers = self._own.step_numbers
+        trainer.should_stop = not self._own.has_step
+        links = WallLinks(flat, self._statistics, mean=self._mean, push=self._push, own=self._own)
+        return flat, links
+
+    def _flat_weights(self) -> FlatWeights:
+        size, device = sum(weight.numel() for weight in self.held_weights), self.root_device
+        gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
+        weights = self._pair.computed if self._pair else torch.zeros_like(gradient)
+        return FlatWeights(self.held_weights, weights, gradient)
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self._own.finish()
+
+    @property
+    def updates(self) -> int:
+        return self.num_steps
+
+    @property
+    def samples(self) -> int:
+        return self.spec.samples_at(min(self.step_numbers[-1], self._run_steps))
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return (self._push or self._pair or self._mean).bytes_exchanged
+
+    @property
+    def averages(self) -> list[tuple[int, int]]:
+        return self._pair.averages if self._pair else []
+
+    def finish(self) -> list[Snapshot]:
+        """Return this worker's share: snapshot n is worker n modulo workers' to evaluate."""
+        if self._push is not None:
+            return self._push.finish()
+        means = [self._mean_of(kept) for kept in self._kept]
+        return means[dist.get_rank() :: self.workers]
+
+    def _finish_step(self) -> None:
+        self._own.finish_step()
+        if not self._own.has_step:
+            self.trained_module().trainer.should_stop = True
+            complete(self._driver.end(self._flat.weights, self.num_steps))
+        if self._push is None:
+            for samples in self.spec.passed(len(self._kept), self.step_numbers[-1]):
+                self._keep_snapshot(samples)
+
+    def _keep_snapshot(self, samples: int) -> None:
+        """Copy the weights: the only work of evaluation inside the training clock."""
+        statistics = torch.empty(self.spec.num_statistics, dtype=self.held_weights[0].dtype)
+        self._kept.append(
+            Snapshot(
+                samples=samples,
+                updates=self.spec.updates_at(samples),
+                seconds=self._clock.seconds(),
+                weights=self._flat.weights.to("cpu", copy=True),
+                statistics=flatten(self._statistics, statistics),
+            )
+        )
+
+    def _mean_of(self, kept: Snapshot) -> Snapshot:
+        """Return the mean of all workers' n-th; all must call this.
+
+        Its time is that of the last worker that came.
+        """
+        for vector in (kept.weights, kept.statistics):
+            dist.all_reduce(vector)
+            vector.div_(self.workers)
+        seconds = torch.tensor(kept.seconds, dtype=torch.float64)
+        dist.all_reduce(seconds, dist.ReduceOp.MAX)
+        return Snapshot(kept.samples, kept.updates, float(seconds), kept.weights, kept.statistics)

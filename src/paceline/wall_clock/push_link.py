@@ -1,0 +1,81 @@
+"""A worker's side of parameter servers, for every strategy that has them."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.engine.run_spec import RunSpec
+from paceline.engine.snapshot import Snapshot, flatten, join_shards, receive_snapshots
+from paceline.exchange.message import send_json
+from paceline.exchange.wire.push_pull import WorkerWire
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.wall_clock.group_link import GroupLink
+
+
+class PushLink:
+    """Links this worker to the servers, or to the first of its group.
+
+    `granted`: whether the last answer lets this worker take another step.
+    """
+
+    def __init__(self, scheme: AbstractScheme, spec: RunSpec) -> None:
+        self._scheme, self._spec = scheme, spec
+        self.granted = False
+        first, *others = Accounting(scheme, spec.num_workers).group_of(dist.get_rank())
+        self._speaks = dist.get_rank() == first
+        self.wire = WorkerWire(
+            spec.bounds(scheme.servers if self._speaks else 1),
+            spec.num_statistics,
+            getattr(torch, spec.dtype),
+            spec.num_workers if self._speaks else first,
+        )
+        self._group: GroupLink | None = None
+        if others and self._speaks:
+            self._group = GroupLink(self.wire.weights, spec.num_statistics, others)
+
+    def begin(self, weights: Tensor) -> None:
+        """Hand the run to the servers, and pull; worker 0's `weights` are the first of all."""
+        if dist.get_rank() == 0:
+            for server_spec in self._spec.server_specs(self._scheme):
+                server = self._spec.num_workers + server_spec.server
+                first, last = self._spec.bounds(self._scheme.servers)[server_spec.server]
+                send_json(asdict(server_spec), server)
+                dist.send(weights[first:last], server)
+        self._hand_on(self.wire.pull())
+
+    def push(self, value: Tensor, statistics: Sequence[Tensor]) -> Tensor:
+        """Push `value` [num_weights]; return the weights that the servers answer with."""
+        if value is not self.wire.gradient:
+            self.wire.gradient.copy_(value)
+        flatten(statistics, self.wire.statistics)
+        if self._group is not None:
+            self._group.take(self.wire.gradient, self.wire.statistics)
+        self._hand_on(self.wire.push_pull())
+        return self.wire.weights
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent and received by this worker."""
+        wires = [self.wire, *([self._group.wire] if self._group else [])]
+        return sum(wire.bytes_sent for wire in wires), sum(wire.bytes_received for wire in wires)
+
+    def finish(self) -> list[Snapshot]:
+        """Leave the servers; return the snapshots that are this worker's to evaluate."""
+        self.wire.leave()
+        if self._group is not None:
+            self._group.finish()
+        if not self._speaks:
+            return []
+        first = self._spec.num_workers
+        servers = range(first, first + self._scheme.servers)
+        shards = [receive_snapshots(server) for server in servers]
+        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+
+    def _hand_on(self, granted: bool) -> None:
+        self.granted = granted
+        if self._group is not None:
+            self._group.hand_on(self.wire.versions[0], granted)

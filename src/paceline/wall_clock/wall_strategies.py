@@ -1,0 +1,59 @@
+"""Which strategy trains a scheme on real processes."""
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+import torch
+
+from paceline.engine.training_clock import TrainingClock
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.pace import Pace
+from paceline.wall_clock.ddp import OneWorkerStrategy, SyncAllReduceStrategy
+from paceline.wall_clock.own_weights_strategy import OwnWeightsStrategy
+from paceline.wall_clock.parameter_server_strategy import ParameterServerStrategy
+from paceline.wall_clock.wall_strategy import AbstractWallStrategy
+
+
+class WallRun(TypedDict):
+    """What every strategy on real processes is told of a run; see AbstractRuleStrategy."""
+
+    workers: int
+    batch_size: int
+    num_steps: int
+    snapshot_samples: Sequence[int]
+    learning_rate: LearningRate | None
+    clock: TrainingClock
+    timeout_seconds: float
+    pace: Pace | None
+
+
+def wall_strategy(
+    scheme: AbstractScheme,
+    *,
+    device: torch.device,
+    server_seconds: float = 0,
+    **run: Unpack[WallRun],
+) -> AbstractWallStrategy:
+    """Return the strategy that trains `scheme`: Lightning's own DDP where that does the same."""
+    if scheme.carried_out_by_ddp:
+        return _synchronous(scheme, device, run)
+    kind = (
+        OwnWeightsStrategy
+        if Accounting(scheme, run["workers"]).own_weights
+        else ParameterServerStrategy
+    )
+    return kind(scheme, device=device, server_seconds=server_seconds, **run)
+
+
+def _synchronous(
+    scheme: AbstractScheme, device: torch.device, run: WallRun
+) -> OneWorkerStrategy | SyncAllReduceStrategy:
+    if run["workers"] == 1:
+        strategy = OneWorkerStrategy(device)
+    else:
+        how = (scheme.collective, scheme.compression)
+        strategy = SyncAllReduceStrategy(run["timeout_seconds"], *how)
+    strategy.prepare(**run)
+    return strategy

@@ -1,0 +1,79 @@
+"""What all strategies on real processes share: one process is one worker."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch.distributed as dist
+from pytorch_lightning import LightningModule
+
+from paceline.engine.reports import StrategyReport, WorkerReport
+from paceline.engine.training_strategy import (
+    AbstractTrainingStrategy,
+    DrawAll,
+    DrawOne,
+    SizedBatches,
+)
+from paceline.engine.weights_digest import weights_digest
+from paceline.timing.pace import Pace
+
+
+class AbstractWallStrategy(AbstractTrainingStrategy):
+    """`counted`: workers that really take part. `num_steps`: this worker's. `step_numbers`: of its
+    steps and the next among all steps of the run; empty where servers grant steps. `pace` emulates
+    the worker's accelerator.
+    """
+
+    counted: int = 0
+    diverged: bool = False
+    num_steps: int = 0
+    step_numbers: Sequence[int] = ()
+    averages: Sequence[tuple[int, int]] = ()
+    pace: Pace | None = None
+
+    @property
+    @abstractmethod
+    def updates(self) -> int:
+        """Updates behind the weights that this worker holds."""
+
+    @property
+    @abstractmethod
+    def num_batches(self) -> int:
+        """Number of batches that this worker draws at most."""
+
+    @property
+    @abstractmethod
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent and received by this worker."""
+
+    @property
+    @abstractmethod
+    def seconds_communicating(self) -> float:
+        """Seconds that this worker spent communicating, waiting for others included."""
+
+    @abstractmethod
+    def trained_module(self) -> LightningModule:
+        """Return the module that is being trained."""
+
+    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+        return train(dist.get_rank(), self.num_batches)
+
+    def batches_drawn(self) -> Iterable[tuple[int, int]]:
+        return ((dist.get_rank(), n) for n in range(self.num_steps))
+
+    def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
+        sent, received = self.bytes_exchanged
+        worker = WorkerReport(
+            worker=dist.get_rank(),
+            steps=self.num_steps,
+            step_ends=step_ends,
+            weights_digest=weights_digest(self.trained_module().parameters()),
+            seconds_data=seconds_data,
+            seconds_communicating=self.seconds_communicating,
+            bytes_sent=sent,
+            bytes_received=received,
+            late_steps=self.pace.late_steps if self.pace else 0,
+            step_numbers=self.step_numbers,
+            averages=self.averages,
+        )
+        return StrategyReport(self.counted, self.updates, self.diverged, [worker])
