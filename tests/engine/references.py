@@ -2,16 +2,14 @@
 
 import torch
 from hydra.utils import instantiate
-from paceline.run.settings import learning_rate
 
 from paceline.scheme.accounting import Accounting
-from tests.tiny import NUM_TRAIN, PlainSGD, batches_of
+from tests.tiny import NUM_TRAIN, PlainSGD, batches_of, point_of
 
 
 def rate_of(config, images_per_update):
     samples = config["training"]["epochs"] * NUM_TRAIN
-    return learning_rate(
-        config,
+    return point_of(config).training.learning_rate(
         images_per_update=images_per_update,
         epoch=NUM_TRAIN,
         samples=samples,
@@ -109,9 +107,9 @@ class Own:
     def __init__(self, config, seen, worker, flat):
         size = config["batch_size"]
         self._flat, self._optimizer = flat, Momentum(flat.options, flat.first)
-        self._batches, self.num_steps = batches_of(config, worker), seen[worker]["steps"]
+        self._batches, self.num_steps = batches_of(config, worker), seen.workers[worker].steps
         rate = rate_of(config, images_per_update(config))
-        self._factors = [rate.factor(number * size) for number in seen[worker]["numbers"]]
+        self._factors = [rate.factor(number * size) for number in seen.workers[worker].step_numbers]
         self.held, self.steps, self._gradient = flat.first.clone(), 0, None
 
     @property
@@ -153,8 +151,8 @@ def elastic(config, seen):
     """The center, by the order in which workers came to the server."""
     flat, scheme = Flat(config), config["scheme"]
     workers, center = owners(config, seen, flat), flat.first.clone()
-    (report,) = seen[len(workers) :]
-    for index, _ in report["pushes"]:
+    (report,) = seen.servers
+    for index, _ in report.pushes:
         worker = workers[index]
         for _ in range(scheme["period"]):
             worker.end()
@@ -189,7 +187,7 @@ class Gossiped:
         self._workers = owners(config, seen, self.flat)
         self._ended = {}
         self._applied = torch.zeros_like(self.flat.first)
-        self._pending = [list(seen[index]["averages"]) for index in range(len(self._workers))]
+        self._pending = [list(seen.workers[index].averages) for index in range(len(self._workers))]
         self.in_steps = self._num_in_steps()
         while any([self._go_on(index) for index in range(len(self._workers))]):
             pass

@@ -19,7 +19,7 @@ def replayed(config, seen):
 
 class Replay:
     def __init__(self, config, seen):
-        self._config, self._reports = config, seen[config["workers"] :]
+        self._config, self._reports = config, seen.servers
         self._group_size = config["scheme"].get("group_size", 1)
         self._flat, workers = Flat(config), config["workers"]
         self._rate = rate_of(config, config["batch_size"])  # of each update it is told the images
@@ -37,7 +37,7 @@ class Replay:
 
     def weights(self):
         """A push is due when every server has it next: its gradient is known then."""
-        pending = [list(report["pushes"]) for report in self._reports]
+        pending = [list(report.pushes) for report in self._reports]
         while any(pending):
             before = sum(map(len, pending))
             for worker in range(self._config["workers"]):

@@ -14,7 +14,8 @@ def exchanged(scheme, clock, folder, **settings):
     """(bytes sent, received) of each worker, and its steps."""
     config = tiny_point(scheme, WORKERS, 4, training__epochs=1, **settings, **CLOCKS[clock])
     seen, _ = run_tiny(config, folder)
-    return [(each["bytes_sent"], each["bytes_received"]) for each in seen], seen[0]["steps"]
+    workers = seen.workers
+    return [(each.bytes_sent, each.bytes_received) for each in workers], workers[0].steps
 
 
 @pytest.fixture(scope="module")

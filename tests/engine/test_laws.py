@@ -46,8 +46,8 @@ def plain(config, seen):
 
 def replayed_at_once(config, seen):
     """By the rule of async_parameter_server, whatever the scheme."""
-    for server in seen[config["workers"] :]:
-        assert (server["held"], server["updates"]) == (0, len(server["pushes"]))
+    for server in seen.servers:
+        assert (server.held, server.updates) == (0, len(server.pushes))
     return replayed({**config, "names": {"scheme": ASYNC}}, seen)
 
 
@@ -192,7 +192,8 @@ def test_law(scheme, law, clock, tmp_path):
     config = tiny_point(scheme, law.workers, 8 if law.workers < 3 else 4, **settings)
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, law.expected(config, seen), rtol=1e-12, atol=1e-14)
-    assert [worker["counted"] for worker in seen[: law.workers]] == [law.workers] * law.workers
+    assert {each.strategy.counted for each in seen.training} == {law.workers}
+    assert len(seen.workers) == law.workers
     assert_nothing_is_lost(config, seen)
 
 
@@ -260,23 +261,23 @@ def assert_nothing_is_lost(config, seen):
     budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
     accounting = Accounting(instantiate(config["scheme"]), workers)
     if accounting.own_weights and not accounting.equal_steps:
-        taken = [number for worker in seen[:workers] for number in worker["numbers"]]
+        taken = [number for worker in seen.workers for number in worker.step_numbers]
         assert sorted(number for number in taken if number < budget) == list(range(budget))
-    steps = {worker: found["steps"] for worker, found in enumerate(seen[:workers])}
-    servers = seen[workers:]
-    dropped = servers[0]["dropped"] if servers else 0
+    steps = {worker.worker: worker.steps for worker in seen.workers}
+    servers = seen.servers
+    dropped = servers[0].dropped if servers else 0
     assert sum(steps.values()) == budget + dropped
     period = accounting.steps_between_pushes
     for server in servers:
         pushes = {worker: steps[worker] // period for worker in accounting.pushing}
-        assert Counter(worker for worker, _ in server["pushes"]) == +Counter(pushes)
+        assert Counter(worker for worker, _ in server.pushes) == +Counter(pushes)
         if config["names"]["scheme"] == ASYNC:
-            assert server["held"] == 0
+            assert server.held == 0
         if config["names"]["scheme"] == "sync_parameter_server":
-            assert (server["held"] > 0) == (workers > 1)
-        if server["updates"] == len(server["pushes"]):
+            assert (server.held > 0) == (workers > 1)
+        if server.updates == len(server.pushes):
             held = config["names"]["scheme"] == "stale_synchronous"
-            assert_staleness_adds_up(server["pushes"], answered_at_once=not held)
+            assert_staleness_adds_up(server.pushes, answered_at_once=not held)
 
 
 def assert_staleness_adds_up(pushes, *, answered_at_once):
@@ -304,7 +305,7 @@ def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock
     }
     config = tiny_point("gossip", 4, 4, **settings | CLOCKS[clock])
     seen, weights = run_tiny(config, tmp_path)
-    assert len({worker["weights_digest"] for worker in seen}) == 1
+    assert len({worker.weights_digest for worker in seen.workers}) == 1
     assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
 
 
@@ -314,7 +315,7 @@ def test_a_slow_worker_is_left_behind_by_the_bound(bound, lead, tmp_path):
     settings = {"scheme__bound": bound, **LAGGING, **CLOCKS["virtual"]}
     seen, _ = run_tiny(tiny_point("stale_synchronous", 3, 4, **settings), tmp_path)
     steps, leads = Counter(), []
-    for worker, _ in seen[3]["pushes"]:
+    for worker, _ in seen.servers[0].pushes:
         steps[worker] += 1
         leads.append(steps[worker] - min(steps[each] for each in range(3)))
     assert max(leads) == lead
@@ -339,9 +340,9 @@ def waiting(blocked, broadcasting, folder, scheme=ASYNC, **settings):
 def test_asynchronous_means_asynchronous(blocked, tmp_path):
     """A worker blocks before its first push until the other has taken 200 steps."""
     seen, _ = run_tiny(waiting(blocked, False, tmp_path), tmp_path)
-    first = [worker for worker, _ in seen[2]["pushes"]].index(blocked)
+    first = [worker for worker, _ in seen.servers[0].pushes].index(blocked)
     assert first >= 200
-    assert seen[2]["pushes"][first] == (blocked, first)
+    assert seen.servers[0].pushes[first] == (blocked, first)
 
 
 @pytest.mark.parametrize("blocked", [0, 1])
@@ -353,13 +354,14 @@ def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
     settings = {"training__epochs": 44, "model__optimizer__lr": 0.01}
     config = waiting(blocked, False, tmp_path, "gossip", **settings)
     seen, weights = run_tiny(config, tmp_path)
-    averages = seen[0]["averages"]
+    averages = seen.workers[0].averages
     assert averages[199] == (0, 1) if blocked == 0 else averages[0][0] >= 200
     assert_close(weights, gossiped(config, seen), rtol=1e-12, atol=1e-14)
     sent, received = (
-        sum(worker[way] for worker in seen) for way in ("bytes_sent", "bytes_received")
+        sum(getattr(worker, way) for worker in seen.workers)
+        for way in ("bytes_sent", "bytes_received")
     )
-    asked = seen[1]["steps"]
+    asked = seen.workers[1].steps
     assert sent == received == (1 + 2 * asked) * 103 * 8  # of 103 weights; one says hello
 
 
@@ -374,7 +376,7 @@ def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):
 def test_an_optimizer_without_momentum_has_none_in_the_record(tmp_path):
     adam = {"_target_": "torch.optim.Adam", "_partial_": True, "lr": 0.01}
     seen, _ = run_tiny(tiny_point(SYNC, 1, 8, model__optimizer=adam), tmp_path)
-    assert seen[0]["momentum"] is None
+    assert seen.training[0].momentum is None
 
 
 def test_evaluation_perturbs_nothing(tmp_path):
@@ -384,6 +386,6 @@ def test_evaluation_perturbs_nothing(tmp_path):
         folder.mkdir()
         config = tiny_point(SYNC, 2, 4, measurement__evaluations=evaluations)
         seen, weights = run_tiny(config, folder)
-        assert sum(len(worker["scores"]) for worker in seen) == evaluations
+        assert sum(len(each.scores) for each in seen.training) == evaluations
         ends.append(weights)
     assert_close(*ends, rtol=0, atol=0)

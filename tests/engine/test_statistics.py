@@ -57,10 +57,10 @@ def test_asynchronous_workers_are_evaluated_with_the_mean_of_their_latest_statis
     seen, weights = run_tiny(config, tmp_path)
     replicas = [PlainSGD(config) for _ in range(2)]
     for worker, replica in enumerate(replicas):
-        for turn in range(seen[worker]["steps"]):
+        for turn in range(seen.workers[worker].steps):
             replica.gradient(*batches_of(config, worker)[turn])
     first, second = (replica.weights() for replica in replicas)
-    assert seen[0]["steps"] + seen[1]["steps"] == 3 * NUM_TRAIN // 8
+    assert seen.workers[0].steps + seen.workers[1].steps == 3 * NUM_TRAIN // 8
     for name in STATISTICS:
         assert (first[name] - second[name]).abs().max() > 1e-3
         assert_close(weights[name], (first[name] + second[name]) / 2, rtol=1e-12, atol=1e-14)

@@ -1,5 +1,7 @@
 """A run's length is in samples over all workers, whatever the scheme."""
 
+from dataclasses import replace
+
 import pytest
 
 from paceline.errors import SettingError
@@ -7,27 +9,31 @@ from paceline.run.budget import Budget, budget_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from tests.tiny import point_of, tiny_point
 
 SCHEMES = {"sync": SyncAllReduce(), "async": AsyncParameterServer(servers=1)}
 PERIODIC = {"elastic": ElasticAveraging(1, period=3, elasticity=0.1)}
 
 
 def budget(scheme, workers, batch_size, *, epochs=1, samples=None, evaluations=3):
-    config = {
-        "workers": workers,
-        "batch_size": batch_size,
-        "training": {"epochs": epochs, "samples": samples},
-        "measurement": {"evaluations": evaluations},
-    }
-    return budget_of(config, (SCHEMES | PERIODIC)[scheme], num_train=100)
+    config = tiny_point(
+        "sync_allreduce",
+        workers,
+        batch_size,
+        training__epochs=epochs,
+        training__samples=samples,
+        measurement__evaluations=evaluations,
+    )
+    point = replace(point_of(config), scheme=(SCHEMES | PERIODIC)[scheme])
+    return budget_of(point, num_train=100)
 
 
 def test_a_budget_by_hand():
     """250 images: 8 rounds of 4 workers with 8 images each, or 32 of one."""
     together = budget("sync", 4, 8, epochs=2.5)
-    assert together == Budget(256, 32, num_steps=32, most_batches=32, thresholds=[64, 160, 256])
+    assert together == Budget(256, 32, num_steps=32, thresholds=[64, 160, 256])
     alone = budget("async", 4, 8, epochs=2.5)
-    assert alone == Budget(256, 8, num_steps=32, most_batches=32, thresholds=[80, 168, 256])
+    assert alone == Budget(256, 8, num_steps=32, thresholds=[80, 168, 256])
 
 
 @pytest.mark.parametrize(("workers", "batch_size"), [(1, 10), (2, 25), (5, 4)])

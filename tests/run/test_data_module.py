@@ -6,9 +6,12 @@ from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.errors import SettingError
-from paceline.run.data_module import feed_from_data_module
+from paceline.run.data_module import open_data_module
+from paceline.run.point_data import Reading
 from tests.run.own import OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
+
+READING = Reading(num_workers=1, batch_size=1, seed=0, evaluation_batch_size=1)
 
 
 def own_point(scheme, folder, epochs):
@@ -36,7 +39,7 @@ def test_synchronous_workers_see_each_sample_once_per_epoch(tmp_path):
     for epoch in (slice(0, NUM_TRAIN // 2), slice(NUM_TRAIN // 2, NUM_TRAIN)):
         assert sorted(shares[0][epoch] + shares[1][epoch]) == list(range(NUM_TRAIN))
     first, second = (set(share[: NUM_TRAIN // 2]) for share in shares)
-    told = {frozenset(worker["images_seen"].nonzero()[0].tolist()) for worker in seen}
+    told = {frozenset(each.images_seen.nonzero()[0].tolist()) for each in seen.training}
     assert told == {frozenset(share) for share in shares}
     assert not first & second
     OwnModule(lr=0).load_state_dict(weights)
@@ -44,9 +47,9 @@ def test_synchronous_workers_see_each_sample_once_per_epoch(tmp_path):
 
 def test_asynchronous_workers_train_it_too(tmp_path):
     seen, weights = run_tiny(own_point("async_parameter_server", tmp_path, 20), tmp_path)
-    assert sum(worker["steps"] for worker in seen[:2]) == 20 * NUM_TRAIN // 4
-    scores = [score for worker in seen[:2] for score in worker["scores"]]
-    assert max(scores, key=lambda score: score["samples"])["top1"] > 0.9
+    assert sum(worker.steps for worker in seen.workers) == 20 * NUM_TRAIN // 4
+    scores = [score for each in seen.training for score in each.scores]
+    assert max(scores, key=lambda score: score.samples).top1 > 0.9
     OwnModule(lr=0).load_state_dict(weights)
 
 
@@ -62,6 +65,6 @@ class Streamed(LightningDataModule):
 
 def test_data_that_cannot_be_indexed_are_refused():
     with pytest.raises(SettingError, match=r"^data: .* map-style training set is needed$"):
-        feed_from_data_module({"seed": 0}, Streamed())
+        open_data_module(Streamed(), READING)
     with pytest.raises(SettingError, match=r"^data\._target_: dict is no LightningDataModule$"):
-        feed_from_data_module({"seed": 0}, {})
+        open_data_module({}, READING)

@@ -13,12 +13,12 @@ def test_a_plain_network_loads_them_and_scores_the_same(scheme, tmp_path):
     seen, weights = run_tiny(config, tmp_path)
     plain = tiny_network(batch_norm=True).double()
     plain.load_state_dict(weights)
-    scores = [found for worker in seen[:2] for found in worker["scores"]]
-    last = max(scores, key=lambda found: found["samples"])
+    scores = [score for each in seen.training for score in each.scores]
+    last = max(scores, key=lambda score: score.samples)
     everything = batches_of({**config, "workers": 1, "batch_size": 48}, 0)[0]
     again = score(plain, [everything], "cpu")
-    assert again.top1 == last["top1"]
-    assert again.loss == pytest.approx(last["loss"], rel=1e-9)
+    assert again.top1 == last.top1
+    assert again.loss == pytest.approx(last.loss, rel=1e-9)
 
 
 def test_without_the_setting_there_are_none(tmp_path):

@@ -76,7 +76,8 @@ def weights_of(folder, scheme, workers, **settings):
 
 
 def steps_of(seen, workers):
-    return [worker["steps"] for worker in seen[:workers]]
+    assert len(seen.workers) == workers
+    return [worker.steps for worker in seen.workers]
 
 
 @pytest.mark.parametrize(("scheme", "workers"), [(SYNC, 1), (SYNC, 2), (ASYNC, 1)])
@@ -88,16 +89,16 @@ def test_pacing_changes_no_weight(scheme, workers, tmp_path):
     assert_close(weights, expected, rtol=1e-12, atol=0)
     steps = 3 * NUM_TRAIN // 8 // workers
     assert steps_of(seen, workers) == [steps] * workers
-    assert [worker["late_steps"] for worker in native[:workers]] == [0] * workers
-    for worker in seen[:workers]:  # each waits for worker 0 from its second step on
-        assert worker["step_ends"][-1] >= 0.99 * (steps - 1) * 0.025
+    assert [worker.late_steps for worker in native.workers] == [0] * workers
+    for worker in seen.workers:  # each waits for worker 0 from its second step on
+        assert worker.step_ends[-1] >= 0.99 * (steps - 1) * 0.025
 
 
 @pytest.mark.parametrize(("scheme", "workers"), [(SYNC, 1), (SYNC, 2), (ASYNC, 2)])
 def test_every_step_is_paced_once(scheme, workers, tmp_path):
     """Also by the hook that Lightning registers on CUDA only: no real step is that fast."""
     seen, _ = weights_of(tmp_path / "late", scheme, workers, cluster__step_seconds=1e-9)
-    assert [worker["late_steps"] for worker in seen[:workers]] == steps_of(seen, workers)
+    assert [worker.late_steps for worker in seen.workers] == steps_of(seen, workers)
 
 
 def test_asynchronous_workers_do_not_wait_for_a_slow_one(tmp_path):

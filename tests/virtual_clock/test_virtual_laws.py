@@ -12,7 +12,7 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from tests.engine.references import Gossiped
-from tests.tiny import CONF, PlainSGD, batches_of, tiny_network, tiny_point
+from tests.tiny import CONF, PlainSGD, Seen, batches_of, tiny_network, tiny_point
 from tests.virtual_clock.trained import JITTERED, SCHEMES, train, weights_of, workers_for
 
 exactly = {"rtol": 0, "atol": 0}
@@ -144,12 +144,9 @@ def test_gossiping_workers_compute_on_what_they_began_with_and_keep_the_mean(gra
     )
     config = tiny_point("gossip", workers, 4, training__epochs=3 * workers)
     config["model"]["optimizer"] |= {"momentum": 0.0, "weight_decay": 0.0}
-    seen = [
-        {"averages": worker.averages, "numbers": worker.step_numbers, "steps": worker.num_steps}
-        for worker in strategy.clock.workers
-    ]
-    reference = Gossiped(config, seen)
-    assert reference.in_steps > 9 * workers
+    workers = [worker.report() for worker in strategy.clock.workers]
+    reference = Gossiped(config, Seen([], workers, [], []))
+    assert reference.in_steps > 9 * len(workers)
     held = [worker.weights.vector for worker in strategy.clock.workers]
     assert_close(held, reference.held, rtol=1e-12, atol=1e-14)
     mean = reference.flat.named(strategy.clock.shared().weights)

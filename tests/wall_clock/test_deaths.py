@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,6 +12,7 @@ from torch.testing import assert_close
 
 from paceline.cluster.launcher import ProcessFailure
 from paceline.cluster.supervisor import LostWorker
+from paceline.record.point import Point
 from paceline.run.run_point import run_point
 from paceline.study.compose import composed
 from tests.engine.replay import replayed
@@ -53,32 +55,33 @@ def test_the_other_goes_on_to_the_end_of_the_budget(when, tcp, tmp_path):
 def test_snapshots_are_dealt_out_among_those_who_live(tmp_path):
     seen, _ = run_tiny(dying(tmp_path, "before", workers=3), tmp_path)
     assert_budget_is_used_up(seen)
-    assert [[score["updates"] for score in seen[each]["scores"]] for each in (0, 2)] == [
+    assert [[score.updates for score in each.scores] for each in seen.training] == [
         [NUM_STEPS // 3, NUM_STEPS],
         [2 * NUM_STEPS // 3],
     ]
 
 
 def assert_budget_is_used_up(seen, steps=2):
-    *workers, server = seen
-    assert workers.pop(1) == LOST
-    taken = Counter(worker for worker, _ in server["pushes"])
-    assert taken == Counter({1: steps} | {each["worker"]: each["steps"] for each in workers})
-    assert taken.total() == server["updates"] == NUM_STEPS
-    assert [worker for worker, _ in server["lost"]] == [1]
+    (server,) = seen.servers
+    assert seen.lost == [LOST]
+    taken = Counter(worker for worker, _ in server.pushes)
+    assert taken == Counter({1: steps} | {each.worker: each.steps for each in seen.workers})
+    assert taken.total() == server.updates == NUM_STEPS
+    assert [worker for worker, _ in server.lost] == [1]
 
 
 def test_a_push_that_one_of_two_servers_took_holds_up_neither(tmp_path):
     seen, _ = run_tiny(dying(tmp_path, "in a push", servers=2), tmp_path)
-    first, lost, *servers = seen
-    assert lost == LOST
-    assert [server["updates"] for server in servers] == [NUM_STEPS, NUM_STEPS - 1]
-    assert [score["updates"] for score in first["scores"]] == [12, 24, 36]
+    assert seen.lost == [LOST]
+    assert [server.updates for server in seen.servers] == [NUM_STEPS, NUM_STEPS - 1]
+    assert [score.updates for score in seen.training[0].scores] == [12, 24, 36]
 
 
 def test_a_run_without_a_worker_is_recorded_as_finished_and_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    outcome = run_point(recorded(tmp_path, "scheme=async_parameter_server", when="in a push"))
+    outcome = run_point(
+        Point.of(recorded(tmp_path, "scheme=async_parameter_server", when="in a push"))
+    )
     result = outcome.result
     assert result["status"] == "finished"
     why = "killed by SIGKILL (server 0: its connection ended in the middle of a push)"
@@ -94,10 +97,11 @@ def test_a_run_without_a_worker_is_recorded_as_finished_and_says_so(tmp_path, mo
 def test_a_server_that_dies_ends_the_run_with_one_line_and_leaves_no_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = recorded(tmp_path, "scheme=async_parameter_server", "scheme.servers=2", when="never")
-    config["scheme"] = {"_target_": "tests.wall_clock.dying.DyingServers", "servers": 2}
+    dying_servers = {"_target_": "tests.wall_clock.dying.DyingServers", "servers": 2}
+    point = Point.of(config.replaced(scheme=dying_servers))
     before = family()
     began = time.monotonic()
-    result = run_point(config).result
+    result = run_point(point).result
     assert (result["status"], result["reason"]) == ("failed", "server 1: killed by SIGKILL")
     assert time.monotonic() - began < 30
     assert family() <= before
@@ -110,14 +114,14 @@ def test_a_backup_worker_takes_the_place_of_a_dead_one(when, tmp_path):
     config["scheme"]["backup_workers"] = 1
     config["model"] |= {"turn": 0, "num_steps": NUM_STEPS // 2}
     seen, weights = run_tiny(config, tmp_path)
-    first, lost, third, server = seen
-    assert lost == LOST
-    assert (first["steps"], third["steps"]) == (NUM_STEPS // 2, NUM_STEPS // 2)
-    assert (server["updates"], server["dropped"]) == (NUM_STEPS // 2, when == "held")
-    assert [score["updates"] for score in first["scores"]] == [6, 18]
-    used = [push for push in server["pushes"] if push[0] != 1]
-    assert (len(used), len(server["pushes"])) == (NUM_STEPS, NUM_STEPS + (when == "held"))
-    expected = replayed(config, [first, lost, third, {**server, "pushes": used}])
+    (first, third), (server,) = seen.workers, seen.servers
+    assert seen.lost == [LOST]
+    assert (first.steps, third.steps) == (NUM_STEPS // 2, NUM_STEPS // 2)
+    assert (server.updates, server.dropped) == (NUM_STEPS // 2, when == "held")
+    assert [score.updates for score in seen.training[0].scores] == [6, 18]
+    used = [push for push in server.pushes if push[0] != 1]
+    assert (len(used), len(server.pushes)) == (NUM_STEPS, NUM_STEPS + (when == "held"))
+    expected = replayed(config, seen._replace(servers=[replace(server, pushes=used)]))
     assert_close(weights, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -187,8 +191,8 @@ def recorded(folder, *settings, when):
         REPOSITORY,
     )
     about = {"when": when, "tcp": True, "folder": str(folder), "num_steps": 40}
-    config["model"] |= {"_target_": "tests.wall_clock.dying.DyingClassifier", **about}
-    return config
+    model = {"_target_": "tests.wall_clock.dying.DyingClassifier", **about}
+    return config.replaced(model={**config.values["model"], **model})
 
 
 def family():

@@ -6,7 +6,6 @@ import importlib
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -67,20 +66,25 @@ def enter(
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _write_to(log)
     os.environ.update(environment)
-    report = call(target, arguments)
-    _report(report)
-    if isinstance(report, Raised):
-        sys.exit(1)
-
-
-def call(target: str, arguments: tuple[Any, ...]) -> Returned | Raised:
-    """Call `module:function` in this process, and say what came of it."""
-    module, function = target.split(":")
     try:
-        return Returned(getattr(importlib.import_module(module), function)(*arguments))
+        _report(Returned(_call(target, arguments)))
+    except BaseException as error:
+        _report(_raised(error))
+        raise
+
+
+def call_here(target: str, arguments: tuple[Any, ...]) -> Returned | Raised:
+    """Call `module:function` in the launcher's own process; return what it would report."""
+    try:
+        return Returned(_call(target, arguments))
     except Exception as error:
         traceback.print_exc()
         return _raised(error)
+
+
+def _call(target: str, arguments: tuple[Any, ...]) -> Any:
+    module, function = target.split(":")
+    return getattr(importlib.import_module(module), function)(*arguments)
 
 
 def _report(report: Report) -> None:

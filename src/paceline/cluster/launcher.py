@@ -21,14 +21,17 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from paceline.cluster.child import Raised, Returned, call, enter
+from paceline.cluster.child import Raised, Returned, call_here, enter
 from paceline.cluster.supervisor import Child, ProcessFailure, Supervisor, name_of
 from paceline.exchange.process_group import SECRET, leave, make_secret
 
 __all__ = ["ProcessFailure", "die_with", "launch", "preload"]
 
 _PRELOADED = ["hydra.utils", "torchmetrics.classification"]
-_PRELOADED += ["paceline.wall_clock.ddp", "paceline.virtual_clock.virtual_strategy"]  # torch, Lightning
+_PRELOADED += [
+    "paceline.wall_clock.ddp",
+    "paceline.virtual_clock.virtual_strategy",
+]  # torch, Lightning
 _ADDRESS = "127.0.0.1"  # neither the store nor gloo asks who connects
 _EXIT_SECONDS = 5  # for a process whose work is done
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -119,7 +122,7 @@ def _call_here(
     before = dict(os.environ)
     os.environ.update(environment)
     try:
-        return call(target, arguments)
+        return call_here(target, arguments)
     finally:
         leave()
         os.environ.clear()

@@ -18,7 +18,6 @@ class Budget:
     samples: int
     images_per_update: int
     num_steps: int  # of all workers together
-    most_batches: int  # that they draw, with those whose gradients come too late
     thresholds: list[int]
 
 
@@ -42,6 +41,5 @@ def budget_of(point: Point, num_train: int) -> Budget:
         samples=samples,
         images_per_update=accounting.images_per_update(size),
         num_steps=samples // size,
-        most_batches=accounting.most_batches(samples // size),
         thresholds=[images_per_round * each for each in kept],
     )
