@@ -116,26 +116,26 @@ REFUSED = [
 
 @pytest.mark.parametrize(("scheme", "k", "expected"), COUNTED)
 def test_a_rule_on_trial_gives_the_numbers_that_formulas_give(scheme, k, expected):
-    found = Accounting(scheme, k)
-    assert found.own_weights == expected.own_weights
-    assert found.equal_steps == expected.equal_steps
-    assert found.batches_per_update == expected.update(k)
-    assert found.images_per_update(batch_size=8) == 8 * expected.update(k)
-    assert found.batches_per_round == expected.round(k)
-    assert found.expected_staleness == expected.staleness(k)
-    assert found.steps_between_pushes == expected.steps_between_pushes
-    assert found.steps_per_push == expected.steps_between_pushes * expected.group_size
-    assert found.needs_read == expected.needs_read
+    accounting = Accounting(scheme, k)
+    assert accounting.own_weights == expected.own_weights
+    assert accounting.equal_steps == expected.equal_steps
+    assert accounting.batches_per_update == expected.update(k)
+    assert accounting.images_per_update(batch_size=8) == 8 * expected.update(k)
+    assert accounting.batches_per_round == expected.round(k)
+    assert accounting.expected_staleness == expected.staleness(k)
+    assert accounting.steps_between_pushes == expected.steps_between_pushes
+    assert accounting.steps_per_push == expected.steps_between_pushes * expected.group_size
+    assert accounting.needs_read == expected.needs_read
     for updates in (1, 7, 10):
         steps = updates * expected.update(k)
-        assert found.most_batches(steps) == expected.most_batches(k, steps)
+        assert accounting.most_batches(steps) == expected.most_batches(k, steps)
 
 
 @pytest.mark.parametrize(("scheme", "k", "expected"), COUNTED)
 def test_updates_of_one_size_have_a_multiple_of_batches_behind_them(scheme, k, expected):
-    found = Accounting(scheme, k)
+    accounting = Accounting(scheme, k)
     for num_steps in (None, 48, 480) if not isinstance(scheme, SyncThenAsync) else (None,):
-        batches = [found.batches(updates, num_steps) for updates in range(20)]
+        batches = [accounting.batches(updates, num_steps) for updates in range(20)]
         assert batches == [updates * expected.update(k) for updates in range(20)]
 
 
@@ -151,27 +151,29 @@ def test_numbers_of_workers_that_a_rule_cannot_have_are_refused(scheme, k):
 def test_updates_are_of_all_workers_until_the_switch_and_of_one_then(
     switch_at, num_workers, num_steps
 ):
-    found = Accounting(SyncThenAsync(1, switch_at), num_workers)
+    accounting = Accounting(SyncThenAsync(1, switch_at), num_workers)
     together = -int(-switch_at * num_steps / num_workers // 1)  # rounded up
     expected = [
         min(n, together) * num_workers + max(0, n - together)
         for n in range(num_steps)
         if switch_at < 1 or n * num_workers <= num_steps
     ]
-    assert [found.batches(n, num_steps) for n in range(len(expected))] == expected
-    assert [found.batches(n, None) for n in range(9)] == [n * num_workers for n in range(9)]
+    assert [accounting.batches(n, num_steps) for n in range(len(expected))] == expected
+    assert [accounting.batches(n, None) for n in range(9)] == [n * num_workers for n in range(9)]
 
 
 def test_batches_behind_updates_by_hand():
     """Of 40 batches of 4 workers, the first 12 in threes of 4: switched at 0.25, rounded up."""
-    found = Accounting(SyncThenAsync(servers=1, switch_at=0.25), 4)
-    assert [found.batches(n, 40) for n in (31, 0, 3, 4)] == [40, 0, 12, 13]
+    accounting = Accounting(SyncThenAsync(servers=1, switch_at=0.25), 4)
+    assert [accounting.batches(n, 40) for n in (31, 0, 3, 4)] == [40, 0, 12, 13]
 
 
 def test_a_group_speaks_by_its_first_worker():
-    found = Accounting(Mixed(servers=1, group_size=2), 4)
-    assert [found.group_of(worker) for worker in range(4)] == [range(2)] * 2 + [range(2, 4)] * 2
-    assert list(found.pushing) == [0, 2]
+    accounting = Accounting(Mixed(servers=1, group_size=2), 4)
+    assert [accounting.group_of(worker) for worker in range(4)] == [range(2)] * 2 + [
+        range(2, 4)
+    ] * 2
+    assert list(accounting.pushing) == [0, 2]
     alone = Accounting(SyncAllReduce(), 3)
     assert [list(alone.group_of(worker)) for worker in range(3)] == [[0], [1], [2]]
     assert list(alone.pushing) == [0, 1, 2]

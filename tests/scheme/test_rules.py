@@ -56,7 +56,7 @@ SERVED = [
 ]
 
 
-def turn(step=0, progress=0.0, worker=1):
+def view(step=0, progress=0.0, worker=1):
     return WorkerView(
         GRADIENT.clone(),
         WEIGHTS.clone(),
@@ -69,7 +69,7 @@ def turn(step=0, progress=0.0, worker=1):
 
 def answered(scheme, *answers, **when):
     """All messages of a step; communications and Apply are answered in turn, others by nothing."""
-    rule, left, found = scheme.step(turn(**when)), list(answers), []
+    rule, left, found = scheme.step(view(**when)), list(answers), []
     message = next_message(rule, None)
     while message is not None:
         found.append(message)
@@ -128,7 +128,7 @@ def test_an_elastic_worker_and_the_center_go_towards_each_other():
     own, center = torch.full((2,), 4.0), torch.zeros(2)
     changed = center - scheme.served(own, 7, center, center)
     assert_close(changed, torch.ones(2))
-    rule = scheme.step(replace(turn(step=4), weights=own))
+    rule = scheme.step(replace(view(step=4), weights=own))
     pushed = next(rule)
     assert isinstance(pushed, Push)
     assert_close(pushed.value, own)
@@ -363,7 +363,7 @@ def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_o
         for worker in range(6)
         for num_steps in range(70)
     ]
-    kinds = {type(message) for view in views for message in messages_of(scheme.step(view))}
+    kinds = {type(message) for each in views for message in messages_of(scheme.step(each))}
     shown = {Push} if scheme.servers else set()
     shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()
     shown |= {Mean} if Accounting(scheme, 6).equal_steps else set()

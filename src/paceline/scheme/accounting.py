@@ -1,4 +1,4 @@
-"""What a run by a scheme is counted by, asked of its rule on trial."""
+"""Numbers that a run by a scheme is counted by, asked of its rule on trial."""
 
 import itertools
 import math
@@ -34,26 +34,24 @@ class Accounting:
         if self.scheme.servers:
             self.scheme.serving(self.num_workers)
 
-    # the worker's part
-
     @cached_property
     def own_weights(self) -> bool:
-        """Whether workers hold weights of their own, and apply gradients to them; else the servers
-        apply gradients, and grant steps.
+        """True where workers hold weights of their own, and apply gradients to them; else the
+        servers apply gradients, and grant steps.
         """
         return any(isinstance(message, Apply) for message in self._step(0))
 
     @cached_property
     def equal_steps(self) -> bool:
-        """Whether workers meet in a Mean, and so take equally many steps; others take theirs from a
-        common budget: who is faster takes more.
+        """True where workers meet in a Mean, and so take equally many steps; others take theirs
+        from a common budget: who is faster takes more.
         """
         single = (self._step(0, BEGINNING), self._step(0, END), self._end_after_one_step())
         return any(isinstance(message, Mean) for message in itertools.chain(*single))
 
     @cached_property
     def steps_between_pushes(self) -> int:
-        """One worker's steps from a push to its next one; 1 where there are no servers."""
+        """The steps of one worker from a push to its next one; 1 where there are no servers."""
         if not self.scheme.servers or not self.own_weights:
             return 1
         applied = 0
@@ -79,11 +77,9 @@ class Accounting:
         """The workers that speak to the servers."""
         return range(0, self.num_workers, self.scheme.group_size)
 
-    # the servers' part
-
     @cached_property
     def needs_read(self) -> bool:
-        """Whether servers must keep the weights that each worker was answered with."""
+        """True where servers must keep the weights that each worker was answered with."""
         one, unknown = torch.ones(1), torch.full((1,), math.nan)
         return bool(self.scheme.served(one, 1, one, unknown).isnan())
 
@@ -106,8 +102,6 @@ class Accounting:
             return False
         one = torch.ones(1)
         return float(self.scheme.served(one, 4, one, one)) == 1 / 4
-
-    # batches and images
 
     @cached_property
     def batches_per_update(self) -> int:
@@ -148,8 +142,6 @@ class Accounting:
             return num_steps
         return (num_steps // self.batches_per_update + 1) * self.num_workers
 
-    # trials
-
     def _step(self, num_steps: int, progress: float = BEGINNING) -> Iterator[Message]:
         view = view_on_trial(self.num_workers, num_steps=num_steps, progress=progress)
         return messages_of(self.scheme.step(view))
@@ -171,7 +163,7 @@ class Accounting:
         return any(self.scheme.partners(worker, self.num_workers) for worker in workers)
 
     def _second_round(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
-        """In the first round, not all that is under way has come."""
+        """Serve two rounds; in the first one, not all that is under way has come."""
         pushes = pushes_in_turn(self.scheme, self.num_workers, lambda batches: progress)
         return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
 

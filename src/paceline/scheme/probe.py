@@ -23,7 +23,7 @@ from paceline.scheme.serving import Arrival, Release
 def view_on_trial(
     num_workers: int, *, worker: int = 0, num_steps: int = 0, progress: float = 0.0
 ) -> WorkerView:
-    """Make what a worker knows: a gradient of 1 at weights of 0."""
+    """Make the view of a worker with a gradient of 1 at weights of 0."""
     return WorkerView(
         torch.ones(1),
         torch.zeros(1),

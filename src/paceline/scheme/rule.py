@@ -19,7 +19,7 @@ from paceline.scheme.serving import AbstractServing
 
 @dataclass(frozen=True)
 class WorkerView:
-    """What a worker knows when its gradient is there.
+    """The knowledge of a worker whose gradient is there.
 
     `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds, until it gives
     them away. `index`: of the worker, from 0. `num_steps`: that it took before. `progress`: the
@@ -44,7 +44,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Push:
-    """To the servers; answered with the weights that they release to this worker."""
+    """A message to the servers; answered with the weights that they release to this worker."""
 
     value: Tensor
 
@@ -78,7 +78,7 @@ Step = Generator[Message, Any, None]
 
 
 def next_message(step: Step, answer: Any) -> Message | None:
-    """Go on with a rule: its next message; None at the end of the step."""
+    """Go on with a rule, and return its next message; None at the end of the step."""
     try:
         return step.send(answer)
     except StopIteration:
@@ -86,7 +86,7 @@ def next_message(step: Step, answer: Any) -> Message | None:
 
 
 def drive(step: Step, answer: Callable[[Message], Any]) -> None:
-    """To the end of a rule that nobody else waits for; each message is answered at once."""
+    """Drive a rule that nobody else waits for to its end; each message is answered at once."""
     reply = None
     while (message := next_message(step, reply)) is not None:
         reply = answer(message)
@@ -137,12 +137,12 @@ class AbstractScheme(ABC):
         return pushed
 
     def claim(self, num_workers: int) -> Claim:
-        """Return what a run calls itself, which its certificate confirms or denies."""
+        """Return the name that a run gives itself, which its certificate confirms or denies."""
         return "apart"
 
     def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
-        """Return whom this worker may ask for a PairMean; they themselves ask nobody. Links to all
-        of them are opened before the first step, and a trial would meet only some.
+        """List those whom this worker may ask for a PairMean; they themselves ask nobody. Links to
+        all of them are opened before the first step, and a trial would meet only some.
         """
         return ()
 

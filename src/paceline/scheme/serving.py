@@ -1,4 +1,4 @@
-"""What a server does with pushes: the state machines from one that arrives to those it answers."""
+"""State machines of a server: from a push that arrives to those that are applied and answered."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -19,8 +19,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Release:
-    """`applied`: one update of the weights, by the mean of what these workers pushed; none where
-    empty. Then those who are `answered` get the weights. `dropped`: pushes that are not used.
+    """The consequences of a push. `applied`: one update of the weights, by the mean of what these
+    workers pushed; none where empty. Then those who are `answered` get the weights. `dropped`:
+    pushes that are not used.
     """
 
     applied: tuple[int, ...] = ()
@@ -84,22 +85,22 @@ class Bounded(AbstractServing):
     def __init__(self, num_workers: int, bound: int) -> None:
         self._bound = bound
         self._steps = Counter(dict.fromkeys(range(num_workers), 0))
-        self._held: tuple[int, ...] = ()
+        self._waiting: tuple[int, ...] = ()
 
     def arrive(self, arrival: Arrival) -> Release:
         self._steps[arrival.worker] += 1
-        self._held = (*self._held, arrival.worker)
+        self._waiting = (*self._waiting, arrival.worker)
         return Release((arrival.worker,), self._let_go())
 
     def leave(self, worker: int) -> Release:
         del self._steps[worker]
-        self._held = tuple(each for each in self._held if each != worker)
+        self._waiting = tuple(each for each in self._waiting if each != worker)
         return Release(answered=self._let_go())
 
     def _let_go(self) -> tuple[int, ...]:
         slowest = min(self._steps.values(), default=0)
-        answered = tuple(w for w in self._held if self._steps[w] - slowest <= self._bound)
-        self._held = tuple(worker for worker in self._held if worker not in answered)
+        answered = tuple(w for w in self._waiting if self._steps[w] - slowest <= self._bound)
+        self._waiting = tuple(worker for worker in self._waiting if worker not in answered)
         return answered
 
 
