@@ -6,10 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame
 from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import COLOURS, percent_ticks, scheme_style
-from paceline.report.findings import Findings, groups
+from paceline.report.findings import StudyFindings
 from paceline.report.worker_figures import MANY
 
 PHASES = {"seconds_data": "data", "seconds_compute": "compute", "seconds_communicate": "exchange"}
@@ -21,7 +22,7 @@ _MOST_BINS = 24
 _BODY = 0.995  # of the pushes; a rare late one would squeeze all others
 
 
-def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
+def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
     """Validation top-1 against `place` (samples or seconds): one line per run."""
     trained = findings.points[findings.points["status"] != "failed"]
     runs = ends_of_scale(findings, trained).sort_values("workers", kind="stable")
@@ -65,7 +66,7 @@ def panel_targets(points: Frame) -> list[float]:
     return sorted(set(points["target"].dropna()))
 
 
-def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Figure | None:
+def staleness(findings: StudyFindings, shown: list[Panel], schemes: list[str]) -> Figure | None:
     """Share of pushes by staleness at the most workers, seeds pooled; None without a server."""
     runs = ends_of_scale(findings, findings.tables.finished)
     pushes = findings.tables.staleness.merge(runs[runs["most"]], on="key")
@@ -95,7 +96,7 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
     return figure
 
 
-def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
+def phases(findings: StudyFindings, shown: list[Panel]) -> Figure | None:
     """Seconds per worker, mean over seeds, stacked; shares of them where they lie too far apart.
 
     None where nothing was recorded.
@@ -122,7 +123,7 @@ def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
     return figure
 
 
-def ends_of_scale(findings: Findings, runs: Frame) -> Frame:
+def ends_of_scale(findings: StudyFindings, runs: Frame) -> Frame:
     """Runs with the fewest and with the `most` workers of their scheme, kind and setting."""
     workers = runs.groupby(["scheme", "kind", *findings.varying], dropna=False)["workers"]
     runs = runs.assign(most=runs["workers"] == workers.transform("max"))
