@@ -12,6 +12,7 @@ from paceline.analysis.clocks import clocks
 from paceline.analysis.comparison import comparison
 from paceline.analysis.equal_time import equal_time
 from paceline.analysis.fastest import fastest
+from paceline.analysis.phase_seconds import phase_seconds
 from paceline.analysis.points import points
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
@@ -25,8 +26,8 @@ class Conclusion:
     """A table of conclusions: tables/`name`.csv, which `make` derives from what was collected.
 
     `caption`: a sentence under which the page shows the table as it is; without one the report has
-    a layout of its own for it, or only links it. `exact`: of single points, written with all digits
-    as in runs.csv.
+    a layout of its own for it, or only links it. `exact`: written with all digits,
+    as runs.csv, for figures.
     """
 
     name: str
@@ -43,6 +44,7 @@ CONCLUSIONS = [
     Conclusion("equal_time", equal_time),
     Conclusion("clocks", clocks),
     Conclusion("points", points, exact=True),
+    Conclusion("phase_seconds", phase_seconds, exact=True),
     Conclusion("verdicts", verdicts),
     Conclusion("fastest", fastest),
     Conclusion("clock_agreement", clock_agreement),

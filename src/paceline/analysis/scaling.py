@@ -27,6 +27,16 @@ def scaling(tables: Tables) -> Frame:
     return pd.DataFrame(rows)
 
 
+def unequal_samples(tables: Tables) -> tuple[float, float] | None:
+    """Return the fewest and the most samples in total of finished points; None if all are equal.
+
+    They may differ by 1 %: the last global batch is whole.
+    """
+    samples = tables.finished["samples"].dropna()
+    equal = samples.empty or samples.max() <= 1.01 * samples.min()
+    return None if equal else (samples.min(), samples.max())
+
+
 def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
     base = _base(finished, configuration)
     pairs = paired(points, base, "images_per_second")

@@ -4,6 +4,7 @@ import pandas as pd
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.analysis.clocks import LITTLE
+from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.tables import Frame
 from paceline.measurement.numbers import NUMBERS, Section, Shown, shown_numbers
 from paceline.report.agreement_sentences import agreement, has_twins
@@ -131,10 +132,10 @@ def scaling(findings: StudyFindings) -> Table:
 
 def scaling_kind(findings: StudyFindings) -> str:
     batch = "Weak scaling in batch: images per worker constant"
-    samples = findings.tables.finished["samples"].dropna()
-    if samples.empty or samples.max() <= 1.01 * samples.min():  # the last global batch is whole
+    samples = unequal_samples(findings.tables)
+    if samples is None:
         return f"{batch}, samples in total constant."
-    return f"{batch}; samples in total from {count(samples.min())} to {count(samples.max())}."
+    return f"{batch}; samples in total from {count(samples[0])} to {count(samples[1])}."
 
 
 def comparison(findings: StudyFindings) -> Table:
