@@ -5,6 +5,8 @@ import hashlib
 import itertools
 import json
 
+from paceline.measurement.rows import POINT_TABLES
+
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
     "async_parameter_server": "weights at the servers; BatchNorm statistics: mean over workers",
@@ -136,14 +138,11 @@ def make_timeline(run, steps=2):
     return rows
 
 
-TABLES = {
-    "curves": (make_curve, "key samples updates seconds train_loss validation_loss top1 top5"),
-    "staleness": (make_staleness, "key server staleness pushes"),
-    "phases": (
-        make_phases,
-        f"key worker steps samples {' '.join(PHASES)} bytes_sent bytes_received",
-    ),
-    "timeline": (make_timeline, "key worker phase start end"),
+MAKE = {
+    "curves": make_curve,
+    "staleness": make_staleness,
+    "phases": make_phases,
+    "timeline": make_timeline,
 }
 
 
@@ -152,9 +151,9 @@ def write_reports(folder, runs=None, **about):
     runs = made_runs() if runs is None else runs
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "runs.csv", list(dict.fromkeys(n for run in runs for n in run)), runs)
-    for name, (make, columns) in TABLES.items():
-        rows = [row for run in runs for row in make(run)]
-        write_rows(folder / f"{name}.csv", columns.split(), rows)
+    for table in POINT_TABLES:
+        rows = [row for run in runs for row in MAKE[table.collected](run)]
+        write_rows(folder / f"{table.collected}.csv", ["key", *table.columns], rows)
     about = {
         "study": folder.name,
         "axes": ["scheme", "workers", "batch_size", "seed"],

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from paceline.analysis.analyse import FOLDER
+from paceline.measurement.rows import POINT_TABLES
+
 ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 LISTS = {name: studies for lists in PIPELINE["vars"] for name, studies in lists.items()}
@@ -17,8 +20,9 @@ STAGES = {
     "studies": ("prepare", "sweep", "analyse", "report"),
     "long_studies": ("long", "analyse_long", "report_long"),
 }
-TABLES = ("runs", "curves", "staleness", "phases", "timeline", "tuning")
+TABLES = ["runs", *(table.collected for table in POINT_TABLES), "tuning"]
 COLLECTED = (*(f"{table}.csv" for table in TABLES), "study.json")
+CONCLUDED = (FOLDER, "metrics.json")
 
 
 def stages(study):
@@ -70,6 +74,18 @@ def test_of_a_long_study_the_tables_alone_are_outputs(study):
     _, deps, outs = stage("long", study)
     assert deps == ["conf", f"experiments/{study}.yaml"]
     assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_page_is_made_of_all_that_was_collected_and_concluded(study):
+    analyse, report = (stage(name, study) for name in stages(study)[-2:])
+    collected, concluded = (
+        [f"reports/{study}/{name}" for name in names] for names in (COLLECTED, CONCLUDED)
+    )
+    untuned = [path for path in collected if not path.endswith("tuning.csv")]
+    assert sorted(analyse[1]) == sorted([*untuned, "src/paceline/analysis"])
+    assert sorted(analyse[2]) == sorted(concluded)
+    assert sorted(report[1]) == sorted([*collected, *concluded, "src/paceline/report"])
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from paceline.analysis.analyse import TABLES, analyse
+from paceline.analysis.analyse import CONCLUSIONS, FOLDER, analyse
 from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from tests.made_reports import fail, make_run, write_reports
 
-OUTPUTS = [f"{name}.csv" for name in TABLES] + ["metrics.json"]
+OUTPUTS = [*(f"{FOLDER}/{each.name}.csv" for each in CONCLUSIONS), "metrics.json"]
 
 
 def test_same_tables_in_same_bytes_out(tmp_path):
@@ -76,5 +76,11 @@ def test_a_report_without_a_timeline_has_an_empty_one(tmp_path):
 def test_tables_without_a_row_have_a_header(tmp_path):
     folder = write_reports(tmp_path / "made", [fail(make_run())])
     analyse(folder)
-    assert (folder / "clocks.csv").read_text() == "kind,scheme,batch_size,workers,against\n"
-    assert (folder / "equal_time.csv").read_text().startswith("kind,scheme,batch_size,workers,n,")
+    assert (
+        folder / FOLDER / "clocks.csv"
+    ).read_text() == "kind,scheme,batch_size,workers,against\n"
+    assert (
+        (folder / FOLDER / "equal_time.csv")
+        .read_text()
+        .startswith("kind,scheme,batch_size,workers,n,")
+    )

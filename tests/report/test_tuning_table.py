@@ -4,8 +4,8 @@ import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.report.findings import read_findings
+from paceline.report.origin_tables import tuning
 from paceline.report.page import report
-from paceline.report.page_tables import tuning
 from tests.made_reports import make_run, write_reports, write_rows
 
 COLUMNS = "key scheme workers lr top1 status chosen"

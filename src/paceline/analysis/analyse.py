@@ -1,57 +1,98 @@
-"""Tables of points in, tables of conclusions out."""
+"""Turns the tables of a study's points into tables of conclusions."""
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from paceline.analysis.cautions import cautions
+from paceline.analysis.clock_agreement import clock_agreement
 from paceline.analysis.clocks import clocks
 from paceline.analysis.comparison import comparison
 from paceline.analysis.equal_time import equal_time
+from paceline.analysis.fastest import fastest
+from paceline.analysis.phase_seconds import phase_seconds
+from paceline.analysis.points import points
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
-from paceline.analysis.tables import Frame, Tables, read_tables, write_table
+from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
 from paceline.analysis.time_to_target import targets, time_to_target
+from paceline.analysis.verdicts import verdicts
 
-TABLES = {
-    "summary": summary,
-    "scaling": scaling,
-    "comparison": comparison,
-    "time_to_target": time_to_target,
-    "equal_time": equal_time,
-    "clocks": clocks,
-}
-_SHOWN = ("images_per_second", "top1", "test_top1")
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A table of conclusions: tables/`name`.csv, which `make` derives from what was collected.
+
+    `caption`: a sentence under which the page shows the table as it is; without one the report has
+    a layout of its own for it, or only links it. `exact`: written with all digits,
+    as runs.csv, for figures.
+    """
+
+    name: str
+    make: Callable[[Tables], Frame]
+    caption: str = ""
+    exact: bool = False
+
+
+CONCLUSIONS = [
+    Conclusion("summary", summary),
+    Conclusion("scaling", scaling),
+    Conclusion("comparison", comparison),
+    Conclusion("time_to_target", time_to_target),
+    Conclusion("equal_time", equal_time),
+    Conclusion("clocks", clocks),
+    Conclusion("points", points, exact=True),
+    Conclusion("phase_seconds", phase_seconds, exact=True),
+    Conclusion("verdicts", verdicts),
+    Conclusion("fastest", fastest),
+    Conclusion("clock_agreement", clock_agreement),
+    Conclusion("cautions", cautions),
+]
+FOLDER = "tables"  # in the report of a study
+_METRICS = ("images_per_second", "top1", "test_top1")
 
 
 def analyse(folder: Path) -> None:
-    """Write a CSV for each of TABLES, if only its header, and metrics.json.
+    """Write a CSV for each of CONCLUSIONS, if only its header, and metrics.json.
 
-    `folder`: reports/<study>, as `paceline collect` left it. Same tables in, same bytes out.
+    `folder`: reports/<study>, as `paceline collect` left it. The same tables give the same bytes.
     Raises SettingError("study") where they are not there.
     """
     tables = read_tables(folder)
-    made = {name: make(tables) for name, make in TABLES.items()}
-    for name, table in made.items():
-        write_table(folder / f"{name}.csv", table)
+    made = {each.name: each.make(tables) for each in CONCLUSIONS}
+    (folder / FOLDER).mkdir(exist_ok=True)
+    for old in (folder / FOLDER).glob("*.csv"):
+        old.unlink()
+    for each in CONCLUSIONS:
+        write_table(table_path(folder, each.name), made[each.name], exact=each.exact)
     metrics = _metrics(tables, made["summary"], made["scaling"])
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=1, allow_nan=False) + "\n")
 
 
-def _metrics(tables: Tables, means: Frame, speedups: Frame) -> dict[str, Any]:
-    """For `dvc metrics show`: the numbers one looks at between two versions of the code."""
-    metrics: dict[str, Any] = {"n": len(tables.runs), **counts(tables.runs)}
-    metrics["n_missing"] = len(tables.about["missing"])
+def table_path(folder: Path, name: str) -> Path:
+    """Return where the conclusion `name` stands in the report `folder` of a study."""
+    return folder / FOLDER / f"{name}.csv"
+
+
+def _metrics(tables: Tables, means: Frame, speedups: Frame) -> Row:
+    """Collect the numbers that one compares between two versions of the code.
+
+    They are for `dvc metrics show`.
+    """
+    by_kind: dict[str, Row] = {}
     for _, goal in targets(tables).iterrows():
-        metrics.setdefault(goal["kind"], {})[f"target top1 {goal['data']}"] = _short(goal["target"])
+        target = {f"target top1 {goal['data']}": _short(goal["target"])}
+        by_kind.setdefault(goal["kind"], {}).update(target)
     for (_, row), (_, speedup) in zip(means.iterrows(), speedups.iterrows(), strict=True):
-        shown = {name: row[f"{name}_mean"] for name in _SHOWN} | {
-            "speedup": speedup["speedup_mean"]
-        }
+        shown = {name: row[f"{name}_mean"] for name in _METRICS}
+        shown["speedup"] = speedup["speedup_mean"]
         known = {name: _short(value) for name, value in shown.items() if not math.isnan(value)}
         name = " ".join(f"{axis}={row[axis]}" for axis in tables.axes)
-        metrics.setdefault(row["kind"], {})[name] = {"n": int(row["n_finished"])} | known
-    return metrics
+        by_kind.setdefault(row["kind"], {})[name] = {"n": int(row["n_finished"])} | known
+    numbers = {"n": len(tables.runs), **counts(tables.runs)}
+    return numbers | {"n_missing": len(tables.about["missing"])} | by_kind
 
 
 def _short(value: float) -> float:

@@ -2,16 +2,17 @@
 
 import pandas as pd
 
+from paceline.analysis.axes import clock_axes
 from paceline.analysis.configuration import Configuration, configurations, matching, paired
 from paceline.analysis.intervals import interval
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Frame, Row, Tables
 
 WALL = ("paced", "measured")
 LITTLE = 0.05  # updates of staleness, below which a ratio would tell nothing
 
 
 def clocks(tables: Tables) -> Frame:
-    """A row per virtual configuration and paced (or measured) one of equal settings otherwise.
+    """Return a row per virtual configuration and paced (or measured) one of equal settings.
 
     `against`: the kind of the other side, `against_<axis>` its value of an axis that tells clocks
     apart. `images_per_second_ratio`, `staleness_ratio`: virtual over the other;
@@ -29,19 +30,6 @@ def clocks(tables: Tables) -> Frame:
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "against"])
 
 
-def clock_axes(tables: Tables) -> list[str]:
-    """`cluster`; where that is no axis: those of `cluster.*` that share no value between clocks."""
-    axes = [axis for axis in tables.axes if axis.startswith("cluster")]
-    if "cluster" in axes:
-        return ["cluster"]
-    on_virtual = tables.runs["kind"] == "virtual"
-    return [
-        axis
-        for axis in axes
-        if on_virtual.groupby(tables.runs[axis], dropna=False).nunique().max() == 1
-    ]
-
-
 def _against(other: Configuration, own: list[str]) -> Configuration:
     return {"against": other["kind"]} | {f"against_{axis}": other[axis] for axis in own}
 
@@ -54,7 +42,7 @@ def _finished(points: Frame) -> Frame:
     return points[points["status"] == "finished"]
 
 
-def _agreement(virtual: Frame, wall: Frame) -> dict[str, float | int]:
+def _agreement(virtual: Frame, wall: Frame) -> Row:
     speed = paired(virtual, wall, "images_per_second")
     stale = paired(virtual, wall, "staleness_mean")
     top1 = paired(virtual, wall, "test_top1")

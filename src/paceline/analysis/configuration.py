@@ -1,33 +1,38 @@
-"""Points that differ in nothing but their seed, and pairs of points that share it."""
+"""Groups points that differ in nothing but their seed, and pairs points that share it."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from paceline.analysis.tables import Frame
+from paceline.analysis.tables import Entry, Frame, Row
 
-Configuration = dict[str, Any]
+Configuration = Row  # kind and axes, each with its value
+
+
+def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
+    """Split rows by equal `columns`, in order of appearance; an empty value equals another."""
+    grouped = table.groupby(list(columns), sort=False, dropna=False)
+    return [(dict(zip(columns, values, strict=True)), rows) for values, rows in grouped]
 
 
 def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configuration, Frame]]:
-    """Each configuration with its points, in the order of `runs`; a kind is never mixed with
-    another."""
-    names = ["kind", *axes]
-    for values, points in runs.groupby(names, sort=False, dropna=False):
-        yield dict(zip(names, values, strict=True)), points
+    """Yield each configuration with its points, in the order of `runs`.
+
+    A kind of number is never mixed with another.
+    """
+    yield from groups(runs, ["kind", *axes])
 
 
-def matching(runs: Frame, configuration: Configuration) -> Frame:
-    """Points of `runs` with these values; an empty value matches an empty one."""
-    same = pd.Series(True, runs.index)
-    for name, value in configuration.items():
-        same &= runs[name].isna() if pd.isna(value) else runs[name] == value
-    return runs[same]
+def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:
+    """Select the rows of `table` with these values; an empty value matches an empty one."""
+    same = pd.Series(True, table.index)
+    for name, value in values.items():
+        same &= table[name].isna() if pd.isna(value) else table[name] == value
+    return table[same]
 
 
 def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
-    """Columns `value` and `base` of `metric`, a row per seed that both have."""
+    """Return columns `value` and `base` of `metric`, a row per seed that both have."""
     sides = [
         side.set_index("seed")[metric].rename(name)
         for side, name in ((points, "value"), (baseline, "base"))

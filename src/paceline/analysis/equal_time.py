@@ -5,7 +5,6 @@ same kind and settings, whatever their scheme and rate; the common updates likew
 """
 
 import math
-from typing import Any
 
 import pandas as pd
 
@@ -19,7 +18,7 @@ RATES = ("training.lr", "training.rate")  # axes that begin so are searched, not
 
 
 def equal_time(tables: Tables) -> Frame:
-    """A row per configuration: the common `seconds` and `updates`, `top1` (validation) then.
+    """Return a row per configuration: the common `seconds` and `updates`, `top1` (validation) then.
 
     `top1`: at the end of the run's own budget. A finished run without an evaluation by the common
     time is left out of `top1_equal_time` and its n.
@@ -38,22 +37,22 @@ def equal_time(tables: Tables) -> Frame:
 
 
 def at_equal_budgets(tables: Tables) -> Frame:
-    """A row per finished point: key, top1, and `common_`, `top1_equal_` of each of BUDGETS."""
+    """Return a row per finished point: key, top1, `common_` and `top1_equal_` of each budget."""
     finished = tables.finished
     same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(RATES))]
-    found = finished[["key", "top1"]].copy()
+    values = finished[["key", "top1"]].copy()
     for budget, name in BUDGETS.items():
         common = finished.groupby(same, dropna=False)[name].transform("min").astype(float)
-        found[f"common_{budget}"] = common
-        found[f"top1_equal_{budget}"] = [
+        values[f"common_{budget}"] = common
+        values[f"top1_equal_{budget}"] = [
             _top1_by(tables.curves[tables.curves["key"] == run["key"]], run, name, limit)
             for (_, run), limit in zip(finished.iterrows(), common, strict=True)
         ]
-    return found
+    return values
 
 
-def _top1_by(curve: Frame, run: Any, name: str, limit: float) -> float:
-    """Top-1 of the last row with `name` <= limit; NaN where there is none.
+def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
+    """Return the top-1 of the last row with `name` <= limit; NaN where there is none.
 
     A run that had ended by then has all its rows: its last snapshot may carry a later time than
     its last step.

@@ -1,4 +1,4 @@
-"""A mean, how sure it is, and of how many."""
+"""Means with their intervals and numbers of observations."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """`low` and `high` are NaN where n < 2: one number tells nothing of its spread."""
+    """A mean with the ends of its interval, NaN where n < 2: one number says nothing of spread."""
 
     mean: float
     low: float
@@ -18,12 +18,12 @@ class Interval(NamedTuple):
     n: int
 
     def named(self, name: str) -> dict[str, float | int]:
-        """Columns of a table: `name`_mean, _low, _high, _n."""
+        """Return it as columns of a table: `name`_mean, _low, _high, _n."""
         return {f"{name}_{field}": value for field, value in self._asdict().items()}
 
 
 def interval(values: Iterable[float]) -> Interval:
-    """Mean and Student's 95 % interval of the mean; what is NaN is left out of n."""
+    """Return the mean and Student's 95 % interval of the mean; NaNs are left out of n."""
     numbers = [float(value) for value in values if not math.isnan(value)]
     n = len(numbers)
     if not n:

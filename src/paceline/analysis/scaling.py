@@ -12,12 +12,12 @@ import pandas as pd
 
 from paceline.analysis.configuration import Configuration, configurations, matching, paired
 from paceline.analysis.intervals import interval
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Frame, Row, Tables
 
 
 def scaling(tables: Tables) -> Frame:
-    """A row per configuration. `baseline` names the points in use, or says why there are none;
-    `baseline_scheme`: theirs.
+    """Return a row per configuration. `baseline` names the points in use, or says why there are
+    none; `baseline_scheme`: theirs.
     """
     finished = tables.finished
     rows = [
@@ -27,7 +27,17 @@ def scaling(tables: Tables) -> Frame:
     return pd.DataFrame(rows)
 
 
-def _row(configuration: Configuration, points: Frame, finished: Frame) -> dict:
+def unequal_samples(tables: Tables) -> tuple[float, float] | None:
+    """Return the fewest and the most samples in total of finished points; None if all are equal.
+
+    They may differ by 1 %: the last global batch is whole.
+    """
+    samples = tables.finished["samples"].dropna()
+    equal = samples.empty or samples.max() <= 1.01 * samples.min()
+    return None if equal else (samples.min(), samples.max())
+
+
+def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
     base = _base(finished, configuration)
     pairs = paired(points, base, "images_per_second")
     ratios = pairs["value"] / pairs["base"]

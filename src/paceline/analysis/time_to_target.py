@@ -7,18 +7,18 @@ import math
 
 import pandas as pd
 
-from paceline.analysis.configuration import configurations, matching
+from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.summary import counts
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Frame, Row, Tables
 
 BELOW_BEST = 0.02
 
 
 def targets(tables: Tables) -> Frame:
-    """Columns kind, data, target, set_by: a target for each kind of number and data set.
+    """Return a target for each kind of number and data set: kind, data, target, set_by.
 
-    No row where one worker has no finished point.
+    There is no row where one worker has no finished point.
     """
     rows = []
     alone = tables.finished[tables.finished["workers"] == 1]
@@ -34,7 +34,7 @@ def targets(tables: Tables) -> Frame:
 
 
 def time_to_target(tables: Tables) -> Frame:
-    """A row per configuration and data set; empty where there is no target.
+    """Return a row per configuration and data set; empty where there is no target.
 
     A run gets there at its first evaluation at or above the target. `n_censored`: finished or
     diverged without getting there. Means only where every run got there: of the fast ones alone
@@ -50,12 +50,12 @@ def time_to_target(tables: Tables) -> Frame:
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "target"])
 
 
-def _reached(points: Frame, curves: Frame, target: float) -> dict[str, float | int]:
+def _reached(points: Frame, curves: Frame, target: float) -> Row:
     trained = points[points["status"] != "failed"]
     crossings = [first_crossing(curves[curves["key"] == key], target) for key in trained["key"]]
     there = [crossing for crossing in crossings if crossing is not None]
     censored = len(crossings) - len(there)
-    row: dict[str, float | int] = {"n": len(points), "n_reached": len(there)}
+    row: Row = {"n": len(points), "n_reached": len(there)}
     row["n_censored"], row["n_failed"] = censored, counts(points)["n_failed"]
     for place, name in enumerate(("seconds", "samples")):
         values = [crossing[place] for crossing in there]
@@ -67,7 +67,7 @@ def _reached(points: Frame, curves: Frame, target: float) -> dict[str, float | i
 
 
 def first_crossing(curve: Frame, target: float) -> tuple[float, float] | None:
-    """(seconds, samples) of the first row with top1 >= target; None where there is none."""
+    """Return (seconds, samples) of the first row with top1 >= target; None where there is none."""
     above = curve[curve["top1"] >= target] if len(curve) else curve
     if above.empty:
         return None
@@ -82,6 +82,6 @@ def _median(values: list[float], num_later: int) -> float:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
 
 
-def _named(configuration: dict) -> str:
+def _named(configuration: Configuration) -> str:
     parts = [f"{k}={v}" for k, v in configuration.items() if k not in ("kind", "scheme")]
     return " ".join([str(configuration["scheme"]), *parts])

@@ -65,7 +65,7 @@ class TimelineRow:
     end: float
 
 
-Row = CurveRow | StalenessRow | PhasesRow | TimelineRow
+TableRow = CurveRow | StalenessRow | PhasesRow | TimelineRow
 
 
 def curve(observed: Observed) -> list[CurveRow]:
@@ -132,8 +132,8 @@ class PointTable:
 
     name: str
     collected: str
-    row: type[Row]
-    make: Callable[[Observed], Sequence[Row]]
+    row: type[TableRow]
+    make: Callable[[Observed], Sequence[TableRow]]
 
     @property
     def columns(self) -> list[str]:

@@ -2,9 +2,9 @@
 
 from matplotlib.axes import Axes
 
+from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame
 from paceline.report.figure_style import scheme_style
-from paceline.report.findings import groups
 
 _ROW = 0.09  # of the height of the lines
 

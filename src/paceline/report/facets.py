@@ -1,17 +1,16 @@
 """Small multiples: one panel per batch size and value of the further axes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from paceline.analysis.configuration import matching
-from paceline.analysis.tables import Frame
-from paceline.report.findings import Findings, groups
+from paceline.analysis.configuration import groups, matching
+from paceline.analysis.tables import Frame, Row
+from paceline.report.findings import StudyFindings
 from paceline.report.number_format import setting
 
 MOST_PANELS = 12
@@ -21,17 +20,17 @@ MOST_PANELS = 12
 class Panel:
     """`where`: axis -> value, empty where nothing but scheme, workers and seed varies."""
 
-    where: Mapping[str, Any]
+    where: Row
 
     @property
     def title(self) -> str:
         return ", ".join(f"{name} {setting(value)}" for name, value in self.where.items())
 
     def of(self, table: Frame) -> Frame:
-        return matching(table, dict(self.where))
+        return matching(table, self.where)
 
 
-def panels(findings: Findings) -> list[Panel]:
+def panels(findings: StudyFindings) -> list[Panel]:
     """In order of the batch size, then of the study."""
     varying = findings.varying
     if not varying:
@@ -74,15 +73,16 @@ def label_left(axes: list[Axes], text: str) -> None:
 
 def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
     """One legend for all panels, each entry once."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Artist] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
-            found.setdefault(label, handle)
+            entries.setdefault(label, handle)
     # means first, then guides
-    found = dict(sorted(found.items(), key=lambda item: not isinstance(item[1], ErrorbarContainer)))
-    if found:
-        columns = 2 if len(found) == 4 else columns
-        more = -(-len(found) // columns) - 2  # lines that the panels must not pay for
+    guides = {name: not isinstance(entry, ErrorbarContainer) for name, entry in entries.items()}
+    entries = {name: entries[name] for name in sorted(entries, key=guides.__getitem__)}
+    if entries:
+        columns = 2 if len(entries) == 4 else columns
+        more = -(-len(entries) // columns) - 2  # lines that the panels must not pay for
         figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
-        figure.legend(found.values(), found, loc="outside lower center", ncols=columns)
+        figure.legend(entries.values(), entries, loc="outside lower center", ncols=columns)

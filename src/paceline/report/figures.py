@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from paceline.analysis.tables import Frame
 from paceline.report import run_figures
-from paceline.report.clock_agreement import has_twins
+from paceline.report.agreement_sentences import has_twins
 from paceline.report.facets import MOST_PANELS, Panel, panels
 from paceline.report.figure_style import as_svg, figure_settings
-from paceline.report.findings import Findings
+from paceline.report.findings import StudyFindings
 from paceline.report.timeline_figure import chosen, timeline
-from paceline.report.worker_figures import Number, draw
+from paceline.report.worker_figures import Series, draw
 
 MEANS = (
     "Markers are means over finished seeds, bars their 95 % intervals (none with one seed), "
@@ -32,7 +32,7 @@ class Drawing:
     svg: str
 
 
-def drawings(findings: Findings) -> list[Drawing]:
+def drawings(findings: StudyFindings) -> list[Drawing]:
     """Same findings, same bytes."""
     shown = panels(findings)
     if len(shown) > MOST_PANELS:
@@ -46,7 +46,7 @@ def drawings(findings: Findings) -> list[Drawing]:
 
 
 def _drawn(
-    findings: Findings, name: str, title: str, caption: str, draw: Callable[[], Figure | None]
+    findings: StudyFindings, name: str, title: str, caption: str, draw: Callable[[], Figure | None]
 ) -> Drawing:
     runs = findings.tables.runs
     if name == "timeline":  # not of all kinds
@@ -60,9 +60,9 @@ def _drawn(
     return Drawing(name, title, caption, svg)
 
 
-def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
-    for name, title, caption, number in _numbers(findings):
-        yield name, title, f"{caption} {MEANS}", lambda n=number: _line(n, shown, findings.schemes)
+def _all(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
+    for name, title, caption, series in _series(findings):
+        yield name, title, f"{caption} {MEANS}", lambda s=series: _line(s, shown, findings.schemes)
     ends = (
         "Solid: the most workers of a scheme; dashed: the fewest. One line is one run; dotted: the "
         "target."
@@ -105,29 +105,30 @@ def _all(findings: Findings, shown: list[Panel]) -> Iterator[tuple]:
         )
 
 
-def _accuracy(name: str, split: str, table: Frame, points: Frame) -> Number:
+def _accuracy(name: str, split: str, table: Frame, points: Frame) -> Series:
     label = f"top-1, {split}"
-    return Number(name, label, table, points, name, percent=True, from_zero=False, lost=True)
+    return Series(name, label, table, points, name, percent=True, from_zero=False, lost=True)
 
 
-def _line(number: Number, shown: list[Panel], schemes: list[str]) -> Figure | None:
-    column = f"{number.name}_mean"
-    if column not in number.table or not len(number.table):
+def _line(series: Series, shown: list[Panel], schemes: list[str]) -> Figure | None:
+    column = f"{series.name}_mean"
+    if column not in series.table or not len(series.table):
         return None
-    if number.table[column].isna().all() and not number.censored:
+    if series.table[column].isna().all() and not series.censored:
         return None
-    return draw(number, shown, schemes)
+    return draw(series, shown, schemes)
 
 
-def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
+def _series(findings: StudyFindings) -> Iterator[tuple[str, str, str, Series]]:
     finished = findings.points[findings.points["status"] == "finished"]
-    summary, scaling = findings.summary, findings.scaling
+    summary, scaling = findings.concluded["summary"], findings.concluded["scaling"]
+    equal_time = findings.concluded["equal_time"]
     rate = "images_per_second"
     yield (
         "throughput",
         "Throughput against workers",
         "Images per second over all workers, without warm-up.",
-        Number(rate, "images/s", summary, finished, rate),
+        Series(rate, "images/s", summary, finished, rate),
     )
     against = (
         "against one worker of the same settings otherwise, seed by seed; where its scheme has no "
@@ -137,13 +138,13 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
         "speedup",
         "Speed-up against workers",
         f"Images per second {against}",
-        Number("speedup", "speed-up", scaling, finished, "speedup", guide=lambda x: x),
+        Series("speedup", "speed-up", scaling, finished, "speedup", guide=lambda x: x),
     )
     yield (
         "efficiency",
         "Efficiency against workers",
         f"Speed-up divided by workers, {against}",
-        Number(
+        Series(
             "efficiency",
             "efficiency",
             scaling,
@@ -173,7 +174,7 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
             f"Validation top-1 against workers, at equal {budget}",
             f"By the last evaluation before the first finished run with as many workers {what}, "
             f"whatever its scheme and rate (none before: no marker); {zoomed}",
-            _accuracy(f"top1_equal_{budget}", "validation", findings.equal_time, finished),
+            _accuracy(f"top1_equal_{budget}", "validation", equal_time, finished),
         )
     trained = findings.points[findings.points["target"].notna()]
     trained = trained[trained["status"] != "failed"]
@@ -182,10 +183,10 @@ def _numbers(findings: Findings) -> Iterator[tuple[str, str, str, Number]]:
         "Seconds to the target",
         "Training seconds until the first evaluation at or above the target. A triangle is a run "
         "that ended without getting there, drawn at its end; then there is no mean.",
-        Number(
+        Series(
             "seconds",
             "seconds",
-            findings.time_to_target,
+            findings.concluded["time_to_target"],
             trained,
             "target_seconds",
             censored="seconds",

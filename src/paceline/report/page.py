@@ -2,16 +2,19 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from paceline.analysis.analyse import CONCLUSIONS, table_path
+from paceline.analysis.tables import Row
+from paceline.measurement.rows import POINT_TABLES
 from paceline.report.answer import HEDGE, answer
-from paceline.report.cautions import cautions
+from paceline.report.caution_sentences import cautions
 from paceline.report.figures import Drawing, drawings
-from paceline.report.findings import Findings, read_findings
-from paceline.report.page_tables import all_points, origin_tables, page_tables
+from paceline.report.findings import StudyFindings, read_findings
+from paceline.report.origin_tables import all_points, origin_tables
+from paceline.report.page_tables import page_tables
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",
@@ -19,8 +22,7 @@ KINDS = {
     "virtual": "real gradients on a virtual clock: time is modelled",
     "predicted": "by a model, not observed",
 }
-CSVS = ("runs", "curves", "staleness", "phases", "summary", "scaling", "comparison")
-CSVS += ("time_to_target", "equal_time", "clocks", "timeline", "tuning")
+_COLLECTED = ("runs", *(table.collected for table in POINT_TABLES), "tuning")
 
 
 def report(folder: Path) -> Path:
@@ -33,7 +35,9 @@ def report(folder: Path) -> Path:
     drawn = drawings(findings)
     _write_figures(folder / "figures", drawn)
     content = _content(findings, drawn)
-    content["csvs"] = [name for name in CSVS if (folder / f"{name}.csv").is_file()]
+    paths = [folder / f"{name}.csv" for name in _COLLECTED]
+    paths += [table_path(folder, conclusion.name) for conclusion in CONCLUSIONS]
+    content["csvs"] = [str(path.relative_to(folder)) for path in paths if path.is_file()]
     (folder / "README.md").write_text(_render("readme.md.j2", content))
     page = folder / "index.html"
     page.write_text(_render("page.html.j2", content))
@@ -65,7 +69,7 @@ def _write_figures(folder: Path, drawn: list[Drawing]) -> None:
             (folder / f"{drawing.name}.svg").write_text(drawing.svg)
 
 
-def _content(findings: Findings, drawn: list[Drawing]) -> dict[str, Any]:
+def _content(findings: StudyFindings, drawn: list[Drawing]) -> Row:
     runs = findings.tables.runs
     kinds = list(dict.fromkeys(runs["kind"]))
     return {
@@ -84,7 +88,7 @@ def _content(findings: Findings, drawn: list[Drawing]) -> dict[str, Any]:
     }
 
 
-def _render(template: str, content: dict[str, Any]) -> str:
+def _render(template: str, content: Row) -> str:
     environment = Environment(
         loader=PackageLoader("paceline.report"),
         autoescape=lambda name: bool(name and ".html" in name),

@@ -6,25 +6,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from paceline.analysis.configuration import groups
+from paceline.analysis.phase_seconds import ALL, ends_of_scale
 from paceline.analysis.tables import Frame
 from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import COLOURS, percent_ticks, scheme_style
-from paceline.report.findings import Findings, groups
+from paceline.report.findings import StudyFindings
 from paceline.report.worker_figures import MANY
 
 PHASES = {"seconds_data": "data", "seconds_compute": "compute", "seconds_communicate": "exchange"}
 _PHASE_COLOURS = dict(zip(PHASES, (COLOURS[4], COLOURS[5], "#444444"), strict=True))
 _HATCHES = {"paced": "//", "virtual": ".."}
-_MOST_BARS = 4  # workers of one configuration that get bars of their own
 _PLACES = {"samples": "samples over all workers", "seconds": "seconds"}
 _MOST_BINS = 24
 _BODY = 0.995  # of the pushes; a rare late one would squeeze all others
 
 
-def curves(findings: Findings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
+def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
     """Validation top-1 against `place` (samples or seconds): one line per run."""
     trained = findings.points[findings.points["status"] != "failed"]
-    runs = ends_of_scale(findings, trained).sort_values("workers", kind="stable")
+    runs = ends_of_scale(findings.tables, trained).sort_values("workers", kind="stable")
     several = runs["kind"].nunique() > 1
     figure, axes = grid(shown, 2.9)
     log = place == "seconds" and _far_apart(runs["seconds"].dropna())
@@ -65,9 +66,9 @@ def panel_targets(points: Frame) -> list[float]:
     return sorted(set(points["target"].dropna()))
 
 
-def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Figure | None:
+def staleness(findings: StudyFindings, shown: list[Panel], schemes: list[str]) -> Figure | None:
     """Share of pushes by staleness at the most workers, seeds pooled; None without a server."""
-    runs = ends_of_scale(findings, findings.tables.finished)
+    runs = ends_of_scale(findings.tables, findings.tables.finished)
     pushes = findings.tables.staleness.merge(runs[runs["most"]], on="key")
     if pushes.empty:
         return None
@@ -95,13 +96,12 @@ def staleness(findings: Findings, shown: list[Panel], schemes: list[str]) -> Fig
     return figure
 
 
-def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
+def phases(findings: StudyFindings, shown: list[Panel]) -> Figure | None:
     """Seconds per worker, mean over seeds, stacked; shares of them where they lie too far apart.
 
     None where nothing was recorded.
     """
-    runs = ends_of_scale(findings, findings.tables.finished)
-    table = findings.tables.phases.drop(columns="samples").merge(runs, on="key")
+    table = findings.concluded["phase_seconds"]
     bars = [(panel, _bars(panel.of(table))) for panel in shown]
     longest = max(len(rows) for _, rows in bars)
     if not longest:
@@ -122,23 +122,18 @@ def phases(findings: Findings, shown: list[Panel]) -> Figure | None:
     return figure
 
 
-def ends_of_scale(findings: Findings, runs: Frame) -> Frame:
-    """Runs with the fewest and with the `most` workers of their scheme, kind and setting."""
-    workers = runs.groupby(["scheme", "kind", *findings.varying], dropna=False)["workers"]
-    runs = runs.assign(most=runs["workers"] == workers.transform("max"))
-    return runs[runs["most"] | (runs["workers"] == workers.transform("min"))]
-
-
 def _bars(table: Frame) -> Frame:
     """Index: label of the bar; columns: seconds of each phase."""
-    found = {}
-    for name, rows in groups(table, ["scheme", "kind", "workers"]):
-        many = name["workers"] > _MOST_BARS
-        for worker, own in [(None, rows)] if many else rows.groupby("worker"):
-            who = f"mean of {name['workers']}" if many else f"worker {worker} of {name['workers']}"
-            kind = "" if table["kind"].nunique() == 1 else f" ({name['kind']})"
-            found[f"{name['scheme']}{kind}, {who}"] = own[list(PHASES)].mean()
-    return pd.DataFrame(found).T
+    kinds = len(set(table["kind"]))
+    labels = [_label(row, kinds) for _, row in table.iterrows()]
+    return table[list(PHASES)].set_axis(labels)
+
+
+def _label(row: Frame, kinds: int) -> str:
+    many = row["worker"] == ALL
+    who = f"mean of {row['workers']}" if many else f"worker {row['worker']} of {row['workers']}"
+    kind = "" if kinds == 1 else f" ({row['kind']})"
+    return f"{row['scheme']}{kind}, {who}"
 
 
 def _stack(axis: Axes, rows: Frame) -> None:

@@ -1,12 +1,14 @@
-"""A table of a page: text cells made once, for HTML and Markdown alike."""
+"""Makes tables of a page: text cells made once, for HTML and Markdown alike."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from paceline.analysis.analyse import FOLDER
 from paceline.analysis.tables import Frame
-from paceline.report.findings import Findings
-from paceline.report.number_format import setting, shown, with_interval
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import Form, setting, shown, with_interval
+
+Cell = Callable[[Frame], str]  # of a row
 
 
 @dataclass(frozen=True)
@@ -21,28 +23,43 @@ class Table:
     says: Sequence[str] = ()
 
 
+def concluded_table(
+    findings: StudyFindings,
+    conclusion: str,
+    name: str,
+    caption: str,
+    cells: Mapping[str, Cell],
+    says: Sequence[str] = (),
+) -> Table:
+    """Show the table `conclusion` of analysis under the heading `name`."""
+    source, frame = f"{FOLDER}/{conclusion}.csv", findings.concluded[conclusion]
+    return table_of(findings, name, caption, source, frame, cells, says)
+
+
 def table_of(
-    findings: Findings,
+    findings: StudyFindings,
     name: str,
     caption: str,
     source: str,
     frame: Frame,
-    cells: Mapping[str, Callable[[Any], str]],
+    cells: Mapping[str, Cell],
     says: Sequence[str] = (),
 ) -> Table:
-    """A row per row of `frame`: its axes, a text for each of `cells`, and its kind."""
-    axes = ["scheme", "workers", *findings.varying]
+    """Make a row per row of `frame`: its axes, a text for each of `cells`, and its kind."""
+    axes = [axis for axis in ("scheme", "workers", *findings.varying) if axis in frame]
+    kind = ["kind"] if "kind" in frame else []
     rows = [
-        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values()), row["kind"]]
+        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values()), *row[kind]]
         for _, row in frame.iterrows()
     ]
-    return Table(name, caption, source, [*axes, *cells, "kind"], rows, says)
+    return Table(name, caption, source, [*axes, *cells, *kind], rows, says)
 
 
-def spread(name: str, form: Callable[[float], str]) -> Callable[[Any], str]:
-    """A cell: mean, interval and n of `<name>_mean` to `_n`; a dash without such columns."""
+def spread(name: str, form: Form) -> Cell:
+    """Make a cell of mean, interval and n of `<name>_mean` to `_n`; a dash without a mean."""
     return lambda row: shown(row.get(f"{name}_mean"), lambda _: with_interval(row, name, form))
 
 
-def cell(name: str, form: Callable[[float], str]) -> Callable[[Any], str]:
+def cell(name: str, form: Form) -> Cell:
+    """Make a cell of the number `name`; a dash without it."""
     return lambda row: shown(row.get(name), form)

@@ -8,10 +8,11 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
+from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame
 from paceline.report.facets import legend_below
 from paceline.report.figure_style import COLOURS
-from paceline.report.findings import Findings, groups
+from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural, setting
 
 # a server's share of the weights may be on its way while another's waits: drawn over it
@@ -21,7 +22,7 @@ _MOST_PANELS = 4
 _MOST_SPANS = 400  # of a panel: more make a page heavy, and are too thin to see
 
 
-def timeline(findings: Findings) -> Figure | None:
+def timeline(findings: StudyFindings) -> Figure | None:
     """A panel per chosen point on one time axis, from the start; None without rows."""
     runs = chosen(findings)
     if runs.empty:
@@ -48,7 +49,7 @@ def timeline(findings: Findings) -> Figure | None:
     return figure
 
 
-def chosen(findings: Findings) -> Frame:
+def chosen(findings: StudyFindings) -> Frame:
     """Of each scheme the points of the first seed with the most workers; every scheme first."""
     runs = findings.tables.runs
     runs = runs[runs["key"].isin(set(findings.tables.timeline["key"]))]
@@ -62,7 +63,7 @@ def chosen(findings: Findings) -> Frame:
     return runs[runs.index.isin(order)]
 
 
-def _spans(findings: Findings, key: str) -> Frame:
+def _spans(findings: StudyFindings, key: str) -> Frame:
     rows = findings.tables.timeline
     return rows[rows["key"] == key].sort_values("start", kind="stable")
 

@@ -9,19 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame
 from paceline.report.diverged_band import diverged_band
 from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import LINES, percent_ticks, scheme_style
-from paceline.report.findings import groups
 
 _WIDER = 1.3  # the axis at each end
 MANY = 16  # workers from which on a linear axis would hide the few
 
 
 @dataclass(frozen=True)
-class Number:
-    """`table` holds `<name>_mean`, `_low`, `_high`; `points` one row per seed with `point`.
+class Series:
+    """A number to draw against workers.
+
+    `table` holds `<name>_mean`, `_low`, `_high`; `points` one row per seed with `point`.
 
     `guide`: what perfect scaling would be at x workers. `censored`: a column of `points` that is
     drawn hollow where `point` is missing. `lost`: say below the lines how many seeds diverged; each
@@ -40,43 +42,43 @@ class Number:
     lost: bool = False
 
 
-def draw(number: Number, shown: list[Panel], schemes: list[str]) -> Figure:
-    figure, axes = grid(shown, 2.9, sharey=not number.lost)
-    counts = sorted(set(number.table["workers"]) | ({1} if number.guide else set()))
+def draw(series: Series, shown: list[Panel], schemes: list[str]) -> Figure:
+    figure, axes = grid(shown, 2.9, sharey=not series.lost)
+    counts = sorted(set(series.table["workers"]) | ({1} if series.guide else set()))
     for axis, panel in zip(axes, shown, strict=True):
-        _lines(axis, number, panel, schemes, math.log2(_WIDER**2 * counts[-1] / counts[0]))
+        _lines(axis, series, panel, schemes, math.log2(_WIDER**2 * counts[-1] / counts[0]))
         _workers_axis(axis, counts)
-        if number.guide:
+        if series.guide:
             ends = np.array([counts[0], counts[-1]], dtype=float)
             steps = np.geomspace(ends[0], ends[1], 30)
-            axis.plot(steps, number.guide(steps), color="#999999", lw=0.9, label="perfect scaling")
+            axis.plot(steps, series.guide(steps), color="#999999", lw=0.9, label="perfect scaling")
         axis.yaxis.set_major_formatter(
-            percent_ticks() if number.percent else FuncFormatter(_thousands)
+            percent_ticks() if series.percent else FuncFormatter(_thousands)
         )
-    log = number.from_zero and not number.percent and counts[-1] >= MANY
+    log = series.from_zero and not series.percent and counts[-1] >= MANY
     if log:
         axes[0].set_yscale("log")
-    elif number.from_zero:
+    elif series.from_zero:
         # shared, and after all panels have their say; a marker at the top stays whole
         axes[0].set_ylim(0, 1.04 * axes[0].get_ylim()[1])
-    for axis, panel in zip(axes, shown, strict=True) if number.lost else ():
-        diverged_band(axis, panel.of(number.table), schemes)
-    label_left(axes, f"{number.label} (log)" if log else number.label)
+    for axis, panel in zip(axes, shown, strict=True) if series.lost else ():
+        diverged_band(axis, panel.of(series.table), schemes)
+    label_left(axes, f"{series.label} (log)" if log else series.label)
     legend_below(figure, axes, columns=3)
     return figure
 
 
-def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str], doublings: float) -> None:
+def _lines(axis: Axes, series: Series, panel: Panel, schemes: list[str], doublings: float) -> None:
     """`doublings`: of workers, along the axis."""
-    drawn = groups(panel.of(number.table), ["scheme", "kind"])
+    drawn = groups(panel.of(series.table), ["scheme", "kind"])
     step = min(0.14, min(0.6, 0.08 * doublings) / max(1, len(drawn)))
     for place, (name, rows) in enumerate(drawn):
         colour, marker = scheme_style(name["scheme"], schemes)
         rows = rows.sort_values("workers")
         dodge = 2 ** (step * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
-        mean = rows[f"{number.name}_mean"].to_numpy(float)
-        low, high = (rows[f"{number.name}_{end}"].to_numpy(float) for end in ("low", "high"))
-        if number.lost:  # a share: wider intervals would hide what the lines do
+        mean = rows[f"{series.name}_mean"].to_numpy(float)
+        low, high = (rows[f"{series.name}_{end}"].to_numpy(float) for end in ("low", "high"))
+        if series.lost:  # a share: wider intervals would hide what the lines do
             low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
         label = f"{name['scheme']} ({name['kind']})"
         line = LINES.get(name["kind"], "-")
@@ -90,22 +92,22 @@ def _lines(axis: Axes, number: Number, panel: Panel, schemes: list[str], doublin
             markersize=5,
             label=label,
         )
-        _seeds(axis, number, panel, name, (colour, marker, dodge, 2 ** (0.4 * step)))
+        _seeds(axis, series, panel, name, (colour, marker, dodge, 2 ** (0.4 * step)))
 
 
-def _seeds(axis: Axes, number: Number, panel: Panel, name: dict, style: tuple) -> None:
+def _seeds(axis: Axes, series: Series, panel: Panel, name: dict, style: tuple) -> None:
     colour, marker, dodge, beside = style
-    points = panel.of(number.points)
+    points = panel.of(series.points)
     points = points[(points["scheme"] == name["scheme"]) & (points["kind"] == name["kind"])]
     places = points["workers"] * dodge * beside
     axis.scatter(
-        places, points[number.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
+        places, points[series.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
     )
-    if number.censored:
-        late = points[points[number.point].isna()]
+    if series.censored:
+        late = points[points[series.point].isna()]
         axis.scatter(
             late["workers"] * dodge,
-            late[number.censored],
+            late[series.censored],
             s=45,
             marker="^",
             facecolors="none",

@@ -1,4 +1,4 @@
-from paceline.report.cautions import cautions
+from paceline.report.caution_sentences import cautions
 from tests.made_reports import fail, made_runs, make_run
 
 

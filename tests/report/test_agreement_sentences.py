@@ -1,6 +1,6 @@
 import pytest
 
-from paceline.report.clock_agreement import agreement
+from paceline.report.agreement_sentences import agreement
 from paceline.report.page_tables import page_tables
 from tests.made_reports import fail, make_run
 

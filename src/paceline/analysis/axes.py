@@ -1,0 +1,37 @@
+"""Tells which axes of a study a reader has to be told."""
+
+from paceline.analysis.tables import Tables
+
+
+def varying(tables: Tables) -> list[str]:
+    """Return the axes besides scheme, workers and seed that take more than one value.
+
+    Axes that the kind of a number implies are left out.
+    """
+    runs, implied = tables.runs, implied_by_kind(tables)
+    axes = [axis for axis in tables.facets if axis not in implied]
+    return [axis for axis in axes if runs[axis].nunique(dropna=False) > 1]
+
+
+def implied_by_kind(tables: Tables) -> list[str]:
+    """Return the axes of the cluster that have one value for each kind of several."""
+    kinds = tables.runs.groupby("kind")
+    if len(kinds) < 2:
+        return []
+    return [axis for axis in clock_axes(tables) if kinds[axis].nunique(dropna=False).max() == 1]
+
+
+def clock_axes(tables: Tables) -> list[str]:
+    """Return the axes that tell the clocks apart.
+
+    `cluster`; where that is no axis, those of `cluster.*` that share no value between clocks.
+    """
+    axes = [axis for axis in tables.axes if axis.startswith("cluster")]
+    if "cluster" in axes:
+        return ["cluster"]
+    on_virtual = tables.runs["kind"] == "virtual"
+    return [
+        axis
+        for axis in axes
+        if on_virtual.groupby(tables.runs[axis], dropna=False).nunique().max() == 1
+    ]

@@ -1,0 +1,45 @@
+"""Draws conclusions on each point by itself: its speed-up, its time to the target."""
+
+import math
+
+import pandas as pd
+
+from paceline.analysis.equal_time import at_equal_budgets
+from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.time_to_target import first_crossing, targets
+
+CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
+
+
+def points(tables: Tables) -> Frame:
+    """Return a row per point of `runs`, by `key`; NaN where there is no such number.
+
+    `speedup`, `efficiency`: against one worker of the same scheme, settings and seed. `target`: of
+    its task; `target_seconds`: until its first evaluation at or above. `common_*` and
+    `top1_equal_*`: as in at_equal_budgets.
+    """
+    table = _with_speedup(tables)
+    goals = targets(tables)[["kind", "data", "target"]]
+    table = table.merge(goals, how="left", on=["kind", "data"])
+    table["target_seconds"] = [
+        _seconds(tables.curves, key, target)
+        for key, target in zip(table["key"], table["target"], strict=True)
+    ]
+    budgets = at_equal_budgets(tables).drop(columns="top1")
+    return table[["key", *CONCLUDED]].merge(budgets, how="left", on="key")
+
+
+def _with_speedup(tables: Tables) -> Frame:
+    finished = tables.finished
+    match = [name for name in ("kind", *tables.axes, "seed") if name != "workers"]
+    one = finished.loc[finished["workers"] == 1, [*match, "images_per_second"]]
+    table = tables.runs.merge(one, how="left", on=match, suffixes=("", "_alone"))
+    rate = table["images_per_second"].where(table["status"] == "finished").astype(float)
+    table["speedup"] = rate / table["images_per_second_alone"].astype(float)
+    table["efficiency"] = table["speedup"] / table["workers"]
+    return table
+
+
+def _seconds(curves: Frame, key: str, target: float) -> float:
+    crossing = None if pd.isna(target) else first_crossing(curves[curves["key"] == key], target)
+    return crossing[0] if crossing else math.nan

@@ -1,0 +1,134 @@
+"""Says what a reader must know before believing the numbers."""
+
+from collections.abc import Callable
+
+from paceline.analysis.configuration import groups, matching
+from paceline.analysis.tables import About, Frame
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import percent, plural, setting
+
+_CROWDED = {
+    "measured": "They shared cores, so their images/s and speed-ups are those of a crowded "
+    "machine, not of the scheme.",
+    "paced": "As expected of paced: they sleep most of the time.",
+}
+_MOST_REASONS = 3
+
+
+def cautions(findings: StudyFindings) -> list[str]:
+    """Return sentences; none where nothing is wrong."""
+    return [
+        *_said(findings, "virtual", _virtual),
+        *_said(findings, "crowded", _crowded),
+        *_said(findings, "late", _late),
+        *_said(findings, "unlike", _unlike),
+        *_ended_badly(findings),
+        *_without_a_worker(findings.tables.finished),
+        *_about(findings.tables.about),
+        *_said(findings, "uncertified", _uncertified),
+        *_said(findings, "few_seeds", _few_seeds),
+    ]
+
+
+def _said(findings: StudyFindings, what: str, say: Callable[[Frame], str]) -> list[str]:
+    rows = matching(findings.concluded["cautions"], {"what": what})
+    return [say(row) for _, row in rows.iterrows()]
+
+
+def _virtual(row: Frame) -> str:
+    return (
+        f"{row['points']} of {plural(row['of'], 'point')} {'is' if row['points'] == 1 else 'are'} "
+        "virtual: time is modelled from the cluster profile, gradients are real."
+    )
+
+
+def _crowded(row: Frame) -> str:
+    points = plural(row["of"], f"{row['kind']} point")
+    return (
+        f"{row['points']} of {points} had more processes (workers and servers of all points that "
+        f"ran at once) than cores: {row['value']}. {_CROWDED[row['kind']]}"
+    )
+
+
+def _late(row: Frame) -> str:
+    return (
+        f"{row['points']} of {plural(row['of'], 'paced point')} did not keep the pace: real "
+        f"compute took longer than the emulated in up to {percent(row['share'])} of the steps, so "
+        "they are slower than what they stand for."
+    )
+
+
+def _unlike(row: Frame) -> str:
+    number = "real images/s" if row["kind"] == "virtual" else "images/s"
+    return (
+        f"{row['kind'].capitalize()} points ran under unlike conditions, and their {number} are "
+        f"averaged all the same: {row['name']} {row['value']}."
+    )
+
+
+def _uncertified(row: Frame) -> str:
+    points = plural(row["points"], "point")
+    return f"Of {row['scheme']} with {row['workers']:.0f} workers, {points}: {row['value']}."
+
+
+def _few_seeds(row: Frame) -> str:
+    return (
+        f"{row['points']} of {row['of']} configurations have one finished seed alone: no interval, "
+        "and nothing can be said of chance."
+    )
+
+
+def _ended_badly(findings: StudyFindings) -> list[str]:
+    runs = findings.tables.runs
+    texts = []
+    for status in ("diverged", "failed"):
+        for where, points in groups(runs[runs["status"] == status], ["scheme", "kind"]):
+            what = plural(len(points), f"{where['kind']} point")
+            reasons = list(dict.fromkeys(points["reason"]))
+            more = len(reasons) - _MOST_REASONS
+            texts.append(
+                f"Of {where['scheme']}, {what} {status} "
+                f"({'; '.join(_places(findings, points))}), left out of every mean: "
+                f"{'; '.join(reasons[:_MOST_REASONS])}"
+                f"{f'; {more} more' if more > 0 else ''}"
+            )
+    return texts
+
+
+def _without_a_worker(finished: Frame) -> list[str]:
+    """A finished run has a reason where it lost a worker on the way."""
+    return [
+        f"Of {where['scheme']} with {where['workers']} workers, seed {where['seed']}, counted in "
+        f"every mean all the same: {where['reason']}."
+        for where, _ in groups(
+            finished[finished["reason"] != ""], ["scheme", "workers", "seed", "reason"]
+        )
+    ]
+
+
+def _places(findings: StudyFindings, points: Frame) -> list[str]:
+    """For each setting: at how many workers, with which seeds."""
+    texts = []
+    for where, same in groups(points, ["workers", *findings.varying]):
+        parts = [f"{axis} {setting(value)}" for axis, value in where.items()]
+        seeds = ", ".join(str(seed) for seed in sorted(same["seed"]))
+        texts.append(", ".join([*parts, f"seed{'s' if len(same) > 1 else ''} {seeds}"]))
+    return texts
+
+
+def _about(about: About) -> list[str]:
+    missing, others, stale = about["missing"], about["other_records"], about["stale_code"]
+    texts = []
+    if missing:
+        texts.append(
+            f"No record yet of {len(missing)} of {about['num_points']} points: "
+            f"{', '.join(missing)}."
+        )
+    if others:
+        texts.append(
+            f"Left out, of earlier settings in the same folder: {plural(len(others), 'record')}, "
+            f"{', '.join(others)}."
+        )
+    if stale:
+        texts.append(f"Made by other code than the latest: {plural(stale, 'record')}.")
+    return texts

@@ -1,0 +1,101 @@
+"""Makes the tables that say where results come from: all points, tuning, hardware, code."""
+
+import pandas as pd
+
+from paceline.analysis.configuration import groups
+from paceline.analysis.tables import Frame
+from paceline.measurement.numbers import shown_numbers
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import form_of, percent_of_point, setting
+from paceline.report.table import Table, cell, table_of
+
+_TUNING = ("key", "lr", "top1", "status", "chosen")  # columns of tuning.csv that are no axes
+_SOURCES = ("hardware.", "versions.")
+
+
+def origin_tables(findings: StudyFindings) -> list[Table]:
+    """Return the tables below the points; without tuning where no rate was tuned."""
+    tuned = [tuning] if len(findings.tuning) else []
+    return [make(findings) for make in (*tuned, evaluated, sources)]
+
+
+def all_points(findings: StudyFindings) -> Table:
+    """Show every point as it was run."""
+    runs = findings.tables.runs
+    numbers = [
+        (number, shown.label)
+        for number, shown in shown_numbers()
+        if shown.each_point and number.name in runs  # reports of older code may lack it
+    ]
+    cells = {
+        "seed": lambda row: setting(row["seed"]),
+        "status": _status,
+        **{label: cell(n.name, form_of(n.unit, each_point=True)) for n, label in numbers},
+        "key": lambda row: str(row["key"]),
+    }
+    return table_of(findings, "All points", "One row per point, as run.", "runs.csv", runs, cells)
+
+
+def _status(row: Frame) -> str:
+    return f"{row['status']}: {row['reason']}" if row["reason"] else row["status"]
+
+
+def tuning(findings: StudyFindings) -> Table:
+    """A row per rate and configuration, as tried."""
+    frame = findings.tuning
+    axes = [name for name in frame if name not in _TUNING]
+    cells = {
+        "training.lr": lambda row: setting(row["lr"]),
+        "top-1, validation": cell("top1", percent_of_point),
+        "status": lambda row: row["status"],
+        "chosen": lambda row: "yes" if row["chosen"] == "true" else "",
+    }
+    rows = [
+        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values())]
+        for _, row in frame.iterrows()
+    ]
+    caption = (
+        "Each rate that was tried, by one run with a seed that no reported run has. When all rates "
+        "of a configuration have run, its tuned points take the one with the best top-1; one that "
+        "diverged or failed is worse than any other, and of equals the smaller is taken."
+    )
+    return Table("Tuning", caption, "tuning.csv", (*axes, *cells), rows)
+
+
+def sources(findings: StudyFindings) -> Table:
+    """Hardware, versions, commit: what all points share, or how many points have which."""
+    runs = findings.tables.runs
+    names = [name for name in runs if name.startswith(_SOURCES)]
+    names += [
+        "data",
+        "model",
+        "cluster",
+        *findings.implied_by_kind,
+        "commit",
+        "source_digest",
+        "jobs",
+    ]
+    rows = [(name, _values(runs[name])) for name in dict.fromkeys(names) if name in runs]
+    return Table("Made with", "Hardware, versions, code.", "runs.csv", ("what", "value"), rows)
+
+
+def evaluated(findings: StudyFindings) -> Table:
+    """What was evaluated, and what each scheme was seen to be."""
+    finished = findings.tables.finished
+    names = [name for name in ("scheme", "evaluated", "certificate") if name in finished]
+    found = groups(finished, names) if len(finished) else []
+    rows = [[*map(setting, where.values()), str(len(points))] for where, points in found]
+    caption = "Which weights were evaluated, and what the run was seen to be."
+    return Table("What was evaluated", caption, "runs.csv", (*names, "points"), rows)
+
+
+def _gibibytes(value: float) -> str:
+    return f"{value / 2**30:.1f} GiB"
+
+
+def _values(column: pd.Series) -> str:
+    form = _gibibytes if str(column.name).endswith("_bytes") else setting
+    counts = column.map(form).replace("[]", "none").value_counts(sort=False)
+    if len(counts) == 1:
+        return str(counts.index[0])
+    return "; ".join(f"{value} ({n} points)" for value, n in counts.items())

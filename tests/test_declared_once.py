@@ -1,0 +1,69 @@
+"""A number or a conclusion that is declared is everywhere; no other list names it."""
+
+import pandas as pd
+
+from paceline.analysis.analyse import CONCLUSIONS, Conclusion, analyse, table_path
+from paceline.measurement import numbers
+from paceline.measurement.numbers import NUMBERS, Number, Shown, measured, unmeasured
+from paceline.report.page import report
+from tests.made_reports import make_run, write_reports
+
+STEPS = Number(
+    "steps_of_all",
+    "images",
+    lambda observed: observed.steps,
+    Shown("Summary", "steps of all workers", each_point=True),
+)
+
+
+class Made:
+    steps = 7
+
+
+def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(numbers, "NUMBERS", [STEPS])
+    assert measured(Made()) == {"steps_of_all": 7}  # type: ignore[arg-type]
+    assert unmeasured() == {"steps_of_all": None}
+    monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
+    folder = write_reports(
+        tmp_path / "made", [make_run(seed=s, steps_of_all=1000 + s) for s in (0, 2)]
+    )
+    analyse(folder)
+    (row,) = pd.read_csv(table_path(folder, "summary")).to_dict("records")
+    assert (row["steps_of_all_mean"], row["steps_of_all_n"]) == (1001, 2)
+    page = report(folder).read_text()
+    assert page.count('<th scope="col">steps of all workers</th>') == 2
+    assert "<td>1,001<br>" in page
+    assert "<td>1,002</td>" in page
+
+
+def test_reports_of_code_before_a_number_are_still_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
+    folder = write_reports(tmp_path / "made", [make_run()])
+    analyse(folder)
+    assert "steps_of_all_mean" not in pd.read_csv(table_path(folder, "summary"))
+    page = report(folder).read_text()
+    assert "steps of all workers" not in page
+
+
+def test_a_new_conclusion_is_written_linked_and_shown(tmp_path, monkeypatch):
+    def slowest(tables):
+        return tables.runs.groupby(["kind", "scheme"], as_index=False)["seconds"].max()
+
+    new = Conclusion("slowest_runs", slowest, "The longest run of each scheme.")
+    monkeypatch.setattr("paceline.analysis.analyse.CONCLUSIONS", [*CONCLUSIONS, new])
+    for module in ("findings", "page", "page_tables"):
+        monkeypatch.setattr(f"paceline.report.{module}.CONCLUSIONS", [*CONCLUSIONS, new])
+    folder = write_reports(tmp_path / "made", [make_run(seconds=12.0)])
+    analyse(folder)
+    assert len(pd.read_csv(table_path(folder, "slowest_runs"))) == 1
+    page = report(folder).read_text()
+    assert "<h2>Slowest runs</h2>" in page
+    assert "The longest run of each scheme. From" in page
+    assert page.count('href="tables/slowest_runs.csv"') == 2
+    assert "<td>12.0</td>" in page
+
+
+def test_no_number_has_the_name_of_another():
+    names = [number.name for number in NUMBERS]
+    assert len(names) == len(set(names))
