@@ -7,7 +7,6 @@ from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
-from paceline.run.reports_of_dicts import reports_of
 
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.stream import SampleStream
@@ -69,6 +68,8 @@ def worker(number=0, **changes):
         "images_seen": np.array([True, True, False, number == 1]),
         "scores": [scored(8)] if number == 1 else [scored(16)],
         "test": scored(16, top1=0.5, top5=0.9, loss=2.5) if number == 0 else None,
+        "joined": 48.0,
+        "built": 49.0,
         "training_started": 50.0 + number,
         "peak_rss_bytes": 1000 + number,
     }
@@ -231,9 +232,9 @@ def test_samples_are_those_behind_the_weights_on_both_clocks(clock, tmp_path):
     settings = {"scheme__backup_workers": 1, "training__epochs": 1, **CLOCKS[clock]}
     config = tiny_point("sync_parameter_server", 3, 4, **settings)
     seen, _ = run_tiny(config, tmp_path)
-    training, servers, _ = reports_of(seen, config)
+    servers = seen.servers if clock == "wall" else []  # modelled ones are in the reports
     point = Observed(
-        training, servers, workers=3, batch_size=4, seed=config["seed"], warmup_fraction=0.1
+        seen.training, servers, workers=3, batch_size=4, seed=config["seed"], warmup_fraction=0.1
     )
     numbers = measured(point)
     (report,) = point.servers
