@@ -47,6 +47,14 @@ def joined() -> Joined:
     return _joined
 
 
+def local_rank() -> int:
+    """Return the rank of this process among those on its machine, which chooses its accelerator.
+
+    A launcher that does not say it starts all processes on one machine.
+    """
+    return int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
+
+
 def draw_number(name: str) -> int:
     """0, 1, 2, ... in the order in which the processes of the group ask for it."""
     store = dist.distributed_c10d._get_default_store()  # torch has no public name for it

@@ -16,6 +16,7 @@ from paceline.engine.evaluated_weights import evaluated_weights
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.training_clock import TrainingClock
 from paceline.engine.training_strategy import AbstractTrainingStrategy
+from paceline.exchange.process_group import local_rank
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.observer import Observer
@@ -45,7 +46,7 @@ class Worker:
         self._worker = dist.get_rank()
         self._joined = time.time()
         self._device = device(
-            choose(config["cluster"]["accelerator"], num_workers(config)), self._worker
+            choose(config["cluster"]["accelerator"], num_workers(config)), local_rank()
         )
         self._feed = open_feed(config, instantiate(config["data"]))
         self._budget = budget_of(config, scheme, self._feed.num_train)
