@@ -1,13 +1,19 @@
 """The virtual clock: exact, in float64, against loops that know nothing of it."""
 
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch.testing import assert_close
 
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
@@ -16,6 +22,11 @@ from tests.tiny import PlainSGD, batches_of, tiny_network, tiny_point
 from tests.virtual_clock.trained import JITTERED, SCHEMES, train, weights_of
 
 exactly = {"rtol": 0, "atol": 0}
+PLACES = {
+    "one machine": ClusterProfile(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
+    "nodes": ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000),
+}
+in_pairs = partial(Mixed, 2, group_size=2)
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
 
@@ -69,8 +80,23 @@ def test_the_same_seed_gives_the_same_bits(scheme):
     assert times[0] == times[1]
 
 
-@every_scheme
-@pytest.mark.parametrize("workers", [1, 5])
+def test_every_scheme_is_among_those_that_are_tested():
+    files = (Path(__file__).parent.parent.parent / "conf/scheme").glob("*.yaml")
+    kinds = {yaml.safe_load(file.read_text())["_target_"].split(".")[-1] for file in files}
+    assert {type(scheme()).__name__ for scheme in SCHEMES.values()} == kinds
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers"),
+    [
+        *(
+            pytest.param(scheme, workers, id=f"{name} x {workers}")
+            for name, scheme in SCHEMES.items()
+            for workers in (1, 5)
+        ),
+        pytest.param(in_pairs, 4, id="mixed of pairs x 4"),
+    ],
+)
 def test_recycled_buffers_are_deep_copies(scheme, workers):
     settings = {"batch_norm": True, "snapshot_samples": [80, 180]}
     runs = [
@@ -82,6 +108,30 @@ def test_recycled_buffers_are_deep_copies(scheme, workers):
         assert_close(
             (ours.weights, ours.statistics), (copied.weights, copied.statistics), **exactly
         )
+
+
+@pytest.mark.parametrize("scheme", [*SCHEMES.values(), in_pairs], ids=[*SCHEMES, "mixed of pairs"])
+@pytest.mark.parametrize(("workers", "num_steps"), [(4, 18), (6, 37), (2, 1)])
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_every_rule_runs_to_its_end(scheme, workers, num_steps, place):
+    """No process waits for what never comes, though periods and workers do not divide the run."""
+    options = {"profile": place, "length": 4 * num_steps + 8}
+    strategy, _ = train(scheme(), workers, num_steps, **options)
+    clock = strategy.clock
+    assert clock.kernel.num_processes == 0
+    assert sum(worker.num_steps for worker in clock.workers) >= num_steps
+    for worker in clock.workers:
+        assert worker.gradient is worker.answer is worker.message is None
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_mean_at_the_end_happens_at_once_after_that_of_the_last_step(workers):
+    """Whoever goes on from a mean may bring something for the next one at the same instant."""
+    scheme, num_steps = PostLocalSGD(period=4, switch_at=1), 9 * workers
+    strategy, _ = train(scheme, workers, num_steps)
+    assert strategy.clock.kernel.num_processes == 0
+    num_bytes = sum(worker.bytes_sent for worker in strategy.clock.workers)
+    assert num_bytes == (9 + 1) * 2 * (workers - 1) * 103 * 8  # the tiny network's 103 weights
 
 
 def test_workers_hold_no_more_than_a_vector_each():
