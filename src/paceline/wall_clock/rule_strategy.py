@@ -61,7 +61,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         pace: Pace | None = None,
         server_seconds: float = 0,
     ) -> None:
-        super().__init__(device=device)
+        super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         self.scheme, self.workers, self.pace = scheme, workers, pace
         self._seconds_communicating = 0.0
         self._batch_size, self._run_steps = batch_size, num_steps
