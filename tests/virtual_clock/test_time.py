@@ -11,10 +11,12 @@ from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.mixed import Mixed
+from paceline.scheme.post_local_sgd import PostLocalSGD
+from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.kernel import Kernel
 from paceline.virtual_clock.virtual_mean_link import BUCKET_BYTES, Brought, allreduce_end
 from paceline.virtual_clock.virtual_network import VirtualNetwork
 from tests.virtual_clock.trained import train
@@ -25,17 +27,6 @@ NUM_BYTES = 8 * 103  # of the tiny network's gradient
 
 def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
     return ClusterProfile(FREE, link, None, server_seconds, server_bandwidth)
-
-
-def test_events_happen_in_order_of_time_and_then_of_planning():
-    seen, kernel = [], Kernel()
-    for time, name in ((2, "late"), (1, "first"), (1, "second")):
-        kernel.at(time, partial(seen.append, name))
-    while len(kernel):
-        kernel.advance()
-    assert seen == ["first", "second", "late"]
-    with pytest.raises(ValueError, match="planned for 1, and it is 2"):
-        kernel.at(1, seen.clear)
 
 
 def test_messages_to_one_server_pass_one_after_the_other():
@@ -112,6 +103,43 @@ def test_the_last_bucket_of_a_gradient_cannot_hide_behind_backward():
     assert allreduce_end([one[0]._replace(overlapped=False)], 3 * BUCKET_BYTES, per_byte) == 13
 
 
+class LateMean(AbstractScheme):
+    """A mean of gradients or weights after a pairwise mean, long after backward has ended."""
+
+    def __init__(self, of_weights):
+        self._of_weights = of_weights
+
+    def partners(self, worker, workers):
+        return (1 - worker,) if worker == 1 else ()
+
+    def step(self, worker):
+        for partner in self.partners(worker.index, worker.num_workers):
+            yield PairMean(partner)
+        mean = yield Mean(worker.weights if self._of_weights else worker.gradient)
+        yield Adopt(mean) if self._of_weights else Apply(mean)
+
+
+@pytest.mark.parametrize("of_weights", [True, False])
+def test_a_mean_that_is_brought_late_begins_when_the_last_worker_brings_it(of_weights):
+    """Worker 1 asks until 1 + 2 x 3 s; the all-reduce of two workers takes two messages more."""
+    profile = machine(link=Link(3, math.inf))
+    strategy, _ = train(LateMean(of_weights), 2, 4, step_times=StepTimes(), profile=profile)
+    step = 1 + 6 + collective("native").seconds(NUM_BYTES, 2, profile)
+    assert [w.step_ends for w in strategy.clock.workers] == [[step, 2 * step]] * 2
+    passive, active = (worker.timeline for worker in strategy.clock.workers)
+    assert passive[1:3] == [(0, "wait", 1, 7), (0, "communicate", 7, step)]
+    assert active[3] == (1, "communicate", 7, step)
+
+
+def test_the_mean_at_the_end_of_a_run_takes_its_time():
+    """Nine steps of one second with an all-reduce of ten each, and another one after the last."""
+    profile = machine(link=Link(5, math.inf))
+    seconds = collective("native").seconds(NUM_BYTES, 2, profile)
+    strategy, _ = train(PostLocalSGD(4, 1), 2, 18, step_times=StepTimes(), profile=profile)
+    assert strategy.clock.workers[0].step_ends[-1] == 9 * (1 + seconds)
+    assert strategy.clock.kernel.now == 9 * (1 + seconds) + seconds
+
+
 def test_a_slow_network_delays_every_bucket():
     one = [Brought(10, 6, overlapped=True), Brought(9, 1, overlapped=True)]
     slow = partial(lambda size: 4 * size / BUCKET_BYTES)
@@ -126,6 +154,16 @@ def test_on_one_machine_messages_are_work_of_the_server():
     first, second = (worker.step_ends for worker in strategy.clock.workers)
     assert first == [1.75, 3.5]
     assert second == [2.5, 4.25]
+
+
+def test_a_server_answers_the_workers_that_it_releases_in_order():
+    """Three pushes of 0.25 s are one update; then each answer takes 0.25 s, worker 0's first."""
+    profile = machine(link=Link(0.25, math.inf))
+    scheme = SyncParameterServer(1)
+    strategy, _ = train(scheme, 3, 6, step_times=StepTimes(), profile=profile)
+    clock = strategy.clock
+    assert [worker.step_ends[0] for worker in clock.workers] == [2, 2.25, 2.5]
+    assert [worker for worker, _ in clock.servers.served[0].report.pushes] == [0, 1, 2] * 2
 
 
 def test_between_nodes_messages_pass_while_the_server_works():

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
+from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
@@ -16,6 +17,10 @@ from tests.tiny import CONF, PlainSGD, Seen, batches_of, tiny_network, tiny_poin
 from tests.virtual_clock.trained import JITTERED, SCHEMES, train, weights_of, workers_for
 
 exactly = {"rtol": 0, "atol": 0}
+PLACES = {
+    "one machine": ClusterProfile(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
+    "nodes": ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000),
+}
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
 
@@ -89,6 +94,31 @@ def test_recycled_buffers_are_deep_copies(scheme, at_least):
         assert_close(
             (ours.weights, ours.statistics), (copied.weights, copied.statistics), **exactly
         )
+
+
+@every_scheme
+@pytest.mark.parametrize(("at_least", "num_steps"), [(4, 18), (6, 37), (2, 1)])
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_every_rule_runs_to_its_end(scheme, at_least, num_steps, place):
+    """No process waits for what never comes, though periods and workers do not divide the run."""
+    workers = workers_for(scheme(), at_least)
+    options = {"profile": place, "length": 4 * num_steps + 8 * workers}
+    strategy, _ = train(scheme(), workers, num_steps, **options)
+    clock = strategy.clock
+    assert clock.kernel.num_processes == 0
+    assert sum(worker.num_steps for worker in clock.workers) >= num_steps
+    for worker in clock.workers:
+        assert worker.gradient is worker.answer is worker.message is None
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_mean_at_the_end_happens_at_once_after_that_of_the_last_step(workers):
+    """Whoever goes on from a mean may bring something for the next one at the same instant."""
+    scheme, num_steps = PostLocalSGD(period=4, switch_at=1), 9 * workers
+    strategy, _ = train(scheme, workers, num_steps)
+    assert strategy.clock.kernel.num_processes == 0
+    num_bytes = sum(worker.bytes_sent for worker in strategy.clock.workers)
+    assert num_bytes == (9 + 1) * 2 * (workers - 1) * 103 * 8  # the tiny network's 103 weights
 
 
 def test_workers_hold_no_more_than_a_vector_each():

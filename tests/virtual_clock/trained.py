@@ -79,16 +79,19 @@ def train(
     batch_norm=False,
     momentum=0.9,
     weight_decay=0.01,
+    length=None,
     **options,
 ):
-    """The strategy and the module after `num_steps` steps of 4 images."""
+    """The strategy and the module after `num_steps` steps of 4 images; the Trainer ends after
+    `length` batches, or as many.
+    """
     torch.set_num_threads(1)  # as in a run
     config = tiny_point("sync_allreduce", workers, 4)
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
     strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
     module = module_of(batch_norm, momentum, weight_decay)
-    loader = strategy.batches(lambda worker, n: shares[worker][n], 4, num_steps)
+    loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer_of(strategy, precision="64-true").fit(module, loader)

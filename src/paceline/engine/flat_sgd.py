@@ -43,18 +43,18 @@ class FlatSGD:
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
         self._segments = segments
         self._sizes = [segment["num_weights"] for segment in segments]
-        self._weights = weights.split(self._sizes)
+        self._weights = torch.split(weights, self._sizes)
         self._moving = weights.new_empty(weights.shape)
-        self._momenta = self._moving.split(self._sizes)
+        self._momenta = torch.split(self._moving, self._sizes)
         self._begun = False
 
     @torch.no_grad()
     def step(self, gradient: Tensor, factor: float = 1.0) -> None:
         """Take a step; `factor` multiplies each segment's rate."""
-        gradients = [gradient] if len(self._sizes) == 1 else gradient.split(self._sizes)
+        gradients = [gradient] if len(self._sizes) == 1 else torch.split(gradient, self._sizes)
         vectors = zip(self._weights, gradients, self._momenta, strict=True)
         for segment, (weights, part, moving) in zip(self._segments, vectors, strict=True):
-            torch._fused_sgd_(  # pyright: ignore[reportPrivateImportUsage]
+            torch._fused_sgd_(  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
                 [weights],
                 [part],
                 [moving] if segment["momentum"] else [],

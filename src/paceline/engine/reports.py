@@ -47,16 +47,16 @@ class ServerReport:
     """
 
     server: int
-    pushes: list[tuple[int, int]] = field(default_factory=list)
+    pushes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     updates: int = 0
     samples: int = 0
     dropped: int = 0
-    dropped_steps: list[tuple[int, int]] = field(default_factory=list)
+    dropped_steps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     held: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
     diverged: bool = False
-    lost: list[tuple[int, str]] = field(default_factory=list)
+    lost: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     peak_rss_bytes: int = 0
 
 
@@ -73,4 +73,4 @@ class StrategyReport:
     updates: int
     diverged: bool
     workers: list[WorkerReport]
-    servers: list[ServerReport] = field(default_factory=list)
+    servers: list[ServerReport] = field(default_factory=list[ServerReport])

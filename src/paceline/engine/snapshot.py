@@ -42,7 +42,7 @@ def counters_of(module: nn.Module) -> list[Tensor]:
 
 def fill(tensors: Sequence[Tensor], values: Tensor) -> None:
     """Copy one vector into consecutive tensors."""
-    for tensor, part in zip(tensors, values.split(_sizes(tensors)), strict=True):
+    for tensor, part in zip(tensors, torch.split(values, _sizes(tensors)), strict=True):
         tensor.data.copy_(part.view_as(tensor))
 
 
@@ -52,7 +52,7 @@ def flatten(tensors: Sequence[Tensor], into: Tensor) -> Tensor:
     if all(t.dtype == into.dtype and t.device == into.device for t in tensors):
         flat = [t if t.dim() == 1 else t.reshape(-1) for t in tensors]
         return torch.cat(flat, out=into) if flat else into  # in each push: one call into torch
-    for tensor, part in zip(tensors, into.split(_sizes(tensors)), strict=True):
+    for tensor, part in zip(tensors, torch.split(into, _sizes(tensors)), strict=True):
         part.copy_(tensor.reshape(-1))
     return into
 
@@ -75,12 +75,12 @@ def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
 
 def receive_snapshots(sender: int) -> list[Snapshot]:
     """Return all snapshots that `sender` hands to this worker."""
-    snapshots = []
+    snapshots: list[Snapshot] = []
     while (about := receive_json(sender)) is not None:
         sizes, dtype = about.pop("sizes"), getattr(torch, about.pop("dtype"))
         content = torch.empty(sum(sizes), dtype=dtype)
         dist.recv(content, sender)
-        weights, statistics = content.split(sizes)
+        weights, statistics = torch.split(content, sizes)
         snapshots.append(Snapshot(**about, weights=weights, statistics=statistics))
     return snapshots
 

@@ -1,7 +1,7 @@
 """The clock that throughput and time-to-accuracy are read from."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -20,7 +20,7 @@ class TrainingClock:
         return time.perf_counter() - self._start - self._stopped
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def stopped(self) -> Generator[None]:
         before = time.perf_counter()
         try:
             yield

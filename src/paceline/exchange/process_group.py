@@ -49,8 +49,11 @@ def joined() -> Joined:
 
 
 def local_rank() -> int:
-    """Return this process's number among those of its machine, which is its GPU's number too."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+    """Return the rank of this process among those on its machine, which chooses its accelerator.
+
+    A launcher that does not say it starts all processes on one machine.
+    """
+    return int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
 
 
 def draw_number(name: str) -> int:

@@ -5,6 +5,7 @@ A fresh vector of 45 MB per update costs 27 ms in page faults, one that is used 
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -24,7 +25,7 @@ class Buffer:
     def views(self, like: Sequence[Tensor]) -> list[Tensor]:
         """The vector cut into the shapes of `like`, once."""
         if not self._views:
-            parts = self.vector.split([tensor.numel() for tensor in like])
+            parts = torch.split(self.vector, [tensor.numel() for tensor in like])
             self._views = [part.view_as(t) for part, t in zip(parts, like, strict=True)]
         return self._views
 

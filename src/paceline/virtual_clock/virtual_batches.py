@@ -1,7 +1,7 @@
 """Batches in the order of virtual time: drawn by worker and number, never read ahead."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -17,20 +17,26 @@ def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
     is not asked. Raises SettingError("data") for other loaders: they read ahead, and would hand out
     batches before it is known which worker computes next.
     """
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+    if not _is_map_style(loader):
         name = type(loader).__name__
         message = f"the virtual clock draws from a DataLoader over map-style data, not from {name}"
         raise SettingError("data", message)
     dataset, size = loader.dataset, loader.batch_size
     if size is None:
         raise SettingError("batch_size", "the virtual clock needs a DataLoader with a batch_size")
-    stream = SampleStream(len(dataset), seed)  # type: ignore[arg-type]
+    stream = SampleStream(len(dataset), seed)
 
     def draw(worker: int, n: int) -> Any:
         indices = stream.indices((n * workers + worker) * size, size)
-        return loader.collate_fn([dataset[index] for index in indices.tolist()])
+        return loader.collate_fn([dataset[index] for index in indices.numpy().tolist()])
 
     return draw, max(1, stream.num_samples // size)
+
+
+def _is_map_style(loader: object) -> bool:
+    return isinstance(loader, DataLoader) and not isinstance(
+        cast("Any", loader).dataset, IterableDataset
+    )
 
 
 class VirtualBatches:

@@ -74,7 +74,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
-        super().__init__(device=device)
+        super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         check_scheme(scheme, workers, num_steps)
         self.scheme = scheme
         self.workers = workers

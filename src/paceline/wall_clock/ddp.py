@@ -167,7 +167,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         self, timeout_seconds: float, collective: str = "native", compression: str = "none"
     ) -> None:
         self._chosen = (collective, compression)
-        super().__init__(
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
             broadcast_buffers=False,
             gradient_as_bucket_view=True,
             timeout=datetime.timedelta(seconds=timeout_seconds),
@@ -180,7 +180,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             assert isinstance(self.model, DistributedDataParallel)
             self._mean = BucketMean(*self._chosen)
             # Lightning registers hooks on CUDA only.
-            self.model.register_comm_hook((self._mean, self.pace), _reduce)
+            self.model.register_comm_hook((self._mean, self.pace), _reduce)  # pyright: ignore[reportUnknownMemberType]
 
     def on_train_end(self) -> None:
         """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
@@ -189,7 +189,8 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
-        timing: dict[str, Any] = self.model._get_ddp_logging_data()
+        model: Any = self.model  # its timing has no public name
+        timing: dict[str, Any] = model._get_ddp_logging_data()
         communicating = timing.get("avg_backward_comm_time", 0)
         hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
         self._seconds_exposed = max(0, communicating - hidden) / 1e9
@@ -239,7 +240,7 @@ def _without_sigterm_broadcast(trainer: Trainer) -> None:
 
     Private to Lightning; where the method is gone, so is its cost.
     """
-    loop = trainer.fit_loop.epoch_loop
+    loop: Any = trainer.fit_loop.epoch_loop
     if hasattr(loop, "_broadcast_sigterm_tensor"):
         loop._broadcast_sigterm_tensor = lambda: None
 

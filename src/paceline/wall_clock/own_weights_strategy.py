@@ -1,6 +1,7 @@
 """A worker that applies gradients to weights of its own, as a Lightning strategy."""
 
 import itertools
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -74,7 +75,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         return (self._push or self._pair or self._mean).bytes_exchanged
 
     @property
-    def averages(self) -> list[tuple[int, int]]:
+    def averages(self) -> Sequence[tuple[int, int]]:
         return self._pair.averages if self._pair else []
 
     def finish(self) -> list[Snapshot]:

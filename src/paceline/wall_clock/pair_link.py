@@ -2,7 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -30,7 +30,7 @@ class AbstractPairLink(ABC):
         self._changing = threading.Lock()
 
     @contextmanager
-    def step(self) -> Iterator[None]:
+    def step(self) -> Generator[None]:
         """The worker's own step changes the weights here, and no mean does meanwhile."""
         with self._changing:
             yield
@@ -92,7 +92,7 @@ class PassiveLink(AbstractPairLink):
         self._thread = threading.Thread(target=self._answer_all, daemon=True)
 
     @contextmanager
-    def step(self) -> Iterator[None]:
+    def step(self) -> Generator[None]:
         self._check()
         with super().step():
             yield

@@ -62,7 +62,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         pace: Pace | None = None,
         server_seconds: float = 0,
     ) -> None:
-        super().__init__(device=device)
+        super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         self.scheme, self.workers, self.pace = scheme, workers, pace
         self.accounting = Accounting(scheme, workers)
         self._seconds_communicating = 0.0

@@ -28,7 +28,6 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     diverged: bool = False
     num_steps: int = 0
     step_numbers: Sequence[int] = ()
-    averages: Sequence[tuple[int, int]] = ()
     pace: Pace | None = None
 
     @property
@@ -50,6 +49,11 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     @abstractmethod
     def seconds_communicating(self) -> float:
         """Seconds that this worker spent communicating, waiting for others included."""
+
+    @property
+    def averages(self) -> Sequence[tuple[int, int]]:
+        """Pairwise means in order: this worker's steps before, and the partner."""
+        return ()
 
     @abstractmethod
     def trained_module(self) -> LightningModule:
