@@ -124,7 +124,7 @@ def test_a_mean_that_is_brought_late_begins_when_the_last_worker_brings_it(of_we
     """Worker 1 asks until 1 + 2 x 3 s; the all-reduce of two workers takes two messages more."""
     profile = machine(link=Link(3, math.inf))
     strategy, _ = train(LateMean(of_weights), 2, 4, step_times=StepTimes(), profile=profile)
-    step = 1 + 6 + collective("native").seconds(NUM_BYTES, 2, profile)
+    step = 1 + 6 + named("native").seconds(NUM_BYTES, 2, profile)
     assert [w.step_ends for w in strategy.clock.workers] == [[step, 2 * step]] * 2
     passive, active = (worker.timeline for worker in strategy.clock.workers)
     assert passive[1:3] == [(0, "wait", 1, 7), (0, "communicate", 7, step)]
@@ -134,7 +134,7 @@ def test_a_mean_that_is_brought_late_begins_when_the_last_worker_brings_it(of_we
 def test_the_mean_at_the_end_of_a_run_takes_its_time():
     """Nine steps of one second with an all-reduce of ten each, and another one after the last."""
     profile = machine(link=Link(5, math.inf))
-    seconds = collective("native").seconds(NUM_BYTES, 2, profile)
+    seconds = named("native").seconds(NUM_BYTES, 2, profile)
     strategy, _ = train(PostLocalSGD(4, 1), 2, 18, step_times=StepTimes(), profile=profile)
     assert strategy.clock.workers[0].step_ends[-1] == 9 * (1 + seconds)
     assert strategy.clock.kernel.now == 9 * (1 + seconds) + seconds
