@@ -44,7 +44,7 @@ class StudyPoint:
         return self.config.is_tuned
 
     @cached_property
-    def point(self) -> Point:
+    def point(self) -> "Point":
         """The point, typed and checked, which takes a second where torch is not imported yet.
 
         Raises SettingError. A tuned one can be made once it has its rate.
