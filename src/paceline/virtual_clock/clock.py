@@ -82,7 +82,7 @@ class VirtualClock:
         while (worker := self.next_worker()) is not None:
             self.finish_step(worker, None)
 
-    # what can be seen
+    # what is observed
 
     @property
     def holder(self) -> VirtualServers | VirtualOwnWeights:
