@@ -18,7 +18,7 @@ from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.stream import SampleStream
 from paceline.engine.reports import ServerReport, WorkerReport
-from paceline.measurement.reports import TrainingReport
+from paceline.measurement.training_report import TrainingReport
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig

@@ -15,8 +15,8 @@ from paceline.measurement.ending import result
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.numbers import measured
 from paceline.measurement.observed import Observed
-from paceline.measurement.reports import SnapshotScore, TrainingReport
 from paceline.measurement.rows import POINT_TABLES, curve, phases, staleness, timeline
+from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
 
 SETTINGS = {"workers": 2, "batch_size": 4, "seed": 3, "warmup_fraction": 0.0}

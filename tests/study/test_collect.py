@@ -8,7 +8,7 @@ import pytest
 from paceline.errors import SettingError
 from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
-from paceline.study.points import study_points
+from paceline.study.study_points import study_points
 from tests.made_records import make_record
 
 

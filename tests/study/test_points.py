@@ -6,7 +6,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 from paceline.errors import SettingError
-from paceline.study.points import multirun_arguments, studies, study_points
+from paceline.study.study_points import multirun_arguments, studies, study_points
 from tests.made_records import make_record
 
 REPOSITORY = Path(__file__).parent.parent.parent

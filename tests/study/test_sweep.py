@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from paceline.errors import SettingError
-from paceline.study.points import study_points
 from paceline.study.preview import counts, estimate, finished_results, table
+from paceline.study.study_points import study_points
 from paceline.study.sweep import remove_partial_records, sweep
 from paceline.tracking.mlflow_log import PointLog
 from paceline.tracking.mlflow_record import write_marker

@@ -7,8 +7,8 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.study.collect import collect
-from paceline.study.points import study_points
 from paceline.study.prepare import prepare
+from paceline.study.study_points import study_points
 from paceline.study.sweep import sweep
 from paceline.study.tuning import study_tuning, tuning_points
 from tests.made_records import make_record

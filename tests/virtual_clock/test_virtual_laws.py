@@ -117,6 +117,8 @@ def test_the_mean_at_the_end_happens_at_once_after_that_of_the_last_step(workers
     scheme, num_steps = PostLocalSGD(period=4, switch_at=1), 9 * workers
     strategy, _ = train(scheme, workers, num_steps)
     assert strategy.clock.kernel.num_processes == 0
+    ended_with = [worker.weights.vector for worker in strategy.clock.workers]
+    assert_close(ended_with, [strategy.clock.shared().weights] * workers, **exactly)
     num_bytes = sum(worker.bytes_sent for worker in strategy.clock.workers)
     assert num_bytes == (9 + 1) * 2 * (workers - 1) * 103 * 8  # the tiny network's 103 weights
 

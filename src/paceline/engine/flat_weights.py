@@ -9,14 +9,14 @@ from torch import Tensor, nn
 def zero_gradients(
     vector: Tensor, weights: Sequence[nn.Parameter], views: Sequence[Tensor]
 ) -> None:
-    """Backward adds to `views`, which make up `vector`; whatever dropped them is undone."""
+    """Clear the gradients, and let backward add to `views`, which make up `vector`."""
     vector.zero_()
     for weight, view in zip(weights, views, strict=True):
         weight.grad = view
 
 
 def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -> None:
-    """Into `views`, where backward put them: what a module's hook has put in their place."""
+    """Copy into `views` whatever a hook of the module has put in the place of gradients."""
     for weight, view in zip(weights, views, strict=True):
         if weight.grad is None:
             view.zero_()
@@ -27,13 +27,12 @@ def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -
 class FlatWeights:
     """Moves `parameters` into two vectors of one dtype, in order; values stay as they are.
 
-    On the CPU the vectors are the wire's own, so that nothing is copied; on another device they are
-    staged through the wire's.
+    On the CPU the vectors are `weights` and `gradient`, those of a wire, so that nothing is copied;
+    on another device they are vectors of their own, and `weights` gets a copy at first.
     """
 
     def __init__(self, parameters: list[nn.Parameter], weights: Tensor, gradient: Tensor) -> None:
         self._wire_weights = weights
-        self._wire_gradient = gradient
         device = parameters[0].device
         self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
         self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
@@ -60,12 +59,7 @@ class FlatWeights:
         if self.weights is not self._wire_weights:
             self._wire_weights.copy_(self.weights)
 
-    def stage_gradient(self) -> None:
-        """Bring the gradient to the wire."""
-        if self.gradient is not self._wire_gradient:
-            self._wire_gradient.copy_(self.gradient)
-
     def adopt(self, weights: Tensor) -> None:
-        """Hold these weights: the wire's, or a snapshot."""
+        """Hold these weights from now on."""
         if weights is not self.weights:
             self.weights.copy_(weights)

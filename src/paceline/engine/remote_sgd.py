@@ -7,7 +7,7 @@ import torch
 
 
 class RemoteSGD(torch.optim.Optimizer):
-    """Runs the closure, then `exchange`; holds no state, since the servers do.
+    """Runs the closure, then `exchange`; it holds no state, since others apply the updates.
 
     `zero`: clears the gradients in place, because they are views of what is sent.
     """

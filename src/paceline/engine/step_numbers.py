@@ -1,4 +1,4 @@
-"""Which of all steps of a run a worker takes next: where workers hold weights of their own."""
+"""Numbers of steps among all steps of a run, where workers hold weights of their own."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,13 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class StepNumbers:
-    """One worker's. The samples behind a step, over all workers, are its number times the batch.
+    """Draws the numbers of one worker's steps.
+
+    The samples over all workers behind a step are its number times the batch size.
 
     Workers that meet take equally many steps. Others take theirs from a common budget, a round of
-    `steps_per_push` at a time: who is faster takes more. `draw()`: rounds that were drawn before,
-    by any worker.
+    `steps_per_push` at a time: who is faster takes more. `draw()` returns how many rounds
+    any worker has drawn before.
     """
 
     def __init__(self, scheme: AbstractScheme, workers: int, draw: Callable[[], int]) -> None:

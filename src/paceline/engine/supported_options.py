@@ -1,4 +1,4 @@
-"""What a module or its Trainer asks for in vain where workers do not apply their own updates."""
+"""Refuses options of a module or its Trainer that these strategies do not support."""
 
 import torch
 from pytorch_lightning import Trainer
@@ -13,7 +13,7 @@ from paceline.scheme.rule import AbstractScheme
 def check_honoured(
     trainer: Trainer, optimizers: list[Optimizer], by: str, scheme: AbstractScheme, workers: int
 ) -> None:
-    """Raises SettingError. `by`: who applies updates, for its message."""
+    """Raise SettingError for an unsupported option; `by`: who applies updates, for its message."""
     if trainer.precision not in SERVED_PRECISIONS:
         known = ", ".join(SERVED_PRECISIONS)
         message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"

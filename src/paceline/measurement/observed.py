@@ -11,8 +11,8 @@ from paceline.cluster.supervisor import LostWorker
 from paceline.engine.reports import ServerReport
 from paceline.measurement.certificate import Certificate, certificate
 from paceline.measurement.images_seen import num_distinct
-from paceline.measurement.reports import SnapshotScore, TrainingReport
 from paceline.measurement.throughput import images_per_second
+from paceline.measurement.training_report import SnapshotScore, TrainingReport
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from paceline.cluster.child import tolerate
 from paceline.engine.reports import ServerReport
 from paceline.exchange.process_group import join, leave
-from paceline.measurement.reports import TrainingReport
+from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
 from paceline.run.quiet import silence
 from paceline.run.training_process import TrainingProcess

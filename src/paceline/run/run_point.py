@@ -15,8 +15,8 @@ from paceline.errors import SettingError
 from paceline.measurement.ending import result as result_of
 from paceline.measurement.numbers import unmeasured
 from paceline.measurement.observed import Observed
-from paceline.measurement.reports import TrainingReport
 from paceline.measurement.rows import POINT_TABLES
+from paceline.measurement.training_report import TrainingReport
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result

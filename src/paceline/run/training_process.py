@@ -19,8 +19,8 @@ from paceline.exchange.process_group import local_rank
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.observer import Observer
-from paceline.measurement.reports import SnapshotScore, TrainingReport
 from paceline.measurement.timed_batches import TimedBatches
+from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
 from paceline.run.point_data import Reading, open_data

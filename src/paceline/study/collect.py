@@ -9,7 +9,7 @@ from typing import Any
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
 from paceline.record.provenance import source_digest
-from paceline.study.points import StudyPoint, study_points
+from paceline.study.study_points import StudyPoint, study_points
 from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from paceline.data.image_set import ImageSet
 from paceline.record.target import Target
 from paceline.run.run_point import prepare_data
-from paceline.study.points import study_points
+from paceline.study.study_points import study_points
 
 Described = dict[str, object]  # a JSON object
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from paceline.study.points import StudyPoint
+from paceline.study.study_points import StudyPoint
 
 Result = Mapping[str, Any]  # result.json
 

@@ -15,8 +15,8 @@ import psutil
 
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
-from paceline.study.points import StudyPoint, multirun_arguments, study_points
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
+from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
 from paceline.study.tuning import study_tuning, tuning_points
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.study.points import StudyPoint, study_points
+from paceline.study.study_points import StudyPoint, study_points
 from paceline.study.tuned_rate import Tuning, best_rate, read_tuning
 
 TUNING = ("lr", "top1", "status", "chosen")  # columns of tuning.csv, after key and configuration

@@ -1,4 +1,4 @@
-"""Which rules have a virtual form; said before training starts."""
+"""Refuses rules that have no virtual form, before training starts."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from paceline.scheme.rule import AbstractScheme, Message
 
 
 def check_scheme(scheme: Any, workers: int, num_steps: int | None) -> None:
-    """Raises SettingError("scheme") for what is no rule, or says what the clock does not know."""
+    """Raise SettingError for what is no rule, or sends messages that the clock does not know."""
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
     if not isinstance(scheme, AbstractScheme):

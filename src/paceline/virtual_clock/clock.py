@@ -81,8 +81,11 @@ class VirtualClock:
         self._ending = True
         while (worker := self.next_worker()) is not None:
             self.finish_step(worker, None)
+        if self._own is not None:
+            for worker in self.workers:
+                worker.weights = self._own.begin(worker)  # what followed its last step included
 
-    # what can be seen
+    # what is observed
 
     @property
     def holder(self) -> VirtualServers | VirtualOwnWeights:

@@ -12,14 +12,14 @@ from paceline.timing.profile import ClusterProfile, Link
 
 
 class Passage(NamedTuple):
-    """Seconds: of the first byte's leaving, and of the last one's being there."""
+    """Times at which the first byte leaves and the last one arrives [virtual seconds]."""
 
     start: float
     end: float
 
 
 class _Port:
-    """One direction of one link; `free`: when its last message has passed."""
+    """One direction of one link; `free`: the time at which its last message has passed."""
 
     def __init__(self) -> None:
         self.free = 0.0
@@ -49,7 +49,7 @@ class VirtualNetwork:
         return self._pass(now, self._servers[server].out, self._workers[worker].into, num_bytes)
 
     def pass_on(self, now: float, sender: int, receiver: int, num_bytes: int) -> Passage:
-        """From worker to worker; inside a node over links that nobody else holds."""
+        """Send from worker to worker; inside a node over links that nobody else holds."""
         if self._workers[sender] is self._workers[receiver]:
             return Passage(now, now + self._node_link.seconds(num_bytes))
         return self._pass(now, self._workers[sender].out, self._workers[receiver].into, num_bytes)

@@ -19,7 +19,7 @@ class GroupLink:
         self._others = others
 
     def take(self, gradient: Tensor, statistics: Tensor) -> None:
-        """Wait for all; the mean over the group replaces both. Raises LostPeerError."""
+        """Wait for all, and replace both vectors by the group's mean. Raises LostPeerError."""
         self._hear_all()
         for other in self._others:
             gradient += self.wire.gradient(other)
@@ -28,16 +28,16 @@ class GroupLink:
             vector /= len(self._others) + 1
 
     def hand_on(self, version: int, granted: bool) -> None:
-        """The weights, as the servers answered."""
+        """Pass the weights on to the others, as the servers answered."""
         for other in self._others:
             self.wire.answer(other, Header(version, granted))
 
     def finish(self) -> None:
-        """When they have been told that there is no other step."""
+        """Wait until the others, which take no other step, have left."""
         self._hear_all()
 
     def _hear_all(self) -> None:
-        """One message of each."""
+        """Receive one message of each."""
         for _ in self._others:
             other, message = self.wire.receive()
             if isinstance(message, Lost):

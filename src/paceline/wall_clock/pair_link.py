@@ -31,31 +31,31 @@ class AbstractPairLink(ABC):
 
     @contextmanager
     def step(self) -> Generator[None]:
-        """The worker's own step changes the weights here, and no mean does meanwhile."""
+        """Keep means away while the worker's own step changes the weights."""
         with self._changing:
             yield
             self._steps += 1
 
     @abstractmethod
     def begin(self) -> None:
-        """Meet the neighbours; all must hold the same weights."""
+        """Connect to the neighbours, all of which must hold the same weights."""
 
     @abstractmethod
     def average(self, partner: int) -> None:
-        """Ask; both hold the mean then."""
+        """Ask the partner for the mean, which both hold then."""
 
     @abstractmethod
     def finish(self) -> None:
-        """The worker takes no more steps. Returns when its weights change no more."""
+        """Wait, after the last step, until the weights change no more."""
 
     @property
     @abstractmethod
     def bytes_exchanged(self) -> tuple[int, int]:
-        """Sent and received."""
+        """Bytes sent and received by this worker."""
 
 
 class ActiveLink(AbstractPairLink):
-    """Of a worker that asks; nobody asks it."""
+    """The link of a worker that asks; nobody asks it."""
 
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class ActiveLink(AbstractPairLink):
 
 
 class PassiveLink(AbstractPairLink):
-    """Of a worker that answers, by a thread of its own, while its network computes on a copy.
+    """The link of a worker that answers, by a thread of its own; its network computes on a copy.
 
     It answers until all who ask have ended; what goes wrong is raised by the worker's next step.
     """
@@ -139,7 +139,7 @@ class PassiveLink(AbstractPairLink):
 
 
 def pair_link(scheme: AbstractScheme, spec: RunSpec) -> AbstractPairLink | None:
-    """This worker's; None where nobody is its neighbour."""
+    """Return this worker's link; None where it has no neighbour."""
     worker, workers = dist.get_rank(), range(spec.num_workers)
     dtype = getattr(torch, spec.dtype)
     if partners := scheme.partners(worker, spec.num_workers):

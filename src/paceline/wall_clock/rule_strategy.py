@@ -1,4 +1,4 @@
-"""What drives a scheme's rule on a real process, as a Lightning strategy.
+"""Lightning strategies that drive a scheme's rule on a real process.
 
 Lightning's own world size is 1 in each worker: with more, its loop broadcasts a SIGTERM flag every
 step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.

@@ -55,8 +55,10 @@ class Server:
         return [snapshot.samples for snapshot in self._served.snapshots]
 
     def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
-        """The snapshots that server 0 has. Of a lost worker's last push it may have taken its part
-        where this server has none, and so have come further: then the weights at the end.
+        """Return the snapshots that server 0 has.
+
+        Server 0 may have taken its part of a lost worker's last push where this server has none,
+        and so have come further: then the weights at the end stand for the snapshot.
         """
         kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
         return [kept.get(each) or self._at_the_end(each) for each in samples]
@@ -99,7 +101,7 @@ class Server:
         self._answer_all(answered)
 
     def _take(self, worker: int, push: Header) -> None:
-        """A push; paced, a server that stands for a slower one answers later."""
+        """Take a push; a paced server, which stands for a slower one, answers later."""
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
@@ -113,7 +115,7 @@ class Server:
             self._answer(worker)
 
     def _answer(self, worker: int, *, may_wait: bool = True) -> None:
-        """Server 0 alone grants steps, so that it alone holds: two could wait for each other."""
+        """Answer a worker; server 0 alone may let it wait: two could block each other."""
         granted = self._served.grant(worker)
         if granted:
             self._stepping.add(worker)
@@ -139,14 +141,13 @@ def _spare(scheme: AbstractScheme, workers: int) -> int:
 
 
 def _tell_nobody(workers: Iterable[int]) -> None:
-    """A server without a launcher: whoever started it decides what a worker's death means."""
+    """Do nothing: whoever started this server decides what a worker's death means."""
 
 
 def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerReport:
     """Be a server of the joined process group: take the spec, serve, hand out the snapshots.
 
     `tolerate(workers)` is called with the workers whose death the run survives from then on.
-
     Snapshot n goes to living worker n modulo their number, in order, so that all of them can
     evaluate at once.
     """
@@ -164,7 +165,7 @@ def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerRe
 
 
 def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
-    """Workers that live, and samples behind the snapshots: what server 0 saw counts for all."""
+    """Return living workers, and samples behind the snapshots, as server 0 observed them."""
     if spec.server > 0:
         living, samples = receive_json(spec.num_workers)
         return living, samples

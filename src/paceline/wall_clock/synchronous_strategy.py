@@ -1,0 +1,161 @@
+"""What synchronous strategies share: all workers hold the same weights after every step."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import Strategy
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline.engine.snapshot import Snapshot, flatten, statistics_of
+from paceline.engine.training_clock import TrainingClock
+from paceline.engine.training_strategy import TrainerOptions
+from paceline.errors import SettingError
+from paceline.exchange.process_group import count_workers, join
+from paceline.model.learning_rate import LearningRate
+from paceline.timing.pace import Pace
+from paceline.wall_clock.wall_strategy import AbstractWallStrategy
+
+
+class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
+    """A strategy whose workers all hold the same weights.
+
+    It counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
+    `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
+    stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
+    `pace` emulates the worker's accelerator.
+    """
+
+    def prepare(
+        self,
+        *,
+        workers: int,
+        batch_size: int,
+        num_steps: int,
+        snapshot_samples: Sequence[int],
+        learning_rate: LearningRate | None = None,
+        clock: TrainingClock | None = None,
+        timeout_seconds: float = 600,
+        pace: Pace | None = None,
+    ) -> None:
+        self._snapshots: list[Snapshot] = []
+        self._seconds_exposed = 0.0  # communicating after backward had ended, per step
+        self._bytes_exchanged = (0, 0)
+        self._num_batches = num_steps // workers
+        self._workers = workers
+        self._images_per_update = workers * batch_size
+        self._snapshot_samples = snapshot_samples
+        self._learning_rate = learning_rate
+        self._clock = clock or TrainingClock()
+        self._timeout_seconds = timeout_seconds
+        self.pace = pace
+
+    @property
+    def samples(self) -> int:
+        return self.updates * self._images_per_update
+
+    @property
+    def updates(self) -> int:
+        return self.num_steps
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return list(self.trained_module().parameters())
+
+    @property
+    def num_batches(self) -> int:
+        return self._num_batches
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._bytes_exchanged
+
+    @property
+    def seconds_communicating(self) -> float:
+        return self._seconds_exposed * self.num_steps
+
+    def trained_module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def trainer_options(self) -> TrainerOptions:
+        plugins = [LightningEnvironment()] if self._workers == 1 else []
+        return {"strategy": self, "devices": self._workers, "plugins": plugins}
+
+    def finish(self) -> list[Snapshot]:
+        return self._snapshots
+
+    def setup_environment(self) -> None:
+        join(self._timeout_seconds, self.root_device.type)
+        super().setup_environment()
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        for group in self.optimizers[0].param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        if self.trained_module().trainer.lr_scheduler_configs:
+            self._leave_rate_to_module()
+        _without_sigterm_broadcast(self.trained_module().trainer)
+        self.counted = count_workers(self._workers, is_worker=True)
+        if self.pace is not None:
+            self.pace.begin()
+
+    def optimizer_step(
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
+    ) -> Any:
+        if self._learning_rate is not None:
+            factor = self._learning_rate.factor(self.samples)
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+        output = super().optimizer_step(optimizer, closure, model, **kwargs)
+        self.num_steps += 1
+        if self.samples in self._snapshot_samples:
+            if self.root_device.type == "cuda":
+                torch.cuda.synchronize(self.root_device)  # queued work belongs to training
+            seconds = self._clock.seconds()
+            with self._clock.stopped():
+                self._keep_snapshot(seconds)
+            if self.pace is not None:
+                self.pace.begin()
+        return output
+
+    def _leave_rate_to_module(self) -> None:
+        rate = self._learning_rate
+        if rate is not None and (rate.rule, rate.schedule) != ("none", "constant"):
+            raise SettingError("training.schedule", "the module brings a scheduler of its own")
+        self._learning_rate = None
+
+    def _keep_snapshot(self, seconds: float) -> None:
+        statistics = _mean_over_workers(statistics_of(self.trained_module()))
+        weights = list(self.trained_module().parameters())
+        self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
+        trainer = self.trained_module().trainer
+        trainer.should_stop = trainer.should_stop or self.diverged
+        index = self._snapshot_samples.index(self.samples)
+        if index % self._workers == dist.get_rank():
+            size = sum(weight.numel() for weight in weights)
+            kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))
+            self._snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
+
+
+def _without_sigterm_broadcast(trainer: Trainer) -> None:
+    """Spare the loop a collective per step (Lightning PR 20825): the launcher ends all workers.
+
+    Private to Lightning; where the method is gone, so is its cost.
+    """
+    loop: Any = trainer.fit_loop.epoch_loop
+    if hasattr(loop, "_broadcast_sigterm_tensor"):
+        loop._broadcast_sigterm_tensor = lambda: None
+
+
+def _mean_over_workers(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Return the mean as one vector on the CPU; all workers must call this."""
+    dtype = tensors[0].dtype if tensors else torch.float32
+    values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
+    if tensors:
+        dist.all_reduce(flatten(tensors, values))
+    return values / dist.get_world_size()

@@ -1,0 +1,40 @@
+"""What the virtual clock's strategy reports of all its workers and servers."""
+
+import numpy as np
+import pytest
+import torch
+
+from paceline.engine.weights_digest import weights_digest
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from tests.virtual_clock.trained import train
+
+
+@pytest.mark.parametrize("scheme", [SyncAllReduce(), AsyncParameterServer(2), Gossip("ring")])
+def test_a_report_holds_modelled_times_of_every_worker(scheme):
+    strategy, _ = train(scheme, 4, 32, snapshot_samples=[64, 128])
+    report = strategy.report(np.arange(32.0), seconds_data=5.0)
+    workers = strategy.clock.workers
+    assert (report.counted, report.diverged) == (4, False)
+    assert report.updates == strategy.clock.holder.updates
+    for found, worker in zip(report.workers, workers, strict=True):
+        assert (found.worker, found.steps) == (worker.index, worker.num_steps)
+        assert found.step_ends.tolist() == worker.step_ends
+        assert found.seconds_data == 0
+        assert (found.bytes_sent, found.bytes_received) == (
+            worker.bytes_sent,
+            worker.bytes_received,
+        )
+        assert found.weights_digest == weights_digest([worker.weights.vector])
+    assert [server.server for server in report.servers] == list(range(scheme.servers))
+    assert sum(found.steps for found in report.workers) == 32
+    drawn = [(each.index, n) for each in workers for n in range(each.num_steps)]
+    assert list(strategy.batches_drawn()) == drawn
+    assert len(strategy.real_seconds(strategy.finish())) == len(strategy.finish()) == 2
+
+
+def test_a_digest_tells_weights_apart_and_not_how_they_are_cut():
+    weights = torch.arange(6.0)
+    assert weights_digest([weights]) == weights_digest([weights[:2], weights[2:].view(2, 2)])
+    assert weights_digest([weights]) != weights_digest([weights + 1e-6 * (weights == 3)])
