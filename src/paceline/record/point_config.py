@@ -1,6 +1,7 @@
 """A point's settings as Hydra composed them: the boundary between YAML and typed points."""
 
 import hashlib
+import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
 from paceline.measurement.measurement import Measurement
@@ -52,9 +52,11 @@ class PointConfig:
 
     @property
     def _root_tells_content(self) -> bool:
-        if not self.data.is_ours:
-            return True  # anybody's module is not imported for this
-        return getattr(get_class(self.data.values["_target_"]), "root_tells_content", True)
+        """Ask the data set of the project; anybody else's is not imported for this."""
+        module, _, name = str(self.values["data"]["_target_"]).rpartition(".")
+        if not self.data.is_ours or importlib.util.find_spec(module) is None:
+            return True
+        return getattr(getattr(importlib.import_module(module), name), "root_tells_content", True)
 
     @property
     def folder(self) -> Path:
