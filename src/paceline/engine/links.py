@@ -7,6 +7,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import Tensor
 
+from paceline.scheme.rule import Adopt, Apply, Mean, Message, PairMean, Push
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 # Yields what it waits for on the virtual clock, and returns a result.
@@ -19,6 +21,20 @@ class AbstractLinks(ABC):
     A verb that communicates is a process: on the virtual clock it yields whatever it waits for, on
     the wall clock it blocks and never yields. Its result is valid until the rule ends.
     """
+
+    def carry_out(self, message: Message) -> Process[Any]:
+        """Carry out a message of the rule, and return what the rule is answered."""
+        match message:
+            case Mean(value):
+                return (yield from self.mean(value))
+            case Push(value):
+                return (yield from self.push(value))
+            case PairMean(partner):
+                return (yield from self.pair(partner))
+            case Apply(gradient):
+                return (yield from self.apply(gradient))
+            case Adopt(weights):
+                return self.adopt(weights)
 
     @abstractmethod
     def mean(self, value: Tensor) -> Process[Tensor]:

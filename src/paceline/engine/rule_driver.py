@@ -1,22 +1,9 @@
 """Drives a scheme's rule for one worker, on either clock."""
 
-from typing import Any
-
 from torch import Tensor
 
 from paceline.engine.links import AbstractLinks, Process
-from paceline.scheme.rule import (
-    AbstractScheme,
-    Adopt,
-    Apply,
-    Mean,
-    Message,
-    PairMean,
-    Push,
-    Step,
-    WorkerView,
-    next_message,
-)
+from paceline.scheme.rule import AbstractScheme, Step, WorkerView, next_message
 
 
 class RuleDriver:
@@ -53,20 +40,7 @@ class RuleDriver:
     def _drive(self, rule: Step) -> Process[None]:
         answer = None
         while (message := next_message(rule, answer)) is not None:
-            answer = yield from self._carry_out(message)
-
-    def _carry_out(self, message: Message) -> Process[Any]:
-        match message:
-            case Mean(value):
-                return (yield from self._links.mean(value))
-            case Push(value):
-                return (yield from self._links.push(value))
-            case PairMean(partner):
-                return (yield from self._links.pair(partner))
-            case Apply(gradient):
-                return (yield from self._links.apply(gradient))
-            case Adopt(weights):
-                return self._links.adopt(weights)
+            answer = yield from self._links.carry_out(message)
 
 
 def complete(process: Process[None]) -> None:
