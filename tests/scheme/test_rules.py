@@ -24,7 +24,7 @@ from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.probe import messages_of, view_on_trial
+from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import (
     AbstractScheme,
     Adopt,
@@ -357,13 +357,13 @@ def test_what_has_no_default_is_asked_for(build, setting):
 def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_one(path):
     """What is counted by is asked of those alone; pushes are looked for in later steps too."""
     scheme = instantiate(yaml.safe_load(path.read_text()))
-    views = [
-        view_on_trial(6, worker=worker, num_steps=num_steps, progress=progress)
+    steps = [
+        step_on_trial(scheme, 6, worker=worker, num_steps=num_steps, progress=progress)
         for progress in (0.0, 0.3, 0.6, END)
         for worker in range(6)
         for num_steps in range(70)
     ]
-    kinds = {type(message) for each in views for message in messages_of(scheme.step(each))}
+    kinds = {type(message) for step in steps for message in messages_of(step)}
     shown = {Push} if scheme.servers else set()
     shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()
     shown |= {Mean} if Accounting(scheme, 6).equal_steps else set()

@@ -1,8 +1,10 @@
 """Where a worker that clips its own gradient clips what is applied to the weights."""
 
+import torch
+
 from paceline.errors import SettingError
 from paceline.scheme.accounting import BEGINNING, END, Accounting
-from paceline.scheme.probe import messages_of, view_on_trial
+from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import AbstractScheme, Apply
 from paceline.scheme.serving import Arrival
 
@@ -36,6 +38,7 @@ def _applied_by_servers(scheme: AbstractScheme, workers: int, progress: float) -
 
 
 def _applied_by_workers(scheme: AbstractScheme, workers: int, progress: float) -> bool:
-    view = view_on_trial(workers, progress=progress)
-    applied = [each for each in messages_of(scheme.step(view)) if isinstance(each, Apply)]
-    return all(message.gradient is view.gradient for message in applied)
+    gradient = torch.ones(1)
+    step = step_on_trial(scheme, workers, gradient=gradient, progress=progress)
+    applied = [each for each in messages_of(step) if isinstance(each, Apply)]
+    return all(message.gradient is gradient for message in applied)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from paceline.engine.links import AbstractLinks, Process
-from paceline.scheme.rule import AbstractScheme, Step, WorkerView, next_message
+from paceline.scheme.rule import AbstractScheme, Step, begin_step, next_message
 
 
 class RuleDriver:
@@ -23,15 +23,16 @@ class RuleDriver:
         self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
     ) -> Process[None]:
         """Take the step whose gradient has been computed; the arguments are those of the view."""
-        view = WorkerView(
-            gradient=gradient,
-            weights=weights,
+        step = begin_step(
+            self._scheme,
+            gradient,
+            weights,
             index=self._index,
             num_workers=self._num_workers,
             num_steps=num_steps,
             progress=progress,
         )
-        yield from self._drive(self._scheme.step(view))
+        yield from self._drive(step)
 
     def end(self, weights: Tensor, num_steps: int) -> Process[None]:
         """Carry out what follows the last step of a worker with weights of its own."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 
 from paceline.errors import SettingError
-from paceline.scheme.probe import messages_of, pushes_in_turn, view_on_trial
+from paceline.scheme.probe import messages_of, pushes_in_turn, step_on_trial
 from paceline.scheme.rule import AbstractScheme, Apply, Mean, Message, Push
 from paceline.scheme.serving import Arrival, Release
 
@@ -143,8 +143,8 @@ class Accounting:
         return (num_steps // self.batches_per_update + 1) * self.num_workers
 
     def _step(self, num_steps: int, progress: float = BEGINNING) -> Iterator[Message]:
-        view = view_on_trial(self.num_workers, num_steps=num_steps, progress=progress)
-        return messages_of(self.scheme.step(view))
+        step = step_on_trial(self.scheme, self.num_workers, num_steps=num_steps, progress=progress)
+        return messages_of(step)
 
     def _end_after_one_step(self) -> Iterator[Message]:
         return messages_of(self.scheme.end(torch.zeros(1), 1))

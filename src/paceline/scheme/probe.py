@@ -2,30 +2,37 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from paceline.errors import SettingError
 from paceline.scheme.rule import (
     AbstractScheme,
-    Adopt,
     Apply,
+    Mean,
     Message,
-    PairMean,
+    Push,
     Step,
-    WorkerView,
+    begin_step,
     next_message,
 )
 from paceline.scheme.serving import Arrival, Release
 
 
-def view_on_trial(
-    num_workers: int, *, worker: int = 0, num_steps: int = 0, progress: float = 0.0
-) -> WorkerView:
-    """Make the view of a worker with a gradient of 1 at weights of 0."""
-    return WorkerView(
-        torch.ones(1),
+def step_on_trial(
+    scheme: AbstractScheme,
+    num_workers: int,
+    *,
+    gradient: Tensor | None = None,
+    worker: int = 0,
+    num_steps: int = 0,
+    progress: float = 0.0,
+) -> Step:
+    """Begin a step of a worker at weights of 0; `gradient` [1]: 1 unless it is given."""
+    return begin_step(
+        scheme,
+        torch.ones(1) if gradient is None else gradient,
         torch.zeros(1),
         index=worker,
         num_workers=num_workers,
@@ -66,11 +73,7 @@ def pushes_in_turn(
             raise SettingError("scheme", f"{type(scheme).__name__} lets all workers wait")
 
 
-def _answer(message: Message) -> Any:
-    match message:
-        case Adopt() | PairMean():
-            return None
-        case Apply():
-            return torch.zeros(1)
-        case _:
-            return message.value.clone()
+def _answer(message: Message) -> Tensor | None:
+    if isinstance(message, Apply):
+        return torch.zeros(1)
+    return message.value.clone() if isinstance(message, Mean | Push) else None

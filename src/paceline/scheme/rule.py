@@ -8,7 +8,7 @@ them (real processes, or an event queue) owns weights, optimizer state and buffe
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -85,11 +85,19 @@ def next_message(step: Step, answer: Any) -> Message | None:
         return None
 
 
-def drive(step: Step, answer: Callable[[Message], Any]) -> None:
-    """Drive a rule that nobody else waits for to its end; each message is answered at once."""
-    reply = None
-    while (message := next_message(step, reply)) is not None:
-        reply = answer(message)
+def begin_step(
+    scheme: "AbstractScheme",
+    gradient: Tensor,
+    weights: Tensor,
+    *,
+    index: int,
+    num_workers: int,
+    num_steps: int,
+    progress: float,
+) -> Step:
+    """Begin the rule of one step; the one place where a worker's view is made."""
+    view = WorkerView(gradient, weights, index, num_workers, num_steps, progress)
+    return scheme.step(view)
 
 
 class AbstractScheme(ABC):

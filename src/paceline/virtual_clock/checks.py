@@ -4,7 +4,7 @@ from typing import Any
 
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.probe import messages_of, view_on_trial
+from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import AbstractScheme, Message
 
 
@@ -18,7 +18,7 @@ def check_scheme(scheme: Any, workers: int, num_steps: int | None) -> None:
     if scheme.needs_end and num_steps is None:
         name = type(scheme).__name__
         raise SettingError("num_steps", f"{name} goes by the share of the run that is behind")
-    first = next(messages_of(scheme.step(view_on_trial(workers))), None)
+    first = next(messages_of(step_on_trial(scheme, workers)), None)
     if not isinstance(first, Message):
         name = type(first).__name__
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")
