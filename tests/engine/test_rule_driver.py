@@ -1,5 +1,7 @@
 """The driver of rules: which verb carries out a message, and what the rule is answered."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 
@@ -73,9 +75,17 @@ def test_each_message_has_a_verb_and_each_answer_reaches_the_rule():
     assert (view.index, view.num_workers, view.num_steps, view.progress) == (1, 4, 7, 0.5)
 
 
-def test_every_kind_of_message_is_tested_here():
-    kinds = {kind.__name__ for kind in Message.__args__}
-    assert kinds == {"Mean", "Push", "PairMean", "Apply", "Adopt"}
+@pytest.mark.parametrize("kind", Message.__subclasses__())
+def test_every_kind_of_message_has_a_verb(kind):
+    links = RecordedLinks()
+    message = kind(*[WEIGHTS for _ in fields(kind)])
+    complete(links.carry_out(message))
+    assert len(links.verbs) == 1
+
+
+def test_what_has_no_verb_is_said():
+    with pytest.raises(TypeError, match="no verb for Message"):
+        complete(RecordedLinks().carry_out(Message()))
 
 
 def test_the_end_of_a_run_is_driven_too():

@@ -35,6 +35,8 @@ class AbstractLinks(ABC):
                 return (yield from self.apply(gradient))
             case Adopt(weights):
                 return self.adopt(weights)
+            case _:
+                raise TypeError(f"links have no verb for {type(message).__name__}")
 
     @abstractmethod
     def mean(self, value: Tensor) -> Process[Tensor]:

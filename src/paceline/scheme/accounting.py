@@ -10,7 +10,7 @@ import torch
 
 from paceline.errors import SettingError
 from paceline.scheme.probe import messages_of, pushes_in_turn, step_on_trial
-from paceline.scheme.rule import AbstractScheme, Apply, Mean, Message, Push
+from paceline.scheme.rule import AbstractScheme, Apply, Message, Push
 from paceline.scheme.serving import Arrival, Release
 
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
@@ -47,7 +47,7 @@ class Accounting:
         from a common budget: who is faster takes more.
         """
         single = (self._step(0, BEGINNING), self._step(0, END), self._end_after_one_step())
-        return any(isinstance(message, Mean) for message in itertools.chain(*single))
+        return any(message.meets_all for message in itertools.chain(*single))
 
     @cached_property
     def steps_between_pushes(self) -> int:

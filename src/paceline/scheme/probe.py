@@ -10,9 +10,7 @@ from paceline.errors import SettingError
 from paceline.scheme.rule import (
     AbstractScheme,
     Apply,
-    Mean,
     Message,
-    Push,
     Step,
     begin_step,
     next_message,
@@ -76,4 +74,5 @@ def pushes_in_turn(
 def _answer(message: Message) -> Tensor | None:
     if isinstance(message, Apply):
         return torch.zeros(1)
-    return message.value.clone() if isinstance(message, Mean | Push) else None
+    value: Tensor | None = getattr(message, "value", None)  # of those that are communicated
+    return None if value is None else value.clone()

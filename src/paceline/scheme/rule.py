@@ -10,7 +10,7 @@ them (real processes, or an event queue) owns weights, optimizer state and buffe
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -35,36 +35,47 @@ class WorkerView:
     progress: float
 
 
+class Message:
+    """A communication of a worker, or a change of its weights, that a rule yields.
+
+    `meets_all`: nobody is answered before all workers have sent it.
+    """
+
+    meets_all: ClassVar[bool] = False
+
+
 @dataclass(frozen=True)
-class Mean:
+class Mean(Message):
     """All workers meet here; each is answered with the mean of what they brought."""
+
+    meets_all = True
 
     value: Tensor
 
 
 @dataclass(frozen=True)
-class Push:
+class Push(Message):
     """A message to the servers; answered with the weights that they release to this worker."""
 
     value: Tensor
 
 
 @dataclass(frozen=True)
-class Apply:
+class Apply(Message):
     """The worker's own optimizer applies this gradient; answered with its weights after that."""
 
     gradient: Tensor
 
 
 @dataclass(frozen=True)
-class Adopt:
+class Adopt(Message):
     """The worker holds these weights from now on."""
 
     weights: Tensor
 
 
 @dataclass(frozen=True)
-class PairMean:
+class PairMean(Message):
     """The mean of this worker's and the partner's weights replaces both, at once, even in the
     middle of the partner's step, whose gradient is still that of the weights before.
     """
@@ -73,7 +84,6 @@ class PairMean:
 
 
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
-Message = Mean | Push | PairMean | Apply | Adopt
 Step = Generator[Message, Any, None]
 
 
