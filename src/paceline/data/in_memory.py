@@ -1,4 +1,4 @@
-"""Splits of a small data set, held in the memory of each process."""
+"""Copies a small data set, split, into the memory of each process."""
 
 import numpy as np
 import torch
@@ -8,7 +8,10 @@ from paceline.data.source import ChannelStatistics, Part, Source, copy_part
 
 
 def splits_in_memory(data: AbstractImageData, source: Source, where: str) -> Splits:
-    """Check `source` against the settings of `data`, and copy it, split."""
+    """Check `source` against the settings of `data`, split it and copy it.
+
+    `where` names the source in messages. Raises SettingError as `data.check` does.
+    """
     data.check(source.num_classes, source.image_shape, where)
     parts = source.parts(data.num_validation, data.split_seed)
     statistics = ChannelStatistics(source.image_shape[0])
