@@ -34,7 +34,7 @@ class LearningRate:
     total_samples: int  # the budget of the run
     milestones: tuple[float, ...]  # fractions of the budget, for schedule steps
     gamma: float  # factor at each milestone, for schedule steps
-    images_meanwhile: float = 0  # mean; of other workers, applied after a stale push's read
+    images_meanwhile: float = 0  # mean; of others, from a stale push's read to its arrival
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists only
