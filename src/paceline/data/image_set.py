@@ -84,20 +84,20 @@ class AbstractImageData(ABC):
         A prepared data set takes a few 100 ms at most.
         """
 
-    def check(self, num_classes: int, image_shape: Sequence[int], where: object) -> None:
-        """Compare the content of a source with the settings. `where` names it in messages.
+    def check(self, num_classes: int, image_shape: Sequence[int], origin: object) -> None:
+        """Compare the content of a source with the settings. `origin` names it in messages.
 
         Raises SettingError("data.num_classes") or SettingError("data.image_shape") if they differ,
         and SettingError("data.root") for a source with a single class.
         """
         if num_classes < 2:
-            raise SettingError("data.root", f"{where} has one class only: nothing to learn")
+            raise SettingError("data.root", f"{origin} has one class only: nothing to learn")
         if num_classes != self.num_classes:
             raise SettingError(
-                "data.num_classes", f"{self.num_classes}, but {where} has {num_classes} classes"
+                "data.num_classes", f"{self.num_classes}, but {origin} has {num_classes} classes"
             )
         if tuple(image_shape) != self.image_shape:
             raise SettingError(
                 "data.image_shape",
-                f"{list(self.image_shape)}, but {where} has images of {list(image_shape)}",
+                f"{list(self.image_shape)}, but {origin} has images of {list(image_shape)}",
             )

@@ -7,12 +7,12 @@ from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.source import ChannelStatistics, Part, Source, copy_part
 
 
-def splits_in_memory(data: AbstractImageData, source: Source, where: str) -> Splits:
+def splits_in_memory(data: AbstractImageData, source: Source, origin: str) -> Splits:
     """Check `source` against the settings of `data`, split it and copy it.
 
-    `where` names the source in messages. Raises SettingError as `data.check` does.
+    `origin` names the source in messages. Raises SettingError as `data.check` does.
     """
-    data.check(source.num_classes, source.image_shape, where)
+    data.check(source.num_classes, source.image_shape, origin)
     parts = source.parts(data.num_validation, data.split_seed)
     statistics = ChannelStatistics(source.image_shape[0])
     sets = {

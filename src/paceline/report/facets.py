@@ -18,21 +18,21 @@ MOST_PANELS = 12
 
 @dataclass(frozen=True)
 class Panel:
-    """Panel of a figure. `where` maps each varying axis to the value that the panel shows.
+    """Panel of a figure. `axis_values` maps each varying axis to the value that the panel shows.
 
     It is empty if only scheme, workers and seed vary.
     """
 
-    where: Row
+    axis_values: Row
 
     @property
     def title(self) -> str:
         """Return the setting in words."""
-        return ", ".join(f"{name} {setting(value)}" for name, value in self.where.items())
+        return ", ".join(f"{name} {setting(value)}" for name, value in self.axis_values.items())
 
     def of(self, table: Frame) -> Frame:
         """Select the rows of `table` that the panel shows."""
-        return matching(table, self.where)
+        return matching(table, self.axis_values)
 
 
 def panels(findings: StudyFindings) -> list[Panel]:
@@ -41,7 +41,7 @@ def panels(findings: StudyFindings) -> list[Panel]:
     if not varying:
         return [Panel({})]
     ordered = findings.tables.runs.sort_values("batch_size", kind="stable")
-    return [Panel(where) for where, _ in groups(ordered, varying)]
+    return [Panel(axis_values) for axis_values, _ in groups(ordered, varying)]
 
 
 def grid(
