@@ -23,11 +23,12 @@ from paceline.analysis.verdicts import verdicts
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A table of conclusions: tables/`name`.csv, which `make` derives from what was collected.
+    """Declaration of a table of conclusions, which `make` derives from the collected tables.
 
-    `caption`: a sentence under which the page shows the table as it is; without one the report has
-    a layout of its own for it, or only links it. `exact`: written with all digits,
-    as runs.csv, for figures.
+    It is written to tables/`name`.csv. `caption` is a sentence under which the page shows the table
+    as it is; without a caption, the report has a layout of its own for the table, or only links to
+    it. With `exact`, the table is written with all digits, as runs.csv is, because figures need
+    them.
     """
 
     name: str
@@ -50,15 +51,15 @@ CONCLUSIONS = [
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("cautions", cautions),
 ]
-FOLDER = "tables"  # in the report of a study
+FOLDER = "tables"  # name of the folder in the report of a study
 _METRICS = ("images_per_second", "top1", "test_top1")
 
 
 def analyse(folder: Path) -> None:
-    """Write a CSV for each of CONCLUSIONS, if only its header, and metrics.json.
+    """Write a CSV for each of CONCLUSIONS, even if it has no rows, and metrics.json.
 
-    `folder`: reports/<study>, as `paceline collect` left it. The same tables give the same bytes.
-    Raises SettingError("study") where they are not there.
+    `folder` is reports/<study>, the output of `paceline collect`. Equal tables result in equal
+    bytes. Raises SettingError("study") if the collected tables are missing.
     """
     tables = read_tables(folder)
     made = {each.name: each.make(tables) for each in CONCLUSIONS}
@@ -72,15 +73,12 @@ def analyse(folder: Path) -> None:
 
 
 def table_path(folder: Path, name: str) -> Path:
-    """Return where the conclusion `name` stands in the report `folder` of a study."""
+    """Return the path of the conclusion `name` in the report `folder` of a study."""
     return folder / FOLDER / f"{name}.csv"
 
 
 def _metrics(tables: Tables, means: Frame, speedups: Frame) -> Row:
-    """Collect the numbers that one compares between two versions of the code.
-
-    They are for `dvc metrics show`.
-    """
+    """Collect the numbers that `dvc metrics diff` compares between two versions of the code."""
     by_kind: dict[str, Row] = {}
     for _, goal in targets(tables).iterrows():
         target = {f"target top1 {goal['data']}": _short(goal["target"])}

@@ -1,4 +1,4 @@
-"""Tells which axes of a study a reader has to be told."""
+"""Selects the axes of a study by which its configurations must be named."""
 
 from paceline.analysis.tables import Tables
 
@@ -14,7 +14,10 @@ def varying(tables: Tables) -> list[str]:
 
 
 def implied_by_kind(tables: Tables) -> list[str]:
-    """Return the axes of the cluster that have one value for each kind of several."""
+    """Return the axes of the cluster that have a single value for each kind of number.
+
+    The result is empty if the study has a single kind.
+    """
     kinds = tables.runs.groupby("kind")
     if len(kinds) < 2:
         return []
@@ -22,9 +25,10 @@ def implied_by_kind(tables: Tables) -> list[str]:
 
 
 def clock_axes(tables: Tables) -> list[str]:
-    """Return the axes that tell the clocks apart.
+    """Return the axes whose values determine the clock.
 
-    `cluster`; where that is no axis, those of `cluster.*` that share no value between clocks.
+    They are `cluster` alone if that is an axis, and else those axes `cluster.*` that have no value
+    in common on both clocks.
     """
     axes = [axis for axis in tables.axes if axis.startswith("cluster")]
     if "cluster" in axes:

@@ -1,4 +1,4 @@
-"""Finds conditions of a study under which its numbers mean less than they seem to."""
+"""Detects conditions of a study that weaken the meaning of its numbers."""
 
 from collections.abc import Iterator
 
@@ -8,20 +8,22 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.summary import summary
 from paceline.analysis.tables import Frame, Row, Tables
 
-LATE = 0.01  # of the steps of a paced worker
+LATE = 0.01  # share of the steps of a paced worker
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
 _COLUMNS = ["what", "kind", "scheme", "workers", "name", "value", "share", "points", "of"]
 
 
 def cautions(tables: Tables) -> Frame:
-    """Return a row per condition that holds. `points`: of which it does, `of` so many. `what`:
+    """Return one row per condition that applies to `points` out of `of` points.
 
-    - virtual: their time is modelled;
-    - crowded: they had more processes than cores; `value`: "8 on 4, 9 on 4";
-    - late: paced workers came too late in more than LATE of their steps; `share`: at most;
-    - unlike: they differ in the condition `name`, which is no axis; `value`: its values;
-    - uncertified: a run was not what its scheme claims; `value`: in what;
-    - few_seeds: configurations (not points) have one finished seed.
+    The column `what` is the condition:
+
+    - virtual: the time of the points is modelled;
+    - crowded: the points had more processes than cores; `value` lists them: "8 on 4, 9 on 4";
+    - late: paced workers were late in more than LATE of their steps; `share` is the maximum;
+    - unlike: the points differ in the condition `name`, which is no axis; `value` lists its values;
+    - uncertified: a run contradicts the claim of its scheme; `value` says how;
+    - few_seeds: configurations (counted instead of points) have one finished seed.
     """
     runs = tables.runs
     rows = [
@@ -42,7 +44,7 @@ def _virtual(runs: Frame) -> Iterator[Row]:
 
 
 def _crowded(runs: Frame) -> Iterator[Row]:
-    """Compare processes with the cores of the machine; a virtual run has one process."""
+    """Yield rows of kinds with more processes than cores; a virtual run has one process."""
     if "hardware.cores" not in runs:
         return
     servers = runs["servers"].fillna(0) if "servers" in runs else 0
@@ -71,22 +73,22 @@ def _late(tables: Tables) -> Iterator[Row]:
 
 
 def _unlike(runs: Frame) -> Iterator[Row]:
-    for where, same in groups(runs, ["kind"]):
+    for group, same in groups(runs, ["kind"]):
         for name in _CONDITIONS:
             if name in same and same[name].nunique() > 1:
                 value = ", ".join(str(value) for value in sorted(same[name].unique()))
                 row = {"what": "unlike", "name": name, "value": value}
-                yield where | row | {"points": len(same), "of": len(same)}
+                yield group | row | {"points": len(same), "of": len(same)}
 
 
 def _uncertified(finished: Frame) -> Iterator[Row]:
     if "certificate" not in finished:
         return
     uncertified = finished[finished["certificate"].astype(str).str.startswith("not ")]
-    for where, points in groups(uncertified, ["scheme", "workers", "certificate"]):
-        value = where.pop("certificate")
+    for group, points in groups(uncertified, ["scheme", "workers", "certificate"]):
+        value = group.pop("certificate")
         row = {"what": "uncertified", "value": value, "points": len(points), "of": len(points)}
-        yield where | row
+        yield group | row
 
 
 def _few_seeds(means: Frame) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""How far the virtual clock agrees with the wall clock: verdicts on the rows of clocks.csv."""
+"""Judges the agreement of the virtual clock with the wall clock, by the rows of clocks.csv."""
 
 from collections.abc import Iterator
 
@@ -9,20 +9,21 @@ from paceline.analysis.clocks import LITTLE, clocks
 from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame, Row, Tables, as_written
 
-CLOSE = 0.10  # of a ratio from one
-POINTS = 0.015  # of top-1
+CLOSE = 0.10  # largest distance of a ratio from one
+POINTS = 0.015  # largest difference of top-1, a share
 _NUMBERS = ("mean", "low", "high", "n")
 _COLUMNS = ("what", "measure", "verdict", "distance", *_NUMBERS)
 
 
 def clock_agreement(tables: Tables) -> Frame:
-    """Return rows per configuration and kind that the virtual clock is compared `against`.
+    """Return rows per virtual configuration and kind `against` which it is compared.
 
-    `what`: images_per_second, staleness_mean, test_top1 (at the most workers of each scheme and
-    setting alone). `measure`: ratio or difference. `verdict`: within or outside, of CLOSE by its
-    mean or of POINTS by its whole interval; unknown without a pair of seeds, or an interval.
-    `distance`: from agreement, where CLOSE is the limit; rows of one kind and number are in its
-    order, the furthest first.
+    `what` is images_per_second, staleness_mean or test_top1; test_top1 is judged only at the
+    largest number of workers of each scheme and setting. `measure` is ratio or difference.
+    `verdict` is within or outside: the mean of a ratio must be within CLOSE, the whole interval of
+    a top-1 difference within POINTS. It is unknown without a pair of seeds or without an interval.
+    `distance` is the distance from agreement on the scale of CLOSE; rows of one kind and number are
+    sorted by it in descending order.
     """
     rows = []
     table = as_written(clocks(tables))
@@ -33,21 +34,21 @@ def clock_agreement(tables: Tables) -> Frame:
 
 def _speeds(tables: Tables, rows: Frame) -> Iterator[Row]:
     distance = (rows["images_per_second_ratio_mean"] - 1).abs()
-    for place in _furthest_first(distance):
-        row = rows.loc[place]
-        about = _where(tables, row) | {"what": "images_per_second", "measure": "ratio"}
-        yield about | _close(distance[place]) | _numbers(row, "images_per_second_ratio")
+    for index in _by_descending_distance(distance):
+        row = rows.loc[index]
+        about = _compared(tables, row) | {"what": "images_per_second", "measure": "ratio"}
+        yield about | _verdict(distance[index]) | _numbers(row, "images_per_second_ratio")
 
 
 def _staleness(tables: Tables, rows: Frame) -> Iterator[Row]:
     distance = (rows["staleness_ratio_mean"] - 1).abs()
-    # as much for a difference of LITTLE as for a ratio at the border
+    # a difference of LITTLE counts as much as a ratio at the limit
     distance = distance.fillna(rows["staleness_difference_mean"].abs() / LITTLE * CLOSE)
-    for place in _furthest_first(distance):
-        row = rows.loc[place]
+    for index in _by_descending_distance(distance):
+        row = rows.loc[index]
         measure = "ratio" if pd.notna(row["staleness_ratio_mean"]) else "difference"
-        about = _where(tables, row) | {"what": "staleness_mean", "measure": measure}
-        yield about | _close(distance[place]) | _numbers(row, f"staleness_{measure}")
+        about = _compared(tables, row) | {"what": "staleness_mean", "measure": measure}
+        yield about | _verdict(distance[index]) | _numbers(row, f"staleness_{measure}")
 
 
 def _accuracies(tables: Tables, rows: Frame) -> Iterator[Row]:
@@ -57,19 +58,19 @@ def _accuracies(tables: Tables, rows: Frame) -> Iterator[Row]:
         verdict = "within" if low >= -POINTS and high <= POINTS else "outside"
         verdict = "unknown" if pd.isna(low) else verdict
         about = {"what": "test_top1", "measure": "difference", "verdict": verdict}
-        yield _where(tables, row) | about | _numbers(row, "test_top1_difference")
+        yield _compared(tables, row) | about | _numbers(row, "test_top1_difference")
 
 
-def _furthest_first(distance: Frame) -> list[object]:
+def _by_descending_distance(distance: Frame) -> list[object]:
     return list(distance.sort_values(ascending=False, kind="stable").index)
 
 
-def _close(distance: float) -> Row:
+def _verdict(distance: float) -> Row:
     verdict = "outside" if distance > CLOSE + 1e-9 else "within"
     return {"distance": distance, "verdict": "unknown" if pd.isna(distance) else verdict}
 
 
-def _where(tables: Tables, row: Frame) -> Row:
+def _compared(tables: Tables, row: Frame) -> Row:
     return {name: row[name] for name in ("kind", *tables.axes, "against")}
 
 

@@ -1,4 +1,4 @@
-"""The virtual clock against the wall clock, at equal settings, seed by seed."""
+"""Compares the virtual clock with the wall clock at equal settings, paired by seed."""
 
 import pandas as pd
 
@@ -8,34 +8,41 @@ from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Row, Tables
 
 WALL = ("paced", "measured")
-LITTLE = 0.05  # updates of staleness, below which a ratio would tell nothing
+LITTLE = 0.05  # updates of staleness, below which a ratio is meaningless
 
 
 def clocks(tables: Tables) -> Frame:
-    """Return a row per virtual configuration and paced (or measured) one of equal settings.
+    """Return one row per pair of a virtual and a paced or measured configuration.
 
-    `against`: the kind of the other side, `against_<axis>` its value of an axis that tells clocks
-    apart. `images_per_second_ratio`, `staleness_ratio`: virtual over the other;
-    `staleness_difference` instead where the other's mean is below LITTLE [updates];
-    `test_top1_difference`: virtual minus the other. Header only where a study has one clock.
+    The two have equal settings. `against` is the kind of the second configuration;
+    `against_<axis>` is its value of an axis that determines the clock. `images_per_second_ratio`
+    and `staleness_ratio` are virtual over the other; if the mean staleness of the other is below
+    LITTLE [updates], `staleness_difference` is filled instead. `test_top1_difference` is virtual
+    minus the other. The table has no rows if a study has one clock.
     """
-    own = clock_axes(tables)
+    clock_keys = clock_axes(tables)
     runs = tables.runs
     virtual, wall = runs[runs["kind"] == "virtual"], runs[runs["kind"].isin(WALL)]
     rows = [
-        configuration | _against(other, own) | _agreement(_finished(points), _finished(others))
+        configuration
+        | _against(other, clock_keys)
+        | _agreement(_finished(points), _finished(others))
         for configuration, points in configurations(virtual, tables.axes)
-        for other, others in configurations(_equal(wall, configuration, own), tables.axes)
+        for other, others in configurations(
+            _of_equal_settings(wall, configuration, clock_keys), tables.axes
+        )
     ]
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "against"])
 
 
-def _against(other: Configuration, own: list[str]) -> Configuration:
-    return {"against": other["kind"]} | {f"against_{axis}": other[axis] for axis in own}
+def _against(other: Configuration, clock_keys: list[str]) -> Configuration:
+    return {"against": other["kind"]} | {f"against_{axis}": other[axis] for axis in clock_keys}
 
 
-def _equal(wall: Frame, configuration: Configuration, own: list[str]) -> Frame:
-    return matching(wall, {k: v for k, v in configuration.items() if k not in ("kind", *own)})
+def _of_equal_settings(wall: Frame, configuration: Configuration, clock_keys: list[str]) -> Frame:
+    return matching(
+        wall, {k: v for k, v in configuration.items() if k not in ("kind", *clock_keys)}
+    )
 
 
 def _finished(points: Frame) -> Frame:

@@ -1,4 +1,4 @@
-"""Scheme against scheme, at the same workers and settings, seed by seed."""
+"""Compares schemes at the same number of workers and settings, paired by seed."""
 
 import pandas as pd
 
@@ -6,19 +6,21 @@ from paceline.analysis.configuration import configurations, matching, paired
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Tables
 
-REFERENCE = "sync_allreduce"  # what a reader would use without asking; else the study's first
+REFERENCE = "sync_allreduce"  # the usual choice; if absent, the study's first
 DIFFERENCES = ("top1", "test_top1")
 
 
 def reference_scheme(runs: Frame) -> str:
+    """Return the scheme that all others are compared with."""
     schemes = list(dict.fromkeys(runs["scheme"]))
     return REFERENCE if REFERENCE in schemes else schemes[0]
 
 
 def comparison(tables: Tables) -> Frame:
-    """`speed_ratio`: images/s over those of the reference; `*_difference`: minus the reference's.
+    """Return one row per configuration of every scheme but the reference.
 
-    A row per configuration of every other scheme; no row where the study has one scheme.
+    `speed_ratio` is images/s over those of the reference. `<metric>_difference` is the metric minus
+    that of the reference. The table has no rows if the study has one scheme.
     """
     reference = reference_scheme(tables.runs)
     rows = []

@@ -1,4 +1,4 @@
-"""Groups points that differ in nothing but their seed, and pairs points that share it."""
+"""Groups points that differ only in their seed, and pairs points of equal seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ Configuration = Row  # kind and axes, each with its value
 
 
 def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
-    """Split rows by equal `columns`, in order of appearance; an empty value equals another."""
+    """Split rows by their values of `columns`, in order of appearance; empty values are equal."""
     grouped = table.groupby(list(columns), sort=False, dropna=False)
     return [(dict(zip(columns, values, strict=True)), rows) for values, rows in grouped]
 
@@ -18,7 +18,7 @@ def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
 def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configuration, Frame]]:
     """Yield each configuration with its points, in the order of `runs`.
 
-    A kind of number is never mixed with another.
+    Points of different kinds (measured, paced, virtual) are in different configurations.
     """
     yield from groups(runs, ["kind", *axes])
 
@@ -32,7 +32,10 @@ def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:
 
 
 def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
-    """Return columns `value` and `base` of `metric`, a row per seed that both have."""
+    """Return the `metric` of both tables as columns `value` and `base`.
+
+    There is one row per seed for which both have a number.
+    """
     sides = [
         side.set_index("seed")[metric].rename(name)
         for side, name in ((points, "value"), (baseline, "base"))

@@ -1,7 +1,8 @@
-"""Accuracy at equal time and at equal updates, beside that at equal samples.
+"""Computes the accuracy at equal time and at equal updates, beside that at equal samples.
 
-The common time: the shortest total `seconds` of the finished points with as many workers, of the
-same kind and settings, whatever their scheme and rate; the common updates likewise.
+The common time is the smallest total `seconds` of the finished points with the same number of
+workers, kind and settings, over all schemes and rates. The common number of updates is defined
+likewise.
 """
 
 import math
@@ -14,14 +15,16 @@ from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Tables
 
 BUDGETS = {"time": "seconds", "updates": "updates"}
-RATES = ("training.lr", "training.rate")  # axes that begin so are searched, not compared at
+RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared
 
 
 def equal_time(tables: Tables) -> Frame:
-    """Return a row per configuration: the common `seconds` and `updates`, `top1` (validation) then.
+    """Return one row per configuration with the validation top-1 at equal budgets.
 
-    `top1`: at the end of the run's own budget. A finished run without an evaluation by the common
-    time is left out of `top1_equal_time` and its n.
+    `common_seconds` and `common_updates` are the budgets; `top1_equal_time` and
+    `top1_equal_updates` are the accuracies when they are spent. `top1` is the accuracy at the end
+    of the run's own budget. A finished run without an evaluation within the common budget is left
+    out of that mean and its n.
     """
     values = at_equal_budgets(tables)
     rows = []
@@ -37,7 +40,10 @@ def equal_time(tables: Tables) -> Frame:
 
 
 def at_equal_budgets(tables: Tables) -> Frame:
-    """Return a row per finished point: key, top1, `common_` and `top1_equal_` of each budget."""
+    """Return one row per finished point, by the index of `runs`.
+
+    Columns: `key`, `top1`, and for both budgets the columns of equal_time.
+    """
     finished = tables.finished
     same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(RATES))]
     values = finished[["key", "top1"]].copy()
@@ -52,10 +58,10 @@ def at_equal_budgets(tables: Tables) -> Frame:
 
 
 def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
-    """Return the top-1 of the last row with `name` <= limit; NaN where there is none.
+    """Return the top-1 of the last row of `curve` with `name` <= limit, or NaN without one.
 
-    A run that had ended by then has all its rows: its last snapshot may carry a later time than
-    its last step.
+    If the whole run lies within the limit, its last row is taken in any case, since the time of the
+    last snapshot may be later than that of the last step.
     """
     rows = curve if run[name] <= limit else curve[curve[name] <= limit]
     return math.nan if rows.empty else float(rows.sort_values("samples")["top1"].iloc[-1])

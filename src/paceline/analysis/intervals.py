@@ -1,4 +1,4 @@
-"""Means with their intervals and numbers of observations."""
+"""Computes means with their intervals and numbers of observations."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean with the ends of its interval, NaN where n < 2: one number says nothing of spread."""
+    """Mean of `n` numbers with the ends of its interval, which are NaN if n < 2."""
 
     mean: float
     low: float
@@ -18,12 +18,12 @@ class Interval(NamedTuple):
     n: int
 
     def named(self, name: str) -> dict[str, float | int]:
-        """Return it as columns of a table: `name`_mean, _low, _high, _n."""
+        """Return the interval as columns of a table: `name`_mean, _low, _high, _n."""
         return {f"{name}_{field}": value for field, value in self._asdict().items()}
 
 
 def interval(values: Iterable[float]) -> Interval:
-    """Return the mean and Student's 95 % interval of the mean; NaNs are left out of n."""
+    """Return the mean and its 95 % interval by Student's t; NaNs are left out of n."""
     numbers = [float(value) for value in values if not math.isnan(value)]
     n = len(numbers)
     if not n:

@@ -1,4 +1,4 @@
-"""Averages where the seconds of workers go, at the ends of the scale."""
+"""Averages the seconds that workers spend in each phase, with few and with many workers."""
 
 from collections.abc import Sequence
 
@@ -9,28 +9,33 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame, Tables
 
 PHASES = ["seconds_data", "seconds_compute", "seconds_communicate"]
-EACH = 4  # workers up to which each has a row of its own
+EACH = 4  # largest number of workers that have a row each
 ALL = "all"
 
 
 def phase_seconds(tables: Tables) -> Frame:
-    """Return mean seconds over finished seeds, at the fewest and the most workers that finished.
+    """Return the mean seconds of each phase over finished seeds.
 
-    A row per worker; with more than EACH workers one row, whose `worker` is ALL.
+    The table covers the fewest and the most workers with finished points, for each scheme and
+    setting. There is one row per worker, or a single row with `worker` ALL for more than EACH
+    workers.
     """
     axes = ["kind", *tables.axes]
     runs = ends_of_scale(tables, tables.finished)
     table = tables.phases[["key", "worker", *PHASES]].merge(runs[["key", *axes]], on="key")
     rows = []
-    for where, same in groups(table, axes):
-        several = where["workers"] > EACH
-        for worker, own in [(ALL, same)] if several else same.groupby("worker"):
-            rows.append(where | {"worker": worker} | dict(own[PHASES].mean()))
+    for group, same in groups(table, axes):
+        averaged = group["workers"] > EACH
+        for worker, part in [(ALL, same)] if averaged else same.groupby("worker"):
+            rows.append(group | {"worker": worker} | dict(part[PHASES].mean()))
     return pd.DataFrame(rows, columns=[*axes, "worker", *PHASES])
 
 
 def ends_of_scale(tables: Tables, runs: Frame) -> Frame:
-    """Select the runs with the fewest and with the `most` workers of their scheme and setting."""
+    """Select the runs with the fewest and with the most workers of their scheme and setting.
+
+    The new column `most` is True for the latter.
+    """
     setting: Sequence[str] = ["scheme", "kind", *varying(tables)]
     workers = runs.groupby(setting, dropna=False)["workers"]
     runs = runs.assign(most=runs["workers"] == workers.transform("max"))

@@ -1,4 +1,4 @@
-"""Draws conclusions on each point by itself: its speed-up, its time to the target."""
+"""Computes the conclusions on single points: speed-up and time to the target."""
 
 import math
 
@@ -12,11 +12,11 @@ CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
 
 
 def points(tables: Tables) -> Frame:
-    """Return a row per point of `runs`, by `key`; NaN where there is no such number.
+    """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
 
-    `speedup`, `efficiency`: against one worker of the same scheme, settings and seed. `target`: of
-    its task; `target_seconds`: until its first evaluation at or above. `common_*` and
-    `top1_equal_*`: as in at_equal_budgets.
+    `speedup` and `efficiency` are against one worker of the same scheme, settings and seed.
+    `target` is the top-1 to reach; `target_seconds` is the time of the first evaluation at or above
+    it. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
     table = _with_speedup(tables)
     goals = targets(tables)[["kind", "data", "target"]]

@@ -1,11 +1,12 @@
-"""Speed-up and efficiency against one worker of the same configuration otherwise; where its scheme
-has no run with one worker, against the fastest that has: alone, a worker of any is plain SGD.
+"""Computes speed-up and efficiency against one worker of the same configuration otherwise.
 
-    speed-up = images/s of K workers / images/s of one worker, seed by seed
+    speed-up = images/s of K workers / images/s of one worker, paired by seed
     efficiency = speed-up / K
 
-Weak scaling in the batch: images per worker and step stay, so K workers take K times as many at
-once; samples in total stay too.
+If a scheme has no run with one worker, the baseline is the fastest scheme that has one, since one
+worker alone is plain SGD under any scheme. Scaling is weak in the batch: the images per worker and
+step are constant, so that a step of K workers takes K times as many images. The total number of
+samples is constant, too.
 """
 
 import pandas as pd
@@ -16,8 +17,10 @@ from paceline.analysis.tables import Frame, Row, Tables
 
 
 def scaling(tables: Tables) -> Frame:
-    """Return a row per configuration. `baseline` names the points in use, or says why there are
-    none; `baseline_scheme`: theirs.
+    """Return one row per configuration with its speed-up and efficiency.
+
+    `baseline` describes the points with one worker, or says why there are none. `baseline_scheme`
+    is their scheme. `n_unpaired` counts the finished points without a partner of equal seed.
     """
     finished = tables.finished
     rows = [
@@ -28,9 +31,9 @@ def scaling(tables: Tables) -> Frame:
 
 
 def unequal_samples(tables: Tables) -> tuple[float, float] | None:
-    """Return the fewest and the most samples in total of finished points; None if all are equal.
+    """Return the smallest and the largest number of samples of a finished point.
 
-    They may differ by 1 %: the last global batch is whole.
+    The result is None if all are equal to within 1 %, which the last global batch can add.
     """
     samples = tables.finished["samples"].dropna()
     equal = samples.empty or samples.max() <= 1.01 * samples.min()
@@ -44,7 +47,7 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
     return (
         configuration
         | {
-            "baseline": _named(configuration, points, base, len(pairs)),
+            "baseline": _baseline_text(configuration, points, base, len(pairs)),
             "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
             "n_unpaired": len(points) - len(pairs),
         }
@@ -55,15 +58,15 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
 
 def _base(finished: Frame, configuration: Configuration) -> Frame:
     alone = configuration | {"workers": 1}
-    own = matching(finished, alone)
-    if len(own):
-        return own
+    same_scheme = matching(finished, alone)
+    if len(same_scheme):
+        return same_scheme
     others = matching(finished, {name: alone[name] for name in alone if name != "scheme"})
     means = others.groupby("scheme")["images_per_second"].mean()
     return others[others["scheme"] == means.idxmax()] if len(others) else others
 
 
-def _named(configuration: Configuration, points: Frame, base: Frame, num_pairs: int) -> str:
+def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num_pairs: int) -> str:
     if points.empty:
         return "none: no finished point"
     if base.empty:

@@ -1,4 +1,4 @@
-"""One row per configuration: how many points of which status, and means over the finished ones."""
+"""Summarises each configuration: counts of points by status, and means over the finished ones."""
 
 import pandas as pd
 
@@ -11,10 +11,10 @@ STATUSES = ("finished", "diverged", "failed")
 
 
 def summary(tables: Tables) -> Frame:
-    """Average the numbers that are shown over the seeds that finished.
+    """Return one row per configuration with the means of all shown numbers over finished seeds.
 
-    `top1` is of validation. A number's own n leaves out points that lack it; a number that no
-    record of the study knows has no columns.
+    `top1` is that of validation. The n of a number leaves out points without it. A number that no
+    record of the study contains has no columns.
     """
     names = [number.name for number, _ in shown_numbers() if number.name in tables.runs]
     rows = []

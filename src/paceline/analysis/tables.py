@@ -1,4 +1,4 @@
-"""Reads what `paceline collect` left in `reports/<study>/`, with types."""
+"""Reads the tables that `paceline collect` wrote to `reports/<study>/`, with types."""
 
 import json
 from dataclasses import dataclass
@@ -16,17 +16,21 @@ _TEXT |= {"cluster", "commit", "source_digest", "hardware.cpu", "phase", "name",
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
-DIGITS = 9  # of numbers in the tables of conclusions
-_LATER = ("timeline",)  # tables that reports from before a virtual clock do not have
+DIGITS = 9  # significant digits of numbers in the tables of conclusions
+_LATER = ("timeline",)  # tables that reports of older code lack
 
-# A DataFrame; by its own annotations each selection of one may be a Series.
+# A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
-Entry: TypeAlias = Any  # of a Frame
-Row = dict[str, Entry]  # by column
+Entry: TypeAlias = Any  # value of a cell of a Frame
+Row = dict[str, Entry]  # entries by column
 
 
 class About(TypedDict):
-    """study.json: the question, and which points are in the tables. Lists hold keys of points."""
+    """Content of study.json: the question, and the points in the tables; lists are of their keys.
+
+    `missing` are points without a record, `other_records` are records of other points in the same
+    folder, and `stale_code` counts the records of other code than the latest.
+    """
 
     study: str
     axes: list[str]
@@ -39,8 +43,10 @@ class About(TypedDict):
 
 @dataclass(frozen=True)
 class Tables:
-    """A study as it was collected. `runs`: a row per point, in the study's order; the others have
-    rows of each point, by `key`.
+    """Collected tables of a study.
+
+    `runs` has one row per point, in the order of the study. The other tables have any number of
+    rows per point, which they name by `key`.
     """
 
     about: About
@@ -52,35 +58,36 @@ class Tables:
 
     @property
     def axes(self) -> list[str]:
-        """Columns of `runs` that tell one configuration from another: all axes but the seed."""
+        """Return the columns of `runs` that identify a configuration: all axes but the seed."""
         return ["scheme", *self.facets, "workers"]
 
     @property
     def facets(self) -> list[str]:
-        """Axes other than scheme, workers and seed, without those that the scheme implies.
+        """Return the axes other than scheme, workers and seed that the scheme does not imply.
 
-        batch_size is always among them, and first.
+        The first is always batch_size, even if it is no axis of the study.
         """
         core = ("scheme", "batch_size", "workers", "seed")
         names = [name for name in self.about["axes"] if name not in core]
         return ["batch_size", *(name for name in names if not self._implied_by_scheme(name))]
 
     def _implied_by_scheme(self, name: str) -> bool:
-        """Whether `name` is a setting of schemes of which none has more than one value."""
+        """Return True if `name` is a setting of schemes that has one value for each scheme."""
         if not name.startswith("scheme."):
             return False
         return bool(self.runs.groupby("scheme")[name].nunique(dropna=False).max() == 1)
 
     @property
     def finished(self) -> Frame:
-        """The only points that enter a mean; the others are counted and shown."""
+        """Return the points that finished; only these enter a mean, others are counted."""
         return self.runs[self.runs["status"] == "finished"]
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read a study.
+    """Read the collected tables of the study in `folder`, reports/<study>.
 
-    Raises SettingError("study") where `collect` has not run, or left other columns.
+    Raises SettingError("study") if a table or a column is missing, or if there is no point; its
+    message names the command to run first.
     """
     study = folder.name
     if not (folder / "runs.csv").is_file():
@@ -90,7 +97,7 @@ def read_tables(folder: Path) -> Tables:
     tables = Tables(
         about=json.loads(require(folder / "study.json", first).read_text()),
         runs=read_table(folder / "runs.csv"),
-        **{table.collected: _of_points(table, folder, first) for table in POINT_TABLES},
+        **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -100,7 +107,7 @@ def read_tables(folder: Path) -> Tables:
     return tables
 
 
-def _of_points(table: PointTable, folder: Path, first: str) -> Frame:
+def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:
     path = folder / f"{table.collected}.csv"
     if table.name in _LATER and not path.is_file():
         return pd.DataFrame(columns=["key", *table.columns])
@@ -108,26 +115,32 @@ def _of_points(table: PointTable, folder: Path, first: str) -> Frame:
 
 
 def require(path: Path, command: str) -> Path:
-    """Return `path`, or raise a SettingError that names the `command` that makes it."""
+    """Return `path` if it is a file.
+
+    Raises SettingError("study") otherwise; its message names the `command` that writes the file.
+    """
     if not path.is_file():
         raise SettingError("study", f"there is no {path}; first: {command}")
     return path
 
 
 def read_table(path: Path) -> Frame:
-    """Read a CSV: numbers where a column holds nothing else, NaN for an empty cell; else text."""
+    """Read a CSV. A column is numeric, with NaN for empty cells, if all its cells are numbers.
+
+    Other columns, and those that are declared as text, are text.
+    """
     text = pd.read_csv(path, dtype=str, keep_default_na=False)
     return text.apply(_typed) if len(text) else text
 
 
 def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
-    """Write a CSV with DIGITS significant digits, or with all that a number has."""
+    """Write a CSV with DIGITS significant digits, or with all digits if `exact`."""
     form = None if exact else f"%.{DIGITS}g"
     table.to_csv(path, index=False, float_format=form, lineterminator="\n")
 
 
 def as_written(table: Frame) -> Frame:
-    """Round numbers to DIGITS, so that a verdict agrees with the table that it is drawn from."""
+    """Round numbers to DIGITS, so that a verdict agrees with the table that it is based on."""
     numbers = table.select_dtypes("float")
     return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
 

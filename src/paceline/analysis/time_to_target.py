@@ -1,6 +1,7 @@
-"""Seconds and samples until validation top-1 first reaches a target; runs that never do, counted.
+"""Computes the seconds and samples until validation top-1 first reaches a target.
 
-The target is set by the study itself: two points below the best mean final top-1 of one worker.
+Runs that never reach it are counted. The study itself sets the target: two points below the best
+mean final top-1 of one worker.
 """
 
 import math
@@ -12,19 +13,20 @@ from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
 
-BELOW_BEST = 0.02
+BELOW_BEST = 0.02  # distance of the target from the best top-1, a share
 
 
 def targets(tables: Tables) -> Frame:
-    """Return a target for each kind of number and data set: kind, data, target, set_by.
+    """Return one row per kind and data set: kind, data, target, set_by.
 
-    There is no row where one worker has no finished point.
+    `set_by` names the configuration with the best mean. There is no row for a kind and data set
+    without a finished point of one worker.
     """
     rows = []
     alone = tables.finished[tables.finished["workers"] == 1]
     for group, points in configurations(alone, ["data"]):
         means = {
-            _named(configuration): interval(same["top1"]).mean
+            _configuration_text(configuration): interval(same["top1"]).mean
             for configuration, same in configurations(points, tables.axes)
         }
         name, best = max(means.items(), key=lambda item: item[1])
@@ -34,11 +36,12 @@ def targets(tables: Tables) -> Frame:
 
 
 def time_to_target(tables: Tables) -> Frame:
-    """Return a row per configuration and data set; empty where there is no target.
+    """Return one row per configuration and data set; the table has no rows without a target.
 
-    A run gets there at its first evaluation at or above the target. `n_censored`: finished or
-    diverged without getting there. Means only where every run got there: of the fast ones alone
-    they would flatter. The median takes those that did not as later than any that did.
+    A run reaches the target at its first evaluation at or above it. `n_censored` counts runs that
+    finished or diverged without reaching it. Means exist only if every run reached it, because a
+    mean of the fast runs alone would be biased. In the median, a run that did not reach the target
+    counts as later than any that did.
     """
     goals = targets(tables)
     rows = []
@@ -53,12 +56,12 @@ def time_to_target(tables: Tables) -> Frame:
 def _reached(points: Frame, curves: Frame, target: float) -> Row:
     trained = points[points["status"] != "failed"]
     crossings = [first_crossing(curves[curves["key"] == key], target) for key in trained["key"]]
-    there = [crossing for crossing in crossings if crossing is not None]
-    censored = len(crossings) - len(there)
-    row: Row = {"n": len(points), "n_reached": len(there)}
+    reached = [crossing for crossing in crossings if crossing is not None]
+    censored = len(crossings) - len(reached)
+    row: Row = {"n": len(points), "n_reached": len(reached)}
     row["n_censored"], row["n_failed"] = censored, counts(points)["n_failed"]
-    for place, name in enumerate(("seconds", "samples")):
-        values = [crossing[place] for crossing in there]
+    for index, name in enumerate(("seconds", "samples")):
+        values = [crossing[index] for crossing in reached]
         row |= (
             interval(values) if not censored else Interval(math.nan, math.nan, math.nan, 0)
         ).named(name)
@@ -67,7 +70,7 @@ def _reached(points: Frame, curves: Frame, target: float) -> Row:
 
 
 def first_crossing(curve: Frame, target: float) -> tuple[float, float] | None:
-    """Return (seconds, samples) of the first row with top1 >= target; None where there is none."""
+    """Return (seconds, samples) of the first row with top1 >= target, or None without one."""
     above = curve[curve["top1"] >= target] if len(curve) else curve
     if above.empty:
         return None
@@ -76,12 +79,15 @@ def first_crossing(curve: Frame, target: float) -> tuple[float, float] | None:
 
 
 def _median(values: list[float], num_later: int) -> float:
-    """NaN where the middle lies among the runs that did not get there."""
+    """Return the median of `values` and of `num_later` unknown larger numbers.
+
+    It is NaN if it depends on an unknown number.
+    """
     n = len(values) + num_later
     ordered = sorted(values) + [math.nan] * num_later
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
 
 
-def _named(configuration: Configuration) -> str:
+def _configuration_text(configuration: Configuration) -> str:
     parts = [f"{k}={v}" for k, v in configuration.items() if k not in ("kind", "scheme")]
     return " ".join([str(configuration["scheme"]), *parts])

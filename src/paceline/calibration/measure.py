@@ -1,6 +1,6 @@
-"""Measures this machine, so that it can be modelled: `paceline calibrate`.
+"""Measures this machine, so that it can be modelled, for `paceline calibrate`.
 
-A worker's steps are those of Lightning's loop on the chosen model and data; messages are those of a
+Steps are those of Lightning's loop on the chosen model and data; messages are those between a
 worker and a server.
 """
 
@@ -29,18 +29,18 @@ from paceline.run.run_point import prepare_data
 from paceline.run.training_process import reading_of
 from paceline.scheme.independent import Independent
 
-SECONDS = 5.0  # of steps, for each batch size
-MOST_WEIGHTS = 10_000_000  # in one message: 40 MB
+SECONDS = 5.0  # time spent on the steps of each batch size
+MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _FEW_WEIGHTS = 1000
-_WARM_UP = 0.1  # of the steps, and one at least, are not counted
+_WARM_UP = 0.1  # share of the steps, at least one of them, that is not counted
 _FEWEST_STEPS = 2
-_MANY = 10**9  # more batches than anybody draws
+_MANY = 10**9  # more batches than will be drawn
 _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """What one worker can tell. `steps`: by batch size, seconds of each step."""
+    """Measurements of one worker. `steps` are the seconds of each step, by batch size."""
 
     accelerator: str
     num_parameters: int
@@ -50,11 +50,11 @@ class MeasuredSteps:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of this machine. `pair`: see calibration/messages.py."""
+    """Measurements of this machine. `pair` is the union of what measure_pair returns."""
 
     started: datetime
-    load: float  # of the machine before: processes that wanted a core, on average over a minute
-    cores: int  # that this process may use
+    load: float  # load average of the machine over the minute before
+    cores: int  # cores that this process may use
     worker: MeasuredSteps
     pair: dict[str, Times]
 
@@ -62,9 +62,11 @@ class Measured:
 def measure(
     config: PointConfig, *, seconds: float = SECONDS, most_weights: int = MOST_WEIGHTS
 ) -> Measured:
-    """Measure with a point's model and data; its scheme and number of workers play no part.
+    """Measure this machine with the model and data of a point; takes about half a minute.
 
-    Takes about half a minute. Raises SettingError, and ProcessFailure where a process fails.
+    The scheme and the number of workers of the point have no effect. `seconds` is the time for the
+    steps of each batch size. Raises SettingError for a wrong setting, and ProcessFailure if a
+    process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
@@ -76,7 +78,7 @@ def measure(
 
 
 def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
-    """Measure what one worker can tell, in a process of its own."""
+    """Measure the steps and memory copies of one worker; must run in a process of its own."""
     silence()
     torch.set_num_threads(point.cluster.threads_per_worker)
     seed_everything(point.seed, verbose=False)
@@ -96,7 +98,7 @@ def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
 
 
 def batch_sizes(batch_size: int, num_train: int) -> list[int]:
-    """A quarter of what is asked for, that itself, and four times that, as far as images reach."""
+    """Return `batch_size`, a quarter of it, and four times it but at most `num_train`."""
     return sorted({max(1, batch_size // 4), batch_size, min(4 * batch_size, num_train)})
 
 
@@ -109,7 +111,7 @@ def _launched(function: Any, arguments: tuple, *, servers: int) -> list[Any]:
 def _step_seconds(
     point: Point, module: LightningModule, batches: Iterable[Any], seconds: float
 ) -> np.ndarray:
-    """Of each step by itself: draw, forward, backward, the optimizer."""
+    """Return the seconds of each step: draw, forward, backward and the optimizer."""
     timed = _TimedDraws(batches, seconds, device(point.device, 0))
     trainer = quiet_trainer(
         accelerator="gpu" if point.device == "cuda" else "cpu",
@@ -119,21 +121,24 @@ def _step_seconds(
         max_epochs=1,
     )
     trainer.fit(module, timed)
-    found = np.diff(timed.drawn)
-    return found[max(1, int(_WARM_UP * len(found))) :]
+    durations = np.diff(timed.drawn)
+    return durations[max(1, int(_WARM_UP * len(durations))) :]
 
 
 class _TimedDraws:
-    """`batches` for a while; `drawn`: when each was there, the steps before it being done."""
+    """Iterator over `batches` that stops after `seconds`.
 
-    def __init__(self, batches: Iterable, seconds: float, where: torch.device) -> None:
+    `drawn` are the times at which each batch was drawn [seconds], with all steps before it done.
+    """
+
+    def __init__(self, batches: Iterable, seconds: float, device: torch.device) -> None:
         self.drawn: list[float] = []
-        self._batches, self._seconds, self._where = batches, seconds, where
+        self._batches, self._seconds, self._device = batches, seconds, device
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._batches:
-            if self._where.type == "cuda":
-                torch.cuda.synchronize(self._where)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
             self.drawn.append(time.perf_counter())
             elapsed = self.drawn[-1] - self.drawn[0]
             if elapsed > self._seconds and len(self.drawn) > _FEWEST_STEPS:

@@ -1,6 +1,6 @@
-"""What this machine takes for the parts of a modelled cluster: copies, messages, server's work.
+"""Measures the costs of a modelled cluster on this machine: copies, messages, a server's work.
 
-Messages are real: two processes of a point, a worker and a server, over the wire that both use.
+Messages are real: two processes, a worker and a server, exchange them over the wire of a point.
 """
 
 import time
@@ -19,20 +19,20 @@ from paceline.scheme.async_parameter_server import AsyncParameterServer
 WEIGHT_BYTES = 4  # float32
 _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
-_COPIED = 64 * 2**20  # bytes; no cache holds them twice
+_COPIED = 64 * 2**20  # bytes; too many for any cache
 
-# Median of each turn, and of these the least: beside a busy process, hundreds of messages in a row
+# The result is the smallest median of these: beside a busy process, hundreds of messages in a row
 # can each wait for a tick of the scheduler, 4 ms.
-_TURNS = 5
+_REPETITIONS = 5
 
-Times = dict[int, float]  # number of weights: seconds
+Times = dict[int, float]  # seconds by number of weights
 
 
 def line_through(times: Times) -> tuple[float, float]:
-    """(fixed seconds, seconds per byte), by the size of the least time and the most weights.
+    """Fit seconds = fixed + per_byte * bytes through the fastest and the largest message.
 
-    Few bytes cost latency and work for each message. More never take less: what was slower than a
-    larger one was held up. Neither result is negative.
+    Returns (fixed, per_byte), neither negative. The fastest message is the best estimate of the
+    fixed cost: a smaller message that took longer was delayed by something else.
     """
     many = max(times)
     few = min((size for size in times if size < many), key=times.__getitem__)
@@ -41,48 +41,51 @@ def line_through(times: Times) -> tuple[float, float]:
 
 
 def link_of(push_pulls: Times) -> tuple[float, float]:
-    """(latency, seconds per byte) of one direction: a push and its answer go there and back."""
+    """Return (latency, seconds per byte) of one direction; a push and its answer take both."""
     fixed, per_byte = line_through(push_pulls)
     return fixed / 2, per_byte / 2
 
 
 def allreduce_link_of(allreduces: Times, cores: int) -> tuple[float, float]:
-    """(latency, seconds per byte) of gloo's messages, by what a native all-reduce of two takes.
+    """Return (latency, seconds per byte) of gloo's messages.
 
-    Each worker sends four; collective_cost.py says how they add up, and that cores pass them. Fewer
-    than four weights leave some messages empty.
+    They are derived from the times of native all-reduces between two workers. Each worker sends
+    four messages, and cores must be free to pass them; the cost formula of the native collective
+    says how they add up. Sizes below four weights are not used, since some of their messages are
+    empty.
     """
     fixed, per_byte = line_through({size: s for size, s in allreduces.items() if size >= 4})
     return fixed / max(2, 8 / cores), per_byte / max(1, 2 / cores)
 
 
 def copy_bandwidth(num_bytes: int = _COPIED) -> float:
-    """Bytes that one thread copies in memory each second."""
+    """Return the bytes per second that one thread copies in memory."""
     source = torch.ones(num_bytes, dtype=torch.uint8)
     target = torch.zeros_like(source)
     return num_bytes / median(_timed(lambda: target.copy_(source), 10))
 
 
 def measure_pair(sizes: list[int]) -> dict[str, Times]:
-    """Entered by two processes: the first works, the second serves. By number of weights:
+    """Measure messages of `sizes` weights; two processes must call this, a worker and a server.
 
-    worker: push_pull (there and back, the server does no work between) and allreduce (native);
-    server: serve (what it does for a push besides: bookkeeping, SGD with momentum).
+    The worker returns the times "push_pull", both ways without any work of the server between them,
+    and "allreduce", native. The server returns the times "serve" of its own work for a push:
+    bookkeeping, and SGD with momentum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
-    once = _work if dist.get_rank() == _WORKER else _serve
-    turns = [{size: once(size) for size in sizes} for _ in range(_TURNS)]
+    measure_size = _work if dist.get_rank() == _WORKER else _serve
+    repetitions = [{size: measure_size(size) for size in sizes} for _ in range(_REPETITIONS)]
     leave()
-    names = turns[0][sizes[0]]
-    return {name: {n: min(turn[n][name] for turn in turns) for n in sizes} for name in names}
+    names = repetitions[0][sizes[0]]
+    return {name: {n: min(each[n][name] for each in repetitions) for n in sizes} for name in names}
 
 
 def _work(size: int) -> dict[str, float]:
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
     wire.pull()
     push_pull = median(_timed(wire.push_pull, _rounds(size)))
-    _timed(wire.push_pull, _rounds(size))  # the server works between
+    _timed(wire.push_pull, _rounds(size))  # untimed: the server times its work meanwhile
     wire.leave()
     return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size)}
 
@@ -100,7 +103,7 @@ def _serve(size: int) -> dict[str, float]:
         header = Header(served.report.updates, served.grant(_WORKER))
         seconds.append(time.perf_counter() - began)
         wire.answer(_WORKER, header)
-    wire.receive()  # it leaves
+    wire.receive()  # the worker's farewell
     _allreduce_seconds(size)
     return {"serve": median(seconds[1:])}
 
@@ -152,7 +155,7 @@ def _allreduce_seconds(size: int) -> float:
 
 
 def _timed(action: Callable[[], object], rounds: int) -> list[float]:
-    """Seconds of each round, after one that is not counted."""
+    """Return the seconds of each round, after one round that is not timed."""
     action()
     seconds = []
     for _ in range(rounds):
@@ -163,5 +166,8 @@ def _timed(action: Callable[[], object], rounds: int) -> list[float]:
 
 
 def _rounds(size: int) -> int:
-    """The same at both ends: a few seconds for all turns of any size."""
+    """Return the number of rounds for messages of `size` weights, the same in both processes.
+
+    All repetitions of one size take a few seconds.
+    """
     return min(100, max(5, 10_000_000 // size))

@@ -1,4 +1,4 @@
-"""What was measured on this machine: as conf/cluster/this_machine.yaml, and as a table."""
+"""Writes the measurements of this machine as conf/cluster/this_machine.yaml and as a table."""
 
 import math
 from pathlib import Path
@@ -55,7 +55,10 @@ allreduce_link:
 
 
 def write(measured: Measured, point: Point, folder: Path) -> Path:
-    """Write what was measured of `point` into `folder`; return the file, which is replaced."""
+    """Write this_machine.yaml into `folder`, replacing it; return its path.
+
+    `point` is the point that was measured.
+    """
     path = folder / "this_machine.yaml"
     partial = path.with_suffix(".part")
     partial.write_text(_text(measured, point))
@@ -63,25 +66,28 @@ def write(measured: Measured, point: Point, folder: Path) -> Path:
 
 
 def table(measured: Measured) -> str:
-    """All numbers with their units, one a line."""
+    """Return all numbers with their units as text, one per line."""
     profile, rows = profile_of_measured(measured), []
     for size, seconds in measured.worker.steps.items():
-        middle = median(seconds)
-        rate = f"{size / middle:,.0f} images/s; n={len(seconds):,}, jitter {jitter(seconds):.2f}"
-        rows.append((f"step at batch size {size}", f"{_milliseconds(middle)}, {rate}"))
+        typical = median(seconds)
+        rate = f"{size / typical:,.0f} images/s; n={len(seconds):,}, jitter {jitter(seconds):.2f}"
+        rows.append((f"step at batch size {size}", f"{_milliseconds(typical)}, {rate}"))
     rows += [
         ("server's work for a push", f"{1e6 * profile.server_seconds:.0f} us"),
         ("server's update of weights", _gigabytes(profile.server_bandwidth)),
         ("loopback, latency each way", f"{1e6 * profile.node_link.latency:.0f} us"),
         ("loopback, bandwidth each way", _gigabytes(profile.node_link.bandwidth)),
-        *_besides(measured, profile),
+        *_unused(measured, profile),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
 
 
 def profile_of_measured(measured: Measured) -> ClusterProfile:
-    """The fixed costs are of the fewest weights, the rates of the most."""
+    """Return the profile of a modelled cluster that follows from the measurements.
+
+    Fixed costs are taken from the fastest messages, rates from the largest.
+    """
     latency, each_byte = link_of(measured.pair["push_pull"])
     server_seconds, each_weight_byte = line_through(measured.pair["serve"])
     node_link = Link(latency, _rate(each_byte))
@@ -100,8 +106,9 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
 
 
 def jitter(seconds: np.ndarray) -> float:
-    """Sigma of a log-normal factor, by quantiles: a step that the system held up for long is none
-    of the accelerator's.
+    """Return the sigma of a log-normal factor on the time of a step.
+
+    It is estimated from quantiles, so that a few steps that the system delayed have no effect.
     """
     low, high = np.quantile(np.log(seconds), [0.16, 0.84])
     return float(high - low) / 2
@@ -141,29 +148,34 @@ def _text(measured: Measured, point: Point) -> str:
         few=min(size for size in measured.pair["allreduce"] if size >= 4),
         allreduce_latency=_number(allreduce.latency),
         allreduce_bandwidth=_number(allreduce.bandwidth),
-        besides="\n".join(f"# {name}: {value}" for name, value in _besides(measured, profile)),
+        besides="\n".join(f"# {name}: {value}" for name, value in _unused(measured, profile)),
     )
 
 
 def _commit() -> str:
-    found = provenance.commit()
-    return found[:12] + "+dirty" * found.endswith("+dirty") or "unknown"
+    commit = provenance.commit()
+    return commit[:12] + "+dirty" * commit.endswith("+dirty") or "unknown"
 
 
-def _besides(measured: Measured, profile: ClusterProfile) -> list[tuple[str, str]]:
-    """What the profile does not hold, and what it says of it."""
+def _unused(measured: Measured, profile: ClusterProfile) -> list[tuple[str, str]]:
+    """Return measurements that the profile does not use, beside its own prediction of them."""
     rows = [("memory copy by one thread", _gigabytes(measured.worker.copy_bandwidth))]
     for size, seconds in measured.pair["push_pull"].items():
         num_bytes = size * WEIGHT_BYTES
         modelled = 2 * profile.node_link.seconds(num_bytes)
-        rows.append((f"push and pull of {_weights(size)}", _beside(seconds, modelled)))
+        rows.append((f"push and pull of {_weights(size)}", _both_times(seconds, modelled)))
     for size, seconds in measured.pair["allreduce"].items():
         modelled = collective("native").seconds(size * WEIGHT_BYTES, 2, profile)
-        rows.append((f"all-reduce of {_weights(size)}, 2 workers", _beside(seconds, modelled)))
+        rows.append(
+            (
+                f"all-reduce of {_weights(size)}, 2 workers",
+                _both_times(seconds, modelled),
+            )
+        )
     return rows
 
 
-def _beside(measured: float, modelled: float) -> str:
+def _both_times(measured: float, modelled: float) -> str:
     return f"{_milliseconds(measured)}; by this profile {_milliseconds(modelled)}"
 
 
@@ -184,7 +196,10 @@ def _gigabytes(bandwidth: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, as YAML: a float has a point."""
+    """Format a number for YAML with three digits.
+
+    An exponent follows a decimal point, since YAML reads 1e-05 as text.
+    """
     if value == 0:
         return "0"
     if math.isinf(value):

@@ -1,6 +1,7 @@
-"""Augmentation of a whole batch, as a function of (seed, stream position) alone.
+"""Augments a whole batch as a function of the seed and the stream positions alone.
 
-So K workers with batches of B/K see exactly the images that one worker with batches of B sees.
+Hence K workers with batches of B/K train on exactly the images that one worker with batches of B
+trains on.
 """
 
 from abc import ABC, abstractmethod
@@ -16,13 +17,21 @@ from paceline.random_bits import random_bits
 
 
 class AbstractAugmentation(ABC):
+    """Random transformation of the images of a batch."""
+
     @abstractmethod
     def __call__(self, images: Tensor, positions: Tensor, seed: int) -> Tensor:
-        """uint8 [B, C, H, W] to the same; `positions`: int64 [B], of the samples in the stream."""
+        """Transform `images`, uint8 [B, C, H, W], to images of the same shape and type.
+
+        `positions`, int64 [B], are the positions of the samples in the stream.
+        """
 
 
 class CropAndFlip(AbstractAugmentation):
-    """A random window of the image padded with black, and a mirror image half of the time."""
+    """Cuts a random window out of the image padded with black, and mirrors half of the images.
+
+    `padding`: pixels on each side. Raises SettingError("data.augmentation.padding") if negative.
+    """
 
     def __init__(self, padding: int, flip: bool) -> None:
         if padding < 0:
@@ -34,7 +43,7 @@ class CropAndFlip(AbstractAugmentation):
         bits = random_bits(positions.numpy(), "crop and flip", seed)
         cropped = self._crop(images, bits)
         if self.flip:
-            mirrored = _below(bits, 32, 2).astype(bool)
+            mirrored = _draw_below(bits, 32, 2).astype(bool)
             cropped[mirrored] = cropped[mirrored][..., ::-1]
         return torch.from_numpy(cropped)
 
@@ -42,11 +51,11 @@ class CropAndFlip(AbstractAugmentation):
         padded = pad(images, [self.padding] * 4).numpy()
         windows = sliding_window_view(padded, images.shape[2:], axis=(2, 3))
         num_offsets = 2 * self.padding + 1
-        top, left = _below(bits, 0, num_offsets), _below(bits, 16, num_offsets)
+        top, left = _draw_below(bits, 0, num_offsets), _draw_below(bits, 16, num_offsets)
         return windows[np.arange(len(bits)), :, top, left]  # 3 times torch's speed
 
 
-def _below(bits: np.ndarray, shift: int, limit: int) -> np.ndarray:
-    """Numbers 0 .. limit-1 from 16 of the 64 bits: int64 [B]."""
+def _draw_below(bits: np.ndarray, shift: int, limit: int) -> np.ndarray:
+    """Draw numbers from 0 to limit - 1, int64 [B], from the 16 bits that start at `shift`."""
     sixteen = (bits >> np.uint64(shift)).astype(np.uint16).astype(np.int64)
     return (sixteen * limit) >> 16

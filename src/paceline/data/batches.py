@@ -1,4 +1,4 @@
-"""Batches by indexing: one gather of bytes, then arithmetic on the batch as a whole."""
+"""Makes batches by indexing: one gather of bytes, then arithmetic on the batch as a whole."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,9 +13,10 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Normalisation:
-    """(x / 255 - mean) / std per channel: uint8 [B, C, H, W] to `dtype`.
+    """Maps pixels x, uint8 [B, C, H, W], to (x / 255 - mean) / std per channel, in `dtype`.
 
-    Two operations, each exactly rounded, so an image's result does not depend on its batch.
+    It takes two operations, each exactly rounded, so that an image's result does not depend on its
+    batch.
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> None:
@@ -27,10 +28,11 @@ class Normalisation:
 
 
 class WorkerBatches:
-    """One worker's share of the stream: its n-th batch is batch n * num_workers + worker.
+    """Share of one worker in the stream: its n-th batch is batch n * num_workers + worker.
 
-    Map-style by n, so that a virtual clock can draw by (worker, n); IndexError from `num_batches`
-    on. Yields images, `dtype` [B, C, H, W], normalised; and labels, int64 [B].
+    Batches are indexed by n, so that a virtual clock can draw by (worker, n). A batch is a pair of
+    normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing raises IndexError from
+    `num_batches` on.
     """
 
     def __init__(
@@ -82,7 +84,10 @@ def evaluation_batches(
     std: Sequence[float],
     dtype: torch.dtype,
 ) -> Iterator[Batch]:
-    """Every image once, in the order of the set; the last batch may be smaller."""
+    """Yield every image once, in the order of the set; the last batch may be smaller.
+
+    A batch is a pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B].
+    """
     normalise = Normalisation(mean, std, dtype)
     for pixels, labels in zip(
         images.images.split(batch_size), images.labels.split(batch_size), strict=True

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009), read and verified by torchvision."""
+"""Reads CIFAR-10 and CIFAR-100 (Krizhevsky 2009) through torchvision, which verifies them."""
 
 import warnings
 from pathlib import Path
@@ -15,7 +15,11 @@ _NUM_CLASSES = (10, 100)
 
 
 class Cifar(AbstractPreparedImageData):
-    """`num_classes` says which of the two. From `root`, unpacked or not, else downloaded there."""
+    """CIFAR-10 or CIFAR-100, by `num_classes`.
+
+    The files, unpacked or as an archive, are searched in `root` and else downloaded into it. Raises
+    SettingError("data.num_classes") for another number of classes.
+    """
 
     root_tells_content = False
 

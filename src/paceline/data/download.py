@@ -1,4 +1,7 @@
-"""Downloads through torchvision: whole or not at all, and a failure is one line."""
+"""Downloads a data set through torchvision, completely or not at all.
+
+A failure is reported in one line.
+"""
 
 import contextlib
 import socket
@@ -9,15 +12,16 @@ from pathlib import Path
 
 from paceline.errors import SettingError
 
-_SILENCE_SECONDS = 10  # of a server; torchvision would wait for ever
+_SILENCE_SECONDS = 10  # without a byte from the server; torchvision would wait for ever
 
 
 def download(fetch: Callable[[Path], object], folder: str, root: Path, looked_for: str) -> None:
-    """Call `fetch(temporary)`, which is to make `temporary/folder`, and move that into `root`.
+    """Call `fetch(temporary)`, which must create `temporary/folder`, and move that into `root`.
 
-    Raises SettingError("data.root") with what was `looked_for` in vain, and why `fetch` failed.
+    Raises SettingError("data.root") if `fetch` fails; its message begins with `looked_for`, which
+    says what files are missing, and ends with the cause.
     """
-    silence = socket.getdefaulttimeout()
+    timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:
         with (
@@ -32,4 +36,4 @@ def download(fetch: Callable[[Path], object], folder: str, root: Path, looked_fo
             "data.root", f"{looked_for}, and the download failed: {error}"
         ) from error
     finally:
-        socket.setdefaulttimeout(silence)
+        socket.setdefaulttimeout(timeout)

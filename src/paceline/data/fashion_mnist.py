@@ -1,4 +1,7 @@
-"""Fashion-MNIST in full (Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747): 60,000 + 10,000 images."""
+"""Reads Fashion-MNIST in full: 60,000 training and 10,000 test images.
+
+Source: Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747.
+"""
 
 import gzip
 import hashlib
@@ -12,7 +15,7 @@ from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 
-# Of the unpacked files: Debian's differ from the original .gz in the gzip header, and only there.
+# Sums of the unpacked files, since Debian's differ from the original .gz in the gzip header only.
 CONTENT_MD5S = {
     "train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
     "train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
@@ -24,7 +27,10 @@ _TORCHVISION_FOLDER = "FashionMNIST/raw"
 
 
 class FashionMnist(AbstractPreparedImageData):
-    """The four original files: from `root`, else Debian's package, else downloaded into `root`."""
+    """Fashion-MNIST from its four original files.
+
+    They are searched in `root`, then in Debian's package, and else downloaded into `root`.
+    """
 
     root_tells_content = False
 
@@ -54,9 +60,9 @@ def _places(root: Path) -> list[Path]:
 
 
 def find_files(root: Path) -> Path | None:
-    """The first folder with any of the four files; None where there is none.
+    """Return the first folder that has the four files, or None if no folder has any of them.
 
-    Raises SettingError("data.root") where only some of them are there.
+    Raises SettingError("data.root") if a folder has some of the four, but not all.
     """
     for folder in _places(root):
         missing = [name for name in CONTENT_MD5S if not (folder / name).is_file()]
@@ -68,13 +74,19 @@ def find_files(root: Path) -> Path | None:
 
 
 def read_part(folder: Path, part: str) -> Part:
-    """`part` is train or t10k. SettingError("data.root") where a checksum is not the original's."""
+    """Read `part`, "train" or "t10k", from the files in `folder`.
+
+    Raises SettingError("data.root") if a checksum differs from the original's.
+    """
     images = _read_idx(folder / f"{part}-images-idx3-ubyte.gz")
     return whole(images[:, None], _read_idx(folder / f"{part}-labels-idx1-ubyte.gz"))
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """Header: two zeros, type (bytes), number of dimensions, big-endian sizes."""
+    """Read a file in idx format as a uint8 array.
+
+    Its header has two zero bytes, the type, the number of dimensions, and their sizes, big-endian.
+    """
     content = _verified_content(path)
     num_sizes = content[3]
     sizes = np.frombuffer(content, ">i4", count=num_sizes, offset=4)
@@ -86,10 +98,10 @@ def _verified_content(path: Path) -> bytes:
         content = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
         raise SettingError("data.root", f"{path} is corrupt: {error}") from error
-    found, expected = (
+    actual, expected = (
         hashlib.md5(content, usedforsecurity=False).hexdigest(),
         CONTENT_MD5S[path.name],
     )
-    if found != expected:
-        raise SettingError("data.root", f"{path} is corrupt: md5 {found} unpacked, not {expected}")
+    if actual != expected:
+        raise SettingError("data.root", f"{path} is corrupt: md5 {actual} unpacked, not {expected}")
     return content

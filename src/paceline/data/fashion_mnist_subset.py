@@ -1,7 +1,7 @@
-"""12,000 training and 2,000 test images of Fashion-MNIST that come with the package.
+"""Reads 12,000 training and 2,000 test images of Fashion-MNIST that come with the package.
 
-Copyright (c) 2017 Zalando SE, MIT licence (its text is in the file). Stratified; made by
-`scripts/make_fashion_mnist_subset.py`.
+Copyright (c) 2017 Zalando SE, MIT licence (its text is in the file). The images were drawn
+stratified by class with `scripts/make_fashion_mnist_subset.py`.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ CHECKSUM_FILE = SUBSET_FILE.with_suffix(".sha256")  # as sha256sum writes it
 
 
 class FashionMnistSubset(AbstractImageData):
-    """Unpacked in each process, 0.1 s and 11 MB: nothing to prepare, and `root` is not used."""
+    """Data set that each process unpacks for itself, in 0.1 s to 11 MB; `root` is not used."""
 
     root_tells_content = False
 
@@ -39,7 +39,10 @@ class FashionMnistSubset(AbstractImageData):
 
 
 def verified_subset() -> bytes:
-    """The content of the file; SettingError("data") where it is not the one that was published."""
+    """Return the content of the file.
+
+    Raises SettingError("data") if the file is missing or its checksum is not the published one.
+    """
     try:
         content, checksum = SUBSET_FILE.read_bytes(), CHECKSUM_FILE.read_text().split()[0]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Anybody's images: one folder per class, in any format that Pillow reads."""
+"""Reads images from one folder per class, in any format that Pillow reads."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -15,16 +15,17 @@ _MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 
 
 class ImageFolder(AbstractPreparedImageData):
-    """`root/train/<class>/*`, `root/test/<class>/*`, resized and centre-cropped to `image_shape`.
+    """Data set of the files `root/train/<class>/*` and `root/test/<class>/*`.
 
-    Validation is `root/val/<class>/*` where it exists (`num_validation` is not used then), else
-    split from train.
+    Images are resized and centre-cropped to `image_shape`. The validation set is
+    `root/val/<class>/*` if that folder exists (`num_validation` is not used then), and else split
+    from the training set.
     """
 
     name = "image_folder"
 
     def fingerprint(self) -> list[Any]:
-        """Names, sizes and times of all files: about 0.4 s per 100,000."""
+        """Return the names, sizes and times of all files; takes about 0.4 s per 100,000 files."""
         folders = [self._folder("train"), self._folder("test"), self.root / "val"]
         return [self.image_shape, [_listing(folder) for folder in folders]]
 
@@ -55,8 +56,8 @@ class ImageFolder(AbstractPreparedImageData):
         except FileNotFoundError as error:
             raise SettingError("data.root", f"in {folder}: {error}") from error
         if expected is not None and listing.classes != expected:
-            odd = sorted(set(listing.classes) ^ set(expected))
-            raise SettingError("data.root", f"train and {part} differ in classes: {odd[:5]}")
+            unmatched = sorted(set(listing.classes) ^ set(expected))
+            raise SettingError("data.root", f"train and {part} differ in classes: {unmatched[:5]}")
         labels = np.array(listing.targets, dtype=np.int64)
         files = DecodedFiles([path for path, _ in listing.samples], self.image_shape)
         return listing.classes, Part(files, labels, np.arange(len(labels)))
@@ -72,7 +73,10 @@ def _listing(folder: Path) -> list[tuple[str, int, int]]:
 
 
 class DecodedFiles:
-    """Image files that are decoded when indexed, on as many threads as there are cores."""
+    """Image files that are decoded when indexed, on as many threads as there are cores.
+
+    Indexing raises SettingError("data.root") for a file that cannot be decoded.
+    """
 
     def __init__(self, paths: list[str], image_shape: tuple[int, ...]) -> None:
         self._paths = paths

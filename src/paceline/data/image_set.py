@@ -1,4 +1,4 @@
-"""Images in memory, their three splits, and what every data set is asked for."""
+"""Defines images in memory, their three splits, and the interface of every data set."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from paceline.errors import SettingError
 
 @dataclass(frozen=True)
 class ImageSet:
-    """`images`: uint8 [N, C, H, W]; `labels`: int64 [N]. Possibly memory-mapped: do not write."""
+    """Images, uint8 [N, C, H, W], and labels, int64 [N].
+
+    They may be memory-mapped, so they must not be written to.
+    """
 
     images: Tensor
     labels: Tensor
@@ -25,7 +28,10 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Splits:
-    """`mean` and `std` are of the training images, one per channel, on the scale 0 to 1."""
+    """Three sets of images, with the statistics of the training images.
+
+    `mean` and `std` have one value per channel, on the scale 0 to 1.
+    """
 
     train: ImageSet
     validation: ImageSet
@@ -35,9 +41,12 @@ class Splits:
 
 
 class AbstractImageData(ABC):
-    """A data set by its settings. Errors of `prepare` and `load` are SettingErrors on one line.
+    """Base class of all data sets, built from the settings of `data`.
 
-    `root_tells_content`: whether another `root` may hold other images; no where they are verified.
+    Raises SettingError("data.image_shape") for a shape other than [C, H, W]. `prepare` and `load`
+    raise SettingErrors with a message on one line. `root_tells_content` is False for data sets
+    whose images cannot differ between two values of `root`, because they verify their files or make
+    their images.
     """
 
     root_tells_content: ClassVar[bool] = True
@@ -62,25 +71,33 @@ class AbstractImageData(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Find or download, verify, and leave ready for a cheap `load`.
+        """Find or download the data set and verify it, so that `load` becomes cheap.
 
-        Idempotent, and safe for several processes at once; progress goes to stderr.
+        The call is idempotent and safe for several processes at once; it prints its progress to
+        stderr.
         """
 
     @abstractmethod
     def load(self) -> Splits:
-        """All images, in a few 100 ms at most once prepared; prepares if that is still to do."""
+        """Return all images; prepare the data set first if that has not been done.
 
-    def check(self, num_classes: int, image_shape: Sequence[int], where: object) -> None:
-        """Compare what was found at `where` with the settings; raise SettingError by name."""
+        A prepared data set takes a few 100 ms at most.
+        """
+
+    def check(self, num_classes: int, image_shape: Sequence[int], origin: object) -> None:
+        """Compare the content of a source with the settings. `origin` names it in messages.
+
+        Raises SettingError("data.num_classes") or SettingError("data.image_shape") if they differ,
+        and SettingError("data.root") for a source with a single class.
+        """
         if num_classes < 2:
-            raise SettingError("data.root", f"{where} has one class only: nothing to learn")
+            raise SettingError("data.root", f"{origin} has one class only: nothing to learn")
         if num_classes != self.num_classes:
             raise SettingError(
-                "data.num_classes", f"{self.num_classes}, but {where} has {num_classes} classes"
+                "data.num_classes", f"{self.num_classes}, but {origin} has {num_classes} classes"
             )
         if tuple(image_shape) != self.image_shape:
             raise SettingError(
                 "data.image_shape",
-                f"{list(self.image_shape)}, but {where} has images of {list(image_shape)}",
+                f"{list(self.image_shape)}, but {origin} has images of {list(image_shape)}",
             )

@@ -1,4 +1,4 @@
-"""Splits of a small data set, held in the memory of each process."""
+"""Copies a small data set, split, into the memory of each process."""
 
 import numpy as np
 import torch
@@ -7,9 +7,12 @@ from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.source import ChannelStatistics, Part, Source, copy_part
 
 
-def splits_in_memory(data: AbstractImageData, source: Source, where: str) -> Splits:
-    """Check `source` against the settings of `data`, and copy it, split."""
-    data.check(source.num_classes, source.image_shape, where)
+def splits_in_memory(data: AbstractImageData, source: Source, origin: str) -> Splits:
+    """Check `source` against the settings of `data`, split it and copy it.
+
+    `origin` names the source in messages. Raises SettingError as `data.check` does.
+    """
+    data.check(source.num_classes, source.image_shape, origin)
     parts = source.parts(data.num_validation, data.split_seed)
     statistics = ChannelStatistics(source.image_shape[0])
     sets = {

@@ -1,4 +1,4 @@
-"""Data sets that are decoded once, to uncompressed files that all workers of a machine share."""
+"""Decodes a data set once, to uncompressed files that all workers of a machine share."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import shutil
 import sys
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -16,35 +16,52 @@ from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.source import ChannelStatistics, Part, Source, copy_part
 from paceline.errors import SettingError
 
-_FORMAT = 1  # of the prepared files; part of their folder's name
+_FORMAT = 1  # version of the prepared files; part of their folder's name
 _DESCRIPTION = "description.json"
 
 
-class AbstractPreparedImageData(AbstractImageData):
-    """Decodes into `<root>/prepared/<name>-<digest>/`, which appears whole, and maps that.
+class _Description(TypedDict):
+    """Content of `description.json`. `mean`, `std`: per channel, on the scale 0 to 1."""
 
-    The digest covers the source's content, the split and the image shape, so a changed setting or
-    source is another folder. Mapped pages are clean and shared: a second worker costs no memory.
+    num_classes: int
+    image_shape: list[int]
+    mean: list[float]
+    std: list[float]
+
+
+class AbstractPreparedImageData(AbstractImageData):
+    """Base class that decodes its source once and maps the decoded files into memory.
+
+    The files are in `<root>/prepared/<name>-<digest>/`, a folder that is complete as soon as it
+    exists. The digest covers the content of the source and the split, so that a changed setting or
+    source gets a folder of its own. Workers share the mapped pages: a second worker costs no
+    memory.
     """
 
     name: str
 
     @abstractmethod
-    def fingerprint(self) -> Any:
-        """JSON-able value that changes with the content of the source; cheap."""
+    def fingerprint(self) -> object:
+        """Return a value that JSON can hold and that changes with the content of the source.
+
+        It must be cheap: every process computes it.
+        """
 
     @abstractmethod
     def read(self) -> Source:
-        """The source, verified; SettingError where it is missing or damaged. May be slow."""
+        """Read and verify the source; this may be slow.
+
+        Raises SettingError if the source is missing or damaged.
+        """
 
     def prepare(self) -> None:
         self._prepared_folder()
 
     def load(self) -> Splits:
         folder = self._prepared_folder()
-        description = _described(folder)
+        description = _read_description(folder)
         try:
-            sets = {name: _mapped(folder, name) for name in ("train", "validation", "test")}
+            sets = {name: _map_split(folder, name) for name in ("train", "validation", "test")}
         except (OSError, ValueError, EOFError) as error:
             raise SettingError(
                 "data.root", f"{folder} is damaged ({error}): delete it to make it again"
@@ -56,26 +73,26 @@ class AbstractPreparedImageData(AbstractImageData):
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{self.name}-{digest}"
         if not folder.exists():
-            self._make(folder)
-        description = _described(folder)
+            self._make_folder(folder)
+        description = _read_description(folder)
         self.check(description["num_classes"], description["image_shape"], folder)
         return folder
 
-    def _make(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path) -> None:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_suffix(".lock")):
                 if not folder.exists():
-                    self._write(folder)
+                    self._write_folder(folder)
         except OSError as error:
             raise SettingError("data.root", f"cannot make {folder}: {error}") from error
 
-    def _write(self, folder: Path) -> None:
+    def _write_folder(self, folder: Path) -> None:
         source = self.read()
         self.check(source.num_classes, source.image_shape, self.name)
         parts = source.parts(self.num_validation, self.split_seed)
         partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
         partial.mkdir()
         try:
             _write_files(partial, source, parts, progress=f"preparing {self.name} in {folder}")
@@ -114,7 +131,7 @@ def _write_images(
         )
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def _read_description(folder: Path) -> _Description:
     try:
         return json.loads((folder / _DESCRIPTION).read_text())
     except (OSError, ValueError) as error:
@@ -123,8 +140,12 @@ def _described(folder: Path) -> dict[str, Any]:
         ) from error
 
 
-def _mapped(folder: Path, name: str) -> ImageSet:
-    """Copy-on-write, because torch refuses read-only arrays; pages stay shared while only read."""
+def _map_split(folder: Path, name: str) -> ImageSet:
+    """Map the images and labels of one split.
+
+    The mapping is copy-on-write, because torch refuses read-only arrays; workers share its pages as
+    long as nobody writes to them.
+    """
     images, labels = (
         torch.from_numpy(np.load(folder / f"{name}_{kind}.npy", mmap_mode="c"))
         for kind in ("images", "labels")

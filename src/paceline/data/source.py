@@ -1,4 +1,4 @@
-"""Images before they are split: arrays, or files that are decoded when indexed."""
+"""Represents images before they are split: arrays, or files that are decoded when indexed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,31 +13,33 @@ _CHUNK = 512  # images at a time while copying
 
 
 class Images(Protocol):
-    """uint8 [N, C, H, W], of which only rows by index are asked for."""
+    """Images, uint8 [N, C, H, W], that can be indexed by an array of rows."""
 
     def __getitem__(self, rows: np.ndarray, /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of `images`, and their labels: int64 of the same length as `rows`."""
+    """Selection of images. `rows` are indices into `images`; `labels` are theirs, int64."""
 
     images: Images
     labels: np.ndarray
     rows: np.ndarray
 
     def chunks(self) -> Iterator[np.ndarray]:
+        """Yield the images in order, as uint8 [up to 512, C, H, W]."""
         for first in range(0, len(self.rows), _CHUNK):
             yield self.images[self.rows[first : first + _CHUNK]]
 
 
 def whole(images: Images, labels: np.ndarray) -> Part:
+    """Select all of `images`."""
     return Part(images, labels.astype(np.int64), np.arange(len(labels)))
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a data set is made of; `validation` None means that it is split from `train`."""
+    """Content of a data set. If `validation` is None, it will be split from `train`."""
 
     train: Part
     test: Part
@@ -46,29 +48,37 @@ class Source:
     validation: Part | None = None
 
     def parts(self, num_validation: int, split_seed: int) -> dict[str, Part]:
+        """Return the parts "train", "validation" and "test".
+
+        `num_validation` and `split_seed` are not used if the source has a validation part.
+        """
         train, validation = self.train, self.validation
         if validation is None:
             kept, held_out = stratified_split(train.labels, num_validation, split_seed)
-            train, validation = _take(train, kept), _take(train, held_out)
+            train, validation = _select(train, kept), _select(train, held_out)
         return {"train": train, "validation": validation, "test": self.test}
 
 
-def _take(part: Part, chosen: np.ndarray) -> Part:
+def _select(part: Part, chosen: np.ndarray) -> Part:
     return Part(part.images, part.labels[chosen], part.rows[chosen])
 
 
 class ChannelStatistics:
-    """Mean and standard deviation per channel, exactly: from counts of the 256 values."""
+    """Mean and standard deviation of each channel, exact because the 256 values are counted."""
 
     def __init__(self, num_channels: int) -> None:
         self._counts = np.zeros((num_channels, 256), dtype=np.int64)
 
     def add(self, images: np.ndarray) -> None:
+        """Count the values of `images`, uint8 [N, C, H, W]."""
         for channel, counts in enumerate(self._counts):
             counts += np.bincount(images[:, channel].ravel(), minlength=256)
 
     def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """On the scale 0 to 1. SettingError("data.root") where a channel is of one value only."""
+        """Return the mean and the standard deviation per channel, on the scale 0 to 1.
+
+        Raises SettingError("data.root") if a channel has one value only.
+        """
         shares = self._counts / self._counts.sum(axis=1, keepdims=True)
         values = np.arange(256) / 255
         mean = shares @ values

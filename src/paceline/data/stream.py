@@ -1,4 +1,4 @@
-"""The order of data: one endless stream of sample indices per run."""
+"""Defines the order of data: one endless stream of sample indices per run."""
 
 from collections import OrderedDict
 
@@ -11,9 +11,10 @@ _KEPT_PERMUTATIONS = 8  # workers far apart on a virtual clock read different ep
 
 
 class SampleStream:
-    """Seeded permutations of the training set, one after the other; batches run across their seams.
+    """Concatenation of seeded permutations of the training set, one per epoch.
 
-    A function of (num_samples, seed) alone: every process that builds one sees the same stream.
+    A batch may span the end of one permutation and the start of the next. The stream is a function
+    of (num_samples, seed) alone, so that all processes agree on it.
     """
 
     def __init__(self, num_samples: int, seed: int) -> None:
@@ -24,7 +25,7 @@ class SampleStream:
         self._permutations: OrderedDict[int, Tensor] = OrderedDict()
 
     def indices(self, first: int, count: int) -> Tensor:
-        """Dataset indices at stream positions first .. first+count-1: int64 [count]."""
+        """Return the data set's indices at positions first to first + count - 1: int64 [count]."""
         epoch, offset = divmod(first, self.num_samples)
         pieces = [self._permutation(epoch)[offset : offset + count]]
         while (missing := count - sum(map(len, pieces))) > 0:

@@ -1,4 +1,4 @@
-"""Images of any shape and number, in classes that a network can learn, from a seed."""
+"""Makes images of any shape and number, in classes that a network can learn, from a seed."""
 
 from typing import Any
 
@@ -14,9 +14,11 @@ _TILES = 4  # a class is a pattern of 4 x 4 tiles of random brightness
 
 
 class Synthetic(AbstractImageData):
-    """Half a class's pattern, half noise; each process makes them, `root` is not used.
+    """Data set of images that are half the pattern of their class and half noise.
 
-    `seed` decides the images, `split_seed` the validation set.
+    Each process makes the images itself; `root` is not used. `seed` determines the images,
+    `split_seed` the validation set. Raises SettingError for fewer than two classes, and for fewer
+    images than classes.
     """
 
     root_tells_content = False
@@ -31,7 +33,7 @@ class Synthetic(AbstractImageData):
         self.num_train, self.num_test, self.seed = num_train, num_test, seed
 
     def prepare(self) -> None:
-        """Nothing: images are made when they are loaded."""
+        """Do nothing, since images are made when they are loaded."""
 
     def load(self) -> Splits:
         train, test = self._part("train", self.num_train), self._part("test", self.num_test)

@@ -1,4 +1,4 @@
-"""Decides from the reports of a run whether it was what its scheme calls itself."""
+"""Decides from the reports of a run if its updates were shared as its scheme claims."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from paceline.engine.reports import ServerReport, WorkerReport
 
 
 class Certificate(NamedTuple):
-    """A verdict on a run, in words for its record. A run that has not `earned` its name failed."""
+    """Verdict on a run, in words for its record. A run counts as failed unless `earned` is True."""
 
     words: str
     earned: bool = True
@@ -22,9 +22,10 @@ def certificate(
     workers: Sequence[WorkerReport],
     servers: Sequence[ServerReport],
 ) -> Certificate:
-    """Compare what a scheme claims of `num_workers` workers with the reports of a run.
+    """Compare the claim of a scheme for `num_workers` workers with the reports of a run.
 
-    `claim`: one of paceline.scheme.rule.Claim. `workers`: reports of those that came to their end.
+    `claim` is one of paceline.scheme.rule.Claim. `workers` are the reports of the workers that
+    finished.
     """
     if num_workers == 1:
         return Certificate("one worker")

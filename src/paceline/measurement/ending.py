@@ -1,4 +1,4 @@
-"""Decides how a run ended, and writes the part of its result that was observed."""
+"""Decides how a run ended and builds the observed part of its result."""
 
 from typing import NamedTuple
 
@@ -8,14 +8,17 @@ from paceline.measurement.rows import finite
 
 
 class Ending(NamedTuple):
-    """How a run ended: `status` is finished, diverged or failed."""
+    """Outcome of a run. `status` is finished, diverged or failed."""
 
     status: str
     reason: str
 
 
 def result(observed: Observed) -> dict[str, Value]:
-    """Return the measured part of `result.json`, with how the run ended and who took part."""
+    """Return the observed part of `result.json`: the ending, the processes and all numbers.
+
+    `workers` and `servers` are the counts that took part.
+    """
     return {
         **ending(observed)._asdict(),
         "workers": observed.first.strategy.counted,
@@ -25,7 +28,10 @@ def result(observed: Observed) -> dict[str, Value]:
 
 
 def ending(observed: Observed) -> Ending:
-    """Judge a run by its weights, its last score and its certificate."""
+    """Judge a run by its weights, its last score and its certificate.
+
+    A finished run has a reason only if it lost workers.
+    """
     last = observed.last_score
     if observed.diverged:
         return Ending("diverged", "weights are no longer finite")

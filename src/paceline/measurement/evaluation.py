@@ -1,4 +1,4 @@
-"""Scores of snapshots, computed when training has ended."""
+"""Scores snapshots of the weights when training has ended."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,9 +10,9 @@ from paceline.model.score import Score, score
 
 
 class Evaluation:
-    """Fills snapshots into `module` (images to logits) and scores them on `device`.
+    """Loads snapshots into `module`, which maps images to logits, and scores them on `device`.
 
-    `weights`: the module's parameters, in the order of a snapshot's vector.
+    `weights` are the module's parameters in the order of a snapshot's vector.
     """
 
     def __init__(self, module: Any, weights: list, device: torch.device) -> None:
@@ -22,7 +22,7 @@ class Evaluation:
         self._device = device
 
     def score(self, snapshot: Snapshot, batches: Iterable) -> Score:
-        """`batches`: (images, labels)."""
+        """Score `snapshot` on `batches`, pairs of images [N, C, H, W] and labels [N]."""
         fill(self._weights, snapshot.weights)
         fill(self._statistics, snapshot.statistics)
         dtype = self._weights[0].dtype

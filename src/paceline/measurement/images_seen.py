@@ -1,4 +1,4 @@
-"""Counts how often each training image was in the batches of a run."""
+"""Counts how many times each training image was in the batches of a run."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,9 +10,9 @@ from paceline.data.stream import SampleStream
 def images_seen(
     stream: SampleStream, batches: Iterable[tuple[int, int]], *, workers: int, batch_size: int
 ) -> np.ndarray:
-    """Count the images of `batches`, each a worker and a number among its own.
+    """Count how many times each image was in `batches`; returns int32 [stream.num_samples].
 
-    Returns int32 [stream.num_samples].
+    A batch is given by its worker and its number among the batches of that worker.
     """
     counts = np.zeros(stream.num_samples, dtype=np.int32)
     for worker, number in batches:
@@ -31,7 +31,7 @@ def num_distinct(
 ) -> int:
     """Count the images that remain in `counts` when the batches `dropped` are taken out.
 
-    `counts`: per process, as `images_seen` returns them. `seed`: of the point.
+    `counts` has an array per process, as `images_seen` returns it. `seed` is that of the point.
     """
     total = np.sum(counts, axis=0)
     if dropped:

@@ -1,4 +1,4 @@
-"""What is measured in a run, by `measurement.*`."""
+"""Defines the settings `measurement.*`, which determine what is measured in a run."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from paceline.settings import Whole, settings
 
 @settings("measurement.mlflow")
 class MLflow:
-    """Where runs are logged for people. `tracking_uri` None: nowhere."""
+    """Settings of the MLflow log. Nothing is logged if `tracking_uri` is None."""
 
     tracking_uri: str | None
     experiment: str
@@ -17,10 +17,11 @@ class MLflow:
 
 @settings("measurement")
 class Measurement:
-    """`evaluations`: snapshots of the shared weights, evenly spaced in samples.
+    """Settings of what is measured in a run.
 
-    `evaluation_batch_size`: images. `warmup_fraction`: share of the run's steps that the throughput
-    leaves out.
+    `evaluations` is the number of snapshots of the shared weights, evenly spaced in samples.
+    `evaluation_batch_size` counts images. `warmup_fraction` is the share of the run's steps that
+    the throughput leaves out.
     """
 
     evaluations: Whole

@@ -1,7 +1,7 @@
-"""Declares each number of a point once: name, unit, how it is observed, how it is shown.
+"""Declares each number of a point once: its name, unit, observation and place on the page.
 
-The record, MLflow, runs.csv, the summary and the page follow from this table. No torch here:
-analysis and report read it.
+The record, MLflow, runs.csv, the summary and the page follow from this table. Analysis and report
+read it, so this file must not import torch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Section = Literal["Summary", "Loss, time, staleness"]
 
 @dataclass(frozen=True)
 class Shown:
-    """A place on the page: a column of the table `section` under the heading `label`.
+    """Place on the page: a column of the table `section` under the heading `label`.
 
-    What is shown is a mean over the finished seeds of a configuration, with its interval. `place`:
-    columns stand in the order of these. `each_point`: the table of all points shows it, too.
-    `beside_virtual`: shown only in studies with points on the virtual clock, whose own time is
-    modelled.
+    A cell shows the mean over the finished seeds of a configuration with its interval. Columns are
+    sorted by `place`. With `each_point`, the table of all points has the number, too. With
+    `beside_virtual`, it is shown only in studies with points on the virtual clock, because the
+    time of such points is modelled.
     """
 
     section: Section
@@ -41,10 +41,11 @@ class Shown:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a point. `observe`: its value in `result.json`; None where nobody saw it.
+    """Declaration of a number that every point has.
 
-    `unit`: "" of a bare count, "text" of words; digits on the page follow from it. `shown`: None
-    for a number that is recorded and logged, but neither averaged nor on the page.
+    `observe` returns its value for `result.json`, or None if it was not observed. `unit` is "" for
+    a bare count and "text" for words; it determines the digits on the page. `shown` is None for a
+    number that is recorded and logged, but neither averaged nor shown.
     """
 
     name: str
@@ -53,12 +54,12 @@ class Number:
     shown: Shown | None = None
 
 
-def _of_last(name: str) -> Callable[[Observed], Value]:
+def _last_score(name: str) -> Callable[[Observed], Value]:
     """Read a field of the last snapshot's score on the validation set."""
     return lambda o: o.last_score and finite(getattr(o.last_score, name))
 
 
-def _of_test(name: str) -> Callable[[Observed], Value]:
+def _test_score(name: str) -> Callable[[Observed], Value]:
     """Read a field of the last snapshot's score on the test set."""
     return lambda o: o.test and finite(getattr(o.test, name))
 
@@ -68,7 +69,10 @@ def _train_loss(o: Observed) -> Value:
 
 
 def _staleness(reduce: Callable[[np.ndarray], float]) -> Callable[[Observed], Value]:
-    """Reduce the staleness of all pushes; None where servers took none, 0 where there is none."""
+    """Reduce the staleness of all pushes to one number.
+
+    It is None if the servers received no push. Without servers, staleness is 0.
+    """
 
     def observe(o: Observed) -> Value:
         pushes = o.pushes if o.servers else np.zeros(1, dtype=int)
@@ -92,7 +96,7 @@ def _peak_rss_bytes(o: Observed) -> Value:
     return max(each.peak_rss_bytes for each in (*o.training, *o.servers))
 
 
-NUMBERS = [  # in the order of result.json
+NUMBERS = [  # listed in the order of result.json
     Number("global_batch_size", "images", lambda o: o.first.images_per_update),
     Number("lr", "", lambda o: o.first.lr),
     Number("momentum", "", lambda o: o.first.momentum),
@@ -129,25 +133,25 @@ NUMBERS = [  # in the order of result.json
     Number(
         "top1",
         "share",
-        _of_last("top1"),
+        _last_score("top1"),
         Shown("Summary", "top-1, validation", 3, each_point=True),
     ),
-    Number("top5", "share", _of_last("top5")),
+    Number("top5", "share", _last_score("top5")),
     Number("train_loss", "nats", _train_loss),
     Number(
         "validation_loss",
         "nats",
-        _of_last("loss"),
+        _last_score("loss"),
         Shown("Loss, time, staleness", "validation loss", 1),
     ),
     Number(
         "test_top1",
         "share",
-        _of_test("top1"),
+        _test_score("top1"),
         Shown("Summary", "top-1, test", 2, each_point=True),
     ),
-    Number("test_top5", "share", _of_test("top5")),
-    Number("test_loss", "nats", _of_test("loss")),
+    Number("test_top5", "share", _test_score("top5")),
+    Number("test_loss", "nats", _test_score("loss")),
     Number(
         "staleness_mean",
         "updates",
@@ -170,17 +174,17 @@ NUMBERS = [  # in the order of result.json
 
 
 def measured(observed: Observed) -> dict[str, Value]:
-    """Return the measured part of `result.json`."""
+    """Return the value of each number, by name."""
     return {number.name: number.observe(observed) for number in NUMBERS}
 
 
 def unmeasured() -> dict[str, Value]:
-    """Return the measured part of the `result.json` of a point that failed."""
+    """Return None for each number, by name; a point that failed has no observations."""
     return dict.fromkeys(number.name for number in NUMBERS)
 
 
 def shown_numbers() -> list[tuple[Number, Shown]]:
-    """Return the numbers that are averaged and shown, in the order of the page."""
+    """Return the numbers that are averaged and shown, in their order on the page."""
     pairs = [(number, number.shown) for number in NUMBERS if number.shown]
     sections = get_args(Section)
     return sorted(pairs, key=lambda pair: (sections.index(pair[1].section), pair[1].place))

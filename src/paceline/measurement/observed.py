@@ -1,4 +1,4 @@
-"""Brings together what the processes of a point have reported."""
+"""Combines the reports of all processes of a point."""
 
 import itertools
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from paceline.measurement.training_report import SnapshotScore, TrainingReport
 
 @dataclass(frozen=True)
 class LostSteps:
-    """A worker that died on the way. `steps`: of its pushes, those that server 0 received."""
+    """Worker that died before the end. `steps` counts its pushes that server 0 received."""
 
     worker: int
     steps: int
@@ -25,13 +25,14 @@ class LostSteps:
 
 
 class Observed:
-    """A point whose processes came to their end, as they saw it.
+    """Observations of a point whose run has ended.
 
-    `training`: a report of each training process. `servers`: of each server process; modelled
-    servers are in the reports of training. `lost`: workers that died while the servers went on;
-    the servers tell their steps. What nobody saw is None: images/s of all workers, for instance.
-    `workers`, `batch_size`, `seed`: the settings of the point. `warmup_fraction`: share of the
-    steps that the throughput leaves out.
+    `training` has a report of each training process, `servers` one of each server process; modelled
+    servers report inside `training`. `lost` are the workers that died while the servers continued;
+    their steps are counted from the reports of the servers. A number that was not observed is None,
+    for example the throughput of all workers if one was lost. `workers`, `batch_size` and `seed`
+    are the settings of the point. `warmup_fraction` is the share of the steps that the throughput
+    leaves out.
     """
 
     def __init__(
@@ -55,34 +56,34 @@ class Observed:
 
     @property
     def first(self) -> TrainingReport:
-        """The report that stands for all where all training processes agree."""
+        """Return the first report, for values on which all training processes agree."""
         return self.training[0]
 
     @cached_property
     def scores(self) -> list[SnapshotScore]:
-        """All snapshots of the run in the order of their samples."""
+        """Return all scored snapshots of the run in the order of their samples."""
         scores = itertools.chain.from_iterable(each.scores for each in self.training)
         return sorted(scores, key=lambda score: score.samples)
 
     @property
     def last_score(self) -> SnapshotScore | None:
-        """The snapshot at the end of the run."""
+        """Return the last scored snapshot, or None if there is none."""
         return self.scores[-1] if self.scores else None
 
     @property
     def test(self) -> SnapshotScore | None:
-        """The last snapshot, scored on the test set; None where the run ended early."""
+        """Return the last snapshot, scored on the test set, or None if the run ended early."""
         return next((each.test for each in self.training if each.test), None)
 
     @cached_property
     def train_losses(self) -> dict[int, float]:
-        """Mean training loss of all workers' steps up to each threshold [samples].
+        """Return the mean training loss of all workers' steps up to each threshold [samples].
 
         Thresholds without a step are left out.
         """
         means = {}
-        for place, threshold in enumerate(self.first.thresholds):
-            parts = [each.losses[place] for each in self.training]
+        for index, threshold in enumerate(self.first.thresholds):
+            parts = [each.losses[index] for each in self.training]
             count = sum(count for _, count in parts)
             if count:
                 means[threshold] = sum(loss for loss, _ in parts) / count
@@ -90,43 +91,46 @@ class Observed:
 
     @property
     def steps(self) -> int:
-        """Steps of all workers, lost ones included."""
+        """Return the number of steps of all workers, including lost ones."""
         return sum(each.steps for each in (*self.workers, *self.lost))
 
     @property
     def samples(self) -> int:
-        """Samples behind the weights."""
+        """Return the number of samples whose gradients are in the weights."""
         return self.servers[0].samples if self.servers else self.steps * self.batch_size
 
     @property
     def updates(self) -> int:
-        """Updates of the weights: at server 0, or at the first worker where there is none."""
+        """Return the number of updates at server 0, or at the first worker without servers."""
         return self.servers[0].updates if self.servers else self.first.strategy.updates
 
     @property
     def seconds(self) -> float:
-        """Seconds of the training clock until the last worker ended its last step."""
-        return max(_last(worker.step_ends) for worker in self.workers)
+        """Return the seconds of the training clock until all workers ended their last step."""
+        return max(_last_end(worker.step_ends) for worker in self.workers)
 
     @property
     def real_seconds(self) -> float:
-        """Real seconds of training until the last step ended."""
-        return max(_last(each.real_step_ends) for each in self.training)
+        """Return the real seconds of training until the last step ended."""
+        return max(_last_end(each.real_step_ends) for each in self.training)
 
     @property
     def dropped(self) -> list[tuple[int, int]]:
-        """The batches whose gradients were not applied: worker, and number among its own."""
+        """Return the batches whose gradients were not applied: (worker, number among its own)."""
         return self.servers[0].dropped_steps if self.servers else []
 
     @property
     def pushes(self) -> np.ndarray:
-        """Staleness of each push that a server took [updates]."""
+        """Return the staleness of each push that a server received [updates]."""
         pushes = itertools.chain.from_iterable(server.pushes for server in self.servers)
         return np.array([staleness for _, staleness in pushes])
 
     @property
     def distinct_samples(self) -> int | None:
-        """Number of images in the batches whose gradients were applied."""
+        """Return the number of distinct images whose gradients were applied.
+
+        It is None if a worker was lost, since its images were not reported.
+        """
         if self.lost:
             return None
         return num_distinct(
@@ -135,39 +139,41 @@ class Observed:
 
     @property
     def images_per_second(self) -> float | None:
-        """Throughput by the training clock, of images whose gradients were applied."""
+        """Return the throughput on the training clock, of images whose gradients were applied."""
         return self._throughput(
-            [self._applied(worker.worker, worker.step_ends) for worker in self.workers]
+            [self._applied_step_ends(worker.worker, worker.step_ends) for worker in self.workers]
         )
 
     @property
     def real_images_per_second(self) -> float | None:
-        """Throughput by a real clock; dropped gradients count where one process runs all workers,
-        since its steps are not told apart.
+        """Return the throughput on a real clock, of images whose gradients were applied.
+
+        If one process runs all workers, dropped gradients count, too, because the real times of its
+        steps are not assigned to workers.
         """
         return self._throughput(
             [
                 each.real_step_ends
                 if len(each.strategy.workers) > 1
-                else self._applied(each.strategy.workers[0].worker, each.real_step_ends)
+                else self._applied_step_ends(each.strategy.workers[0].worker, each.real_step_ends)
                 for each in self.training
             ]
         )
 
     @property
     def training_started(self) -> float:
-        """When the first worker asked for its first batch [seconds since 1970]."""
+        """Return the time at which the first worker drew its first batch [seconds since 1970]."""
         return min(each.training_started for each in self.training)
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What the run may be called."""
+        """Return the verdict on the scheme's claim."""
         count = len(self.workers) + len(self.lost)
         return certificate(self.first.claim, count, self.workers, self.servers)
 
     @property
     def diverged(self) -> bool:
-        """Whether weights were found that are not finite."""
+        """Return True if any process observed weights that are not finite."""
         parts = (*(each.strategy for each in self.training), *self.servers)
         return any(part.diverged for part in parts)
 
@@ -176,8 +182,8 @@ class Observed:
             return None
         return images_per_second(step_ends, self.batch_size, self._warmup_fraction)
 
-    def _applied(self, worker: int, step_ends: np.ndarray) -> np.ndarray:
-        """Leave out the steps of `worker` whose gradients were dropped."""
+    def _applied_step_ends(self, worker: int, step_ends: np.ndarray) -> np.ndarray:
+        """Remove the steps of `worker` whose gradients were dropped from `step_ends`."""
         return np.delete(step_ends, [number for k, number in self.dropped if k == worker])
 
 
@@ -187,5 +193,5 @@ def _lost_steps(lost: LostWorker, server: ServerReport) -> LostSteps:
     return LostSteps(lost.worker, steps, reason)
 
 
-def _last(step_ends: np.ndarray) -> float:
+def _last_end(step_ends: np.ndarray) -> float:
     return float(step_ends[-1]) if len(step_ends) else 0.0

@@ -1,4 +1,4 @@
-"""Watches one worker's steps: when they ended, and what the loss was. Changes nothing."""
+"""Observes the end and the loss of each step of one worker, and changes nothing."""
 
 import bisect
 from array import array
@@ -15,10 +15,11 @@ LIVE_COLUMNS = ("samples", "seconds", "train_loss", "images_per_second")
 
 
 class Observer(Callback):
-    """`samples`: the count over all workers, asked after each step.
+    """Callback that records when each step ended and sums the training loss.
 
-    `thresholds`: ascending sample counts; losses are averaged between them. `live`: a CSV that gets
-    a line about once a second (worker 0 only), else None.
+    `samples` returns the number of samples of all workers; it is called after each step.
+    `thresholds` are ascending sample counts, between which losses are averaged. `live` is a CSV
+    that grows by a line about once a second, for worker 0; it is None for the others.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class Observer(Callback):
         seconds = self._clock.seconds()
         self.step_ends.append(seconds)
         samples = self._samples()
-        turn = min(bisect.bisect_left(self._thresholds, samples), len(self._thresholds) - 1)
+        index = min(bisect.bisect_left(self._thresholds, samples), len(self._thresholds) - 1)
         loss = _loss(outputs)
-        self.loss_sums[turn] = self.loss_sums[turn] + loss  # no .item(): it would stall a GPU
-        self.loss_counts[turn] += 1
+        self.loss_sums[index] = self.loss_sums[index] + loss  # no .item(): it would stall a GPU
+        self.loss_counts[index] += 1
         if self._live is not None and seconds - self._live_seconds >= 1:
             self._write_live(samples, seconds, float(loss))
 
@@ -61,7 +62,7 @@ class Observer(Callback):
     on_before_optimizer_step = None  # type: ignore[assignment]
 
     def losses(self) -> list[tuple[float, int]]:
-        """(sum, number of steps) for each interval between thresholds."""
+        """Return (sum of the loss, number of steps) up to each threshold, from the one before."""
         sums = [float(loss_sum) for loss_sum in self.loss_sums]
         return list(zip(sums, self.loss_counts, strict=True))
 

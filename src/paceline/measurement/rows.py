@@ -1,6 +1,6 @@
-"""Declares the tables of a record: a class for the columns, beside the function that fills it.
+"""Declares the tables of a record: a class for the columns of each, and the function that fills it.
 
-No torch here: analysis reads these tables.
+Analysis reads these tables, so this file must not import torch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurveRow:
-    """A snapshot of the weights. `train_loss`: mean since the snapshot before; None without steps.
+    """Row of one snapshot of the weights.
 
-    `validation_loss`: None where it is not finite. `real_seconds`: of training, until then.
+    `train_loss` is the mean since the snapshot before, or None if no step lies between.
+    `validation_loss` is None if it is not finite. `seconds` are of the training clock;
+    `real_seconds` are real seconds of training.
     """
 
     samples: int
@@ -34,7 +36,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class StalenessRow:
-    """How many pushes of this staleness a server has taken."""
+    """Row with the number of `pushes` of one staleness [updates] that a server received."""
 
     server: int
     staleness: int
@@ -43,7 +45,7 @@ class StalenessRow:
 
 @dataclass(frozen=True)
 class PhasesRow:
-    """Where a worker's seconds went, and what it exchanged."""
+    """Row with the seconds that one worker spent in each phase, and the bytes it exchanged."""
 
     worker: int
     steps: int
@@ -57,7 +59,7 @@ class PhasesRow:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A span in which a worker computed, communicated or waited [seconds]."""
+    """Row of one span in which a worker computed, communicated or waited [seconds]."""
 
     worker: int
     phase: str
@@ -69,7 +71,7 @@ TableRow = CurveRow | StalenessRow | PhasesRow | TimelineRow
 
 
 def curve(observed: Observed) -> list[CurveRow]:
-    """Return a row per snapshot, in the order of samples."""
+    """Return one row per snapshot, in the order of samples."""
     return [
         CurveRow(
             samples=score.samples,
@@ -95,7 +97,7 @@ def staleness(observed: Observed) -> list[StalenessRow]:
 
 
 def phases(observed: Observed) -> list[PhasesRow]:
-    """Return a row per worker that came to its end."""
+    """Return one row per worker that finished."""
     rows = []
     for worker in observed.workers:
         seconds = float(worker.step_ends[-1]) if len(worker.step_ends) else 0.0
@@ -115,19 +117,21 @@ def phases(observed: Observed) -> list[PhasesRow]:
 
 
 def timeline(observed: Observed) -> list[TimelineRow]:
-    """Return the recorded spans, worker by worker."""
+    """Return the recorded spans, ordered by worker."""
     return [TimelineRow(*span) for worker in observed.workers for span in worker.timeline]
 
 
 def finite(value: float | None) -> float | None:
-    """Return `value`, or None in place of infinity and NaN, which JSON does not know."""
+    """Return `value`, or None instead of infinity and NaN, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class PointTable:
-    """A table of a point. `name`: of its CSV in a record; `collected`: of that of a whole study,
-    where a first column `key` names the point.
+    """Declaration of a table that every point has.
+
+    `name` is that of its CSV in a record, `collected` that of the CSV of a whole study, in which a
+    first column `key` names the point.
     """
 
     name: str
@@ -137,11 +141,11 @@ class PointTable:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns in a record."""
+        """Return the names of the columns in a record."""
         return [field.name for field in fields(self.row)]
 
     def rows(self, observed: Observed) -> list[dict[str, object]]:
-        """Return the rows of a point; each maps all columns."""
+        """Return the rows of a point; each maps all columns to values."""
         return [asdict(row) for row in self.make(observed)]
 
 

@@ -1,4 +1,4 @@
-"""Batches, and the time that a worker waits for them."""
+"""Measures the time that a worker waits for its batches."""
 
 import time
 from collections.abc import Iterator
@@ -8,13 +8,18 @@ from paceline.engine.training_clock import TrainingClock
 
 
 class Batches(Protocol):
+    """Iterable of batches that knows their number."""
+
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class TimedBatches:
-    """Iterates over `batches`; the first one asked for starts the clock."""
+    """Iterator over `batches` that starts `clock` just before it draws the first one.
+
+    `seconds_waiting` is the time spent in drawing; `drawn` is the number of batches drawn.
+    """
 
     def __init__(self, batches: Batches, clock: TrainingClock) -> None:
         self._batches = batches

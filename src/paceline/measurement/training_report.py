@@ -1,4 +1,7 @@
-"""What a training process returns to its launcher. No torch here, as in engine/reports.py."""
+"""Defines the report that a training process returns to its launcher.
+
+Rooms without torch import it, so this file must not import torch, as engine/reports.py.
+"""
 
 from dataclasses import dataclass
 
@@ -9,9 +12,10 @@ from paceline.engine.reports import StrategyReport
 
 @dataclass
 class SnapshotScore:
-    """A snapshot of the weights, scored. `seconds`: of the training clock; `real_seconds`: real.
+    """Scores of one snapshot of the weights.
 
-    `loss` may be infinite or NaN. `top1`, `top5`: shares. `at_chance`: no better than guessing.
+    `seconds` are of the training clock, `real_seconds` of a real one. `loss` may be infinite or
+    NaN. `top1` and `top5` are shares. `at_chance` means that `top1` is no better than guessing.
     """
 
     samples: int
@@ -26,14 +30,15 @@ class SnapshotScore:
 
 @dataclass
 class TrainingReport:
-    """What one training process has seen: of one worker, or of all on the virtual clock.
+    """Report of one training process, on one worker, or on all of them on the virtual clock.
 
-    `losses`: (sum, steps) of the training loss up to each of `thresholds` [samples].
-    `real_step_ends`: real seconds of the training clock, of all steps of the process. `images_seen`
-    [num_train]: how often each image was in its batches. `lr`: the peak rate. `momentum`: None for
-    an optimizer without. `test`: of the last snapshot, where this process scored it.
-    `joined`, `built`, `training_started`: when the process had joined the others, built what it
-    trains, and asked for its first batch [seconds since 1970].
+    `losses` are (sum, number of steps) of the training loss up to each of `thresholds` [samples].
+    `real_step_ends` are the real times at which the steps of the process ended [seconds].
+    `images_seen` [num_train] counts how many times each image was in a batch. `lr` is the peak
+    rate. `momentum` is None for an optimizer without momentum. `test` is the score of the last
+    snapshot on the test set if this process computed it. `joined`, `built` and `training_started`
+    are the times at which the process had joined the others, had built module and data, and drew
+    its first batch [seconds since 1970].
     """
 
     strategy: StrategyReport

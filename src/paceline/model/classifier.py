@@ -1,4 +1,4 @@
-"""The one LightningModule: any network that turns images into logits, trained by SGD."""
+"""Defines the one LightningModule: it trains any network that maps images to logits."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -10,10 +10,10 @@ from torch.optim import Optimizer
 
 
 class Classifier(LightningModule):
-    """Minimises cross-entropy; `optimizer` makes an optimizer from the parameters.
+    """LightningModule that minimises cross-entropy; `optimizer` builds one from the parameters.
 
-    Logs nothing: what a run is like is observed from outside, where it costs no step time. Knows
-    nothing of workers either.
+    It logs nothing, since callbacks observe a run at no cost of step time, and it does not depend
+    on the number of workers.
     """
 
     def __init__(
@@ -24,11 +24,11 @@ class Classifier(LightningModule):
         self._optimizer = optimizer
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images [N, C, H, W] to logits [N, classes]."""
+        """Map images [N, C, H, W] to logits [N, classes]."""
         return self.network(images)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        """Images [N, C, H, W] and labels [N] to their mean loss, a scalar."""
+        """Return the mean loss, a scalar, of a batch of images [N, C, H, W] and labels [N]."""
         images, labels = batch
         return cross_entropy(self.network(images), labels)
 

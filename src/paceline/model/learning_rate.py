@@ -1,4 +1,4 @@
-"""The learning rate as a function of the samples that all workers together have seen."""
+"""Computes the learning rate from the number of samples that all workers together have used."""
 
 import math
 from dataclasses import dataclass
@@ -12,31 +12,32 @@ _SCHEDULES = ("constant", "cosine", "steps")
 
 @dataclass(frozen=True)
 class LearningRate:
-    """What multiplies the base rate: a rule for large batches or stale gradients, its warm-up, and
-    a schedule.
+    """Factor on the base rate, the product of a rule with a warm-up and of a schedule.
 
-    Rules: linear and warm-up as Goyal 2017 (arXiv:1706.02677), square root as Krizhevsky 2014
-    (arXiv:1404.5997), inverse staleness as Gupta 2016 (arXiv:1509.04210): over the mean staleness
-    of equally fast workers, where that is above 1; an update that all wait for has more images than
-    `images_meanwhile`, and so is as if it were not stale. A rule that lowers the rate needs no
-    warm-up. Cosine: Loshchilov 2017 (arXiv:1608.03983), over the whole budget.
+    The rule corrects for large batches or stale gradients. Rule `linear` and the warm-up follow
+    Goyal 2017 (arXiv:1706.02677), `square_root` Krizhevsky 2014 (arXiv:1404.5997). Rule
+    `inverse_staleness` follows Gupta 2016 (arXiv:1509.04210): it divides the rate by the mean
+    staleness of equally fast workers if that is above 1. An update that waits for all workers has
+    more images than `images_meanwhile`, so that it counts as fresh. A rule that lowers the rate
+    has no warm-up. Schedule `cosine` follows Loshchilov 2017 (arXiv:1608.03983), over the whole
+    budget.
 
-    Travels as JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
-    Raises SettingError that names the setting under `training`.
+    The object survives JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
+    Raises SettingError, which names the setting under `training`.
     """
 
     rule: str  # none, linear, square_root, inverse_staleness
     update_batch_size: int  # images behind one update of the weights
     reference_batch_size: int  # images behind one update at the base rate
-    warmup_samples: int  # the rule's factor sets in linearly over these; none for rule `none`
+    warmup_samples: int  # the rule's factor grows linearly over these; not for rule none
     schedule: str  # constant, cosine, steps
-    total_samples: int  # the budget
-    milestones: tuple[float, ...]  # fractions of the budget, for steps
-    gamma: float  # factor at each milestone, for steps
-    images_meanwhile: float = 0  # mean; others' that are applied from a stale push's read on
+    total_samples: int  # the budget of the run
+    milestones: tuple[float, ...]  # fractions of the budget, for schedule steps
+    gamma: float  # factor at each milestone, for schedule steps
+    images_meanwhile: float = 0  # mean; of others, from a stale push's read to its arrival
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
+        object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists only
         _check_choice("training.lr_rule", self.rule, _RULES)
         _check_choice("training.schedule", self.schedule, _SCHEDULES)
         _check("batch_size", self.update_batch_size >= 1, "must be at least 1")
@@ -51,9 +52,10 @@ class LearningRate:
         _check("training.gamma", 0 < self.gamma <= 1, "must be above 0 and at most 1")
 
     def factor(self, samples: int, update_batch_size: int | None = None) -> float:
-        """Multiplies the base rate of the update that follows `samples` seen by all workers.
+        """Return the factor for the update that follows after `samples` samples of all workers.
 
-        `update_batch_size`: images behind this update, where it is not like the others.
+        `update_batch_size` is the number of images behind this update, if it differs from the
+        others.
         """
         rule = self._rule_factor(samples, update_batch_size or self.update_batch_size)
         return rule * self._schedule_factor(samples / self.total_samples)

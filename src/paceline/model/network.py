@@ -1,4 +1,4 @@
-"""Any torchvision classification network by name, adapted to the images at hand."""
+"""Builds any torchvision classification network by name, adapted to the images of the data set."""
 
 import difflib
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from torch import nn
 from paceline.errors import SettingError
 from paceline.model.normalization import replace_batch_norm
 
-SMALL_IMAGE = 64  # pixels; at most this many each way, the first convolution keeps them all
+SMALL_IMAGE = 64  # pixels; the first convolution does not shrink images up to this size
 
 
 def torchvision_network(
     name: str, image_shape: Sequence[int], num_classes: int, normalization: str
 ) -> nn.Module:
-    """Untrained; images [N, C, H, W] of `image_shape` to logits [N, num_classes].
+    """Build an untrained network that maps images [N, C, H, W] to logits [N, num_classes].
 
-    The first convolution takes C channels. For small images it becomes 3x3 with stride 1, and a
-    pool behind it stays: ResNet-18 then trains about 160 images/s (32x32, batch 64) on a CPU core,
-    and a third of that without the pool. Patches of transformers keep their size. Auxiliary heads
-    are left out. `normalization: group` puts a GroupNorm in the place of every BatchNorm.
+    The first convolution takes C channels. For small images it becomes 3x3 with stride 1, and the
+    pool behind it is kept: ResNet-18 then trains about 160 images/s (32x32, batch 64) on a CPU
+    core, without that pool a third of it. Patches of transformers keep their size. Auxiliary heads
+    are left out. `normalization: group` replaces every BatchNorm by a GroupNorm.
 
     Raises SettingError("model.network.name") for an unknown name (with close matches) and for a
-    network that such images do not pass; SettingError("model.network.normalization") for one that
-    it cannot have.
+    network that cannot process such images, SettingError("model.network.normalization") for an
+    unknown normalization and for a network without BatchNorm layers to replace.
     """
     network = _build(name, image_shape, num_classes)
     _adapt_first_convolution(network, image_shape)
@@ -35,7 +35,7 @@ def torchvision_network(
 
 
 def _build(name: str, image_shape: Sequence[int], num_classes: int) -> nn.Module:
-    from torchvision import models  # late: torchvision costs seconds
+    from torchvision import models  # late import: torchvision takes seconds
 
     names = models.list_models(module=models)
     if name not in names:
@@ -49,8 +49,8 @@ def _build(name: str, image_shape: Sequence[int], num_classes: int) -> nn.Module
         raise _unfit(name, image_shape, error) from error
 
 
-def _family_arguments(name: str, image_shape: Sequence[int]) -> dict[str, Any]:
-    """What a family must be told beyond the number of classes."""
+def _family_arguments(name: str, image_shape: Sequence[int]) -> dict[str, object]:
+    """Return the arguments that a family of networks needs besides the number of classes."""
     if name in ("googlenet", "inception_v3"):
         return {"aux_logits": False, "init_weights": True}
     if name.startswith("vit_"):
@@ -77,7 +77,7 @@ def _adapt_first_convolution(network: nn.Module, image_shape: Sequence[int]) -> 
 
 @torch.no_grad()
 def _initialise_like(new: nn.Conv2d, old: nn.Conv2d) -> None:
-    """Outputs get the variance that the family's own initialisation gives them."""
+    """Initialise `new` so that its outputs have the variance that those of `old` have."""
     inputs_ratio = old.weight[0].numel() / new.weight[0].numel()
     new.weight.normal_(std=float(old.weight.std()) * inputs_ratio**0.5)
     if old.bias is not None and new.bias is not None:
@@ -95,7 +95,10 @@ def _choose_normalization(network: nn.Module, name: str, normalization: str) -> 
 
 @torch.no_grad()
 def _check_passes(network: nn.Module, name: str, image_shape: Sequence[int]) -> None:
-    """A forward pass on shapes alone, so that it costs no arithmetic."""
+    """Run a forward pass on shapes alone, which costs no arithmetic.
+
+    Raises SettingError("model.network.name") if the network cannot process such images.
+    """
     state = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     shapes = {key: torch.empty_like(value, device="meta") for key, value in state.items()}
     images = torch.empty(2, *image_shape, device="meta")

@@ -1,4 +1,4 @@
-"""BatchNorm, or GroupNorm, which has no statistics that workers could disagree about."""
+"""Builds BatchNorm, or GroupNorm, whose layers have no statistics that differ between workers."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from paceline.errors import SettingError
 
 
 def normalization_layer(kind: str, channels: int) -> nn.Module:
-    """A layer over [N, channels, H, W] for `batch` or `group`.
+    """Build a layer for [N, channels, H, W], of the kind "batch" or "group".
 
     Raises SettingError("model.network.normalization") for another kind.
     """
@@ -18,14 +18,17 @@ def normalization_layer(kind: str, channels: int) -> nn.Module:
 
 
 def num_groups(channels: int) -> int:
-    """At most 32 (Wu 2018, arXiv:1803.08494), of equal size and at least 4 channels each."""
+    """Return the number of groups, at most 32 (Wu 2018, arXiv:1803.08494).
+
+    Groups have equal sizes and at least 4 channels each, unless there is a single one.
+    """
     return max(
         groups for groups in (1, 2, 4, 8, 16, 32) if groups == 1 or channels % (4 * groups) == 0
     )
 
 
 def replace_batch_norm(network: nn.Module) -> int:
-    """Puts a GroupNorm in the place of every BatchNorm2d; says how many there were."""
+    """Replace every BatchNorm2d by a GroupNorm; return the number of replaced layers."""
     places = [
         (parent, name, child.num_features)
         for parent in network.modules()

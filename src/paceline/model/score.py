@@ -1,4 +1,4 @@
-"""How good a network is on labelled images."""
+"""Measures how good a network is on labelled images."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,11 @@ from torch.nn.functional import cross_entropy
 
 
 class Score(NamedTuple):
-    """Means over images: cross-entropy, and the shares whose label is first or among five."""
+    """Quality of a network on `num_images` images.
+
+    `loss` is the mean cross-entropy [nats]; `top1` and `top5` are the shares of images whose label
+    is the first guess, or one of the first five.
+    """
 
     loss: float
     top1: float
@@ -22,7 +26,7 @@ class Score(NamedTuple):
 
     @property
     def at_chance(self) -> bool:
-        """Whether `top1` is within three standard errors of guessing."""
+        """Return True if `top1` is at most three standard errors above that of guessing."""
         chance = 1 / self.num_classes
         error = math.sqrt(chance * (1 - chance) / self.num_images)
         return self.top1 <= chance + 3 * error
@@ -34,17 +38,18 @@ def score(
     batches: Iterable[tuple[Tensor, Tensor]],
     device: torch.device | str,
 ) -> Score:
-    """Of `network`, which is on `device`, in evaluation mode; it is left in the mode it was in.
+    """Score `network`, which must be on `device`, in evaluation mode.
 
-    Batches, one at least, are images [N, C, H, W] and labels [N], of any N. With fewer than five
-    classes, top5 is 1.
+    The modes of its modules are restored afterwards. `batches`, at least one, are pairs of images
+    [N, C, H, W] and labels [N]; N may differ between them. With fewer than five classes, `top5` is
+    1.
     """
-    from torchmetrics import MeanMetric  # late: it costs seconds, unless Lightning is there already
+    from torchmetrics import MeanMetric  # late import: it takes seconds
     from torchmetrics.classification import MulticlassAccuracy
 
-    alone: Any = {"sync_on_compute": False}  # else it meets every process, which others do not
-    loss = MeanMetric(nan_strategy="disable", **alone).to(device, torch.float64)
-    options: Any = {"average": "micro", "validate_args": False, **alone}
+    unsynced: Any = {"sync_on_compute": False}  # it would wait for processes that do not score
+    loss = MeanMetric(nan_strategy="disable", **unsynced).to(device, torch.float64)
+    options: Any = {"average": "micro", "validate_args": False, **unsynced}
     with _evaluation_mode(network):
         outputs = ((network(images.to(device)), labels.to(device)) for images, labels in batches)
         first = next(outputs)

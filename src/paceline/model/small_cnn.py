@@ -1,4 +1,4 @@
-"""A network small enough that the exchange of its weights, not its arithmetic, takes the time."""
+"""Defines a network so small that exchanging its weights takes longer than its arithmetic."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,12 @@ from paceline.model.normalization import normalization_layer
 
 
 class SmallCNN(nn.Module):
-    """Three convolutions of `width` channels, of which two have stride 2, and a linear layer.
+    """Network of three convolutions with `width` channels, two of them with stride 2, and a linear
+    layer.
 
-    7,674 parameters for width 16 and 24,554 for width 32 (28x28 grey images, 10 classes).
-    Raises SettingError for images under 3 pixels, and for a normalization other than batch, group.
+    It has 7,674 parameters for width 16 and 24,554 for width 32 (28x28 grey images, 10 classes).
+    Raises SettingError for images with a side under 3 pixels, and for a normalization other than
+    batch and group.
     """
 
     def __init__(
@@ -35,14 +37,17 @@ class SmallCNN(nn.Module):
             normalization_layer(normalization, width),
             nn.ReLU(inplace=True),
             nn.Flatten(),
-            nn.Linear(width * _side_left(rows) * _side_left(columns), num_classes),
+            nn.Linear(width * _output_side(rows) * _output_side(columns), num_classes),
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images [N, C, H, W] to logits [N, classes]."""
+        """Map images [N, C, H, W] to logits [N, classes]."""
         return self.layers(images)
 
 
-def _side_left(pixels: int) -> int:
-    """Of 28 pixels: 14 after the first convolution, 7 after the pool, 4 after the last."""
+def _output_side(pixels: int) -> int:
+    """Return the side of the last convolution's output [pixels].
+
+    For 28 pixels it is 4: 14 after the first convolution, 7 after the pool, 4 after the last.
+    """
     return ((pixels + 1) // 2 // 2 + 1) // 2

@@ -1,4 +1,4 @@
-"""Says the short answer in plain words, from the verdicts of analysis."""
+"""Writes the short answer in plain words, from the verdicts of analysis."""
 
 import pandas as pd
 
@@ -7,6 +7,7 @@ from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
+    Form,
     decimals,
     percent,
     percent_points,
@@ -19,7 +20,7 @@ HEDGE = (
     "Two schemes are told apart here only if the 95 % interval of their difference, paired by "
     "seed, leaves out 'no difference', and their own 95 % intervals do not overlap."
 )
-_MOST = 12
+_MOST_SENTENCES = 12
 _SPEED = {"higher": "faster", "lower": "slower"}
 _ACCURACY = {"higher": "more accurate", "lower": "less accurate"}
 _GAIN = {
@@ -32,13 +33,13 @@ _SPLITS = {"test_top1": "test", "top1": "validation"}
 
 
 def answer(findings: StudyFindings) -> list[str]:
-    """Return sentences; each names its kind of number and n."""
+    """Return the sentences of the short answer; each states its kind of number and n."""
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
-    scaled, compared = _scaled(findings), _compared(findings)
-    texts = [*agreement(findings), *_fastest(findings), *_diverged(findings)]
-    texts += [*compared[:_MOST], *scaled[:_MOST]]
-    if max(len(scaled), len(compared)) > _MOST:
+    scaled, compared = _scaling_sentences(findings), _scheme_sentences(findings)
+    texts = [*agreement(findings), *_fastest_sentences(findings), *_diverged_sentences(findings)]
+    texts += [*compared[:_MOST_SENTENCES], *scaled[:_MOST_SENTENCES]]
+    if max(len(scaled), len(compared)) > _MOST_SENTENCES:
         texts.append("Further settings are in the tables below.")
     if not scaled:
         texts.append("What more workers bring cannot be said: no pair of runs with one and more.")
@@ -47,9 +48,9 @@ def answer(findings: StudyFindings) -> list[str]:
     return texts
 
 
-def _fastest(findings: StudyFindings) -> list[str]:
+def _fastest_sentences(findings: StudyFindings) -> list[str]:
     texts = []
-    for where, rows in groups(findings.concluded["fastest"], ["kind", "workers"]):
+    for group, rows in groups(findings.concluded["fastest"], ["kind", "workers"]):
         times = "; ".join(
             f"{row['scheme']} in {row['settings_won']} of {plural(row['settings'], 'setting')}"
             for _, row in rows.iterrows()
@@ -57,22 +58,22 @@ def _fastest(findings: StudyFindings) -> list[str]:
         first = rows.iloc[0]
         texts.append(
             f"Highest mean images/s at {plural(int(rows['workers'].iloc[0]), 'worker')} "
-            f"({where['kind']}, n = {_range(first['n_least'], first['n_most'])}): {times}."
+            f"({group['kind']}, n = {_range(first['n_least'], first['n_most'])}): {times}."
         )
     return texts
 
 
-def _diverged(findings: StudyFindings) -> list[str]:
-    """Name the settings of which every seed diverged: no comparison of means has them."""
+def _diverged_sentences(findings: StudyFindings) -> list[str]:
+    """Name the settings whose seeds all diverged, since no comparison of means contains them."""
     rows = matching(findings.concluded["verdicts"], {"what": "diverged"})
     texts = []
-    for where, same in groups(rows, ["kind", "scheme", *findings.varying]):
-        parts = [f"{axis} {setting(where[axis])}" for axis in findings.varying]
+    for group, same in groups(rows, ["kind", "scheme", *findings.varying]):
+        parts = [f"{axis} {setting(group[axis])}" for axis in findings.varying]
         counts = " and ".join(str(count) for count in sorted(same["workers"]))
         n = sorted(same["n"])
         texts.append(
-            f"{', '.join([str(where['scheme']), *parts])}: every seed diverged at {counts} workers "
-            f"({where['kind']}, n = {_range(n[0], n[-1])})."
+            f"{', '.join([str(group['scheme']), *parts])}: every seed diverged at {counts} workers "
+            f"({group['kind']}, n = {_range(n[0], n[-1])})."
         )
     return texts
 
@@ -81,22 +82,22 @@ def _range(low: float, high: float) -> str:
     return f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
 
 
-def _scaled(findings: StudyFindings) -> list[str]:
-    """Compare many workers with one of the same scheme."""
+def _scaling_sentences(findings: StudyFindings) -> list[str]:
+    """Compare many workers with one worker of the same scheme."""
     rows = matching(findings.concluded["verdicts"], {"what": "workers", "most_workers": 1})
     texts = []
     for _, row in rows.iterrows():
         ratio = f"{decimals(row['mean'])} times the images/s of one worker"
-        text = f"{row['scheme']}, {_where(findings, row)}: {ratio} {_spread(row, decimals)}"
-        texts.append(f"{text}{_GAIN[row['verdict']]} {_accuracies(findings, row)}".strip())
+        text = f"{row['scheme']}, {_settings(findings, row)}: {ratio} {_interval(row, decimals)}"
+        texts.append(f"{text}{_GAIN[row['verdict']]} {_accuracy_sentence(findings, row)}".strip())
     return texts
 
 
-def _accuracies(findings: StudyFindings, row: Frame) -> str:
-    """Say the accuracy with one worker and with these; nothing where one of them is unknown."""
-    where = {name: row[name] for name in ["kind", *findings.tables.axes]}
+def _accuracy_sentence(findings: StudyFindings, row: Frame) -> str:
+    """State the accuracy with one worker and with those of `row`; "" if either is unknown."""
+    configuration = {name: row[name] for name in ["kind", *findings.tables.axes]}
     one, these = (
-        matching(findings.concluded["summary"], where | {"workers": workers}).iloc[0]
+        matching(findings.concluded["summary"], configuration | {"workers": workers}).iloc[0]
         for workers in (1, row["workers"])
     )
     if pd.isna(one["test_top1_mean"]) or pd.isna(these["test_top1_mean"]):
@@ -105,42 +106,42 @@ def _accuracies(findings: StudyFindings, row: Frame) -> str:
     return f"Test top-1 ({row['kind']}): {before} with one worker; {after} with these."
 
 
-def _compared(findings: StudyFindings) -> list[str]:
-    """Compare schemes with the reference: a row of speed, then one of accuracy, for each."""
+def _scheme_sentences(findings: StudyFindings) -> list[str]:
+    """Compare each scheme with the reference, in a sentence on speed and one on accuracy."""
     rows = matching(findings.concluded["verdicts"], {"what": "scheme", "most_workers": 1})
     return [
-        _against(findings, *(row for _, row in pair.iterrows()))
+        _against_reference(findings, *(row for _, row in pair.iterrows()))
         for _, pair in groups(rows, ["kind", *findings.tables.axes])
     ]
 
 
-def _against(findings: StudyFindings, speed: Frame, accuracy: Frame) -> str:
+def _against_reference(findings: StudyFindings, speed: Frame, accuracy: Frame) -> str:
     ratio = f"{decimals(speed['mean'])} times the images/s of {speed['against']}"
     text = (
-        f"{speed['scheme']}, {_where(findings, speed)}: {ratio} "
-        f"{_spread(speed, decimals)}: {_said(speed, _SPEED)}"
+        f"{speed['scheme']}, {_settings(findings, speed)}: {ratio} "
+        f"{_interval(speed, decimals)}: {_verdict_text(speed, _SPEED)}"
     )
     if accuracy["verdict"] == "unknown":
         return f"{text}. Their accuracies cannot be compared."
     return (
         f"{text}. Its {_SPLITS[accuracy['metric']]} top-1 differs by "
-        f"{percent_points(accuracy['mean'])} points {_spread(accuracy, percent_points)}: "
-        f"{_said(accuracy, _ACCURACY)}."
+        f"{percent_points(accuracy['mean'])} points {_interval(accuracy, percent_points)}: "
+        f"{_verdict_text(accuracy, _ACCURACY)}."
     )
 
 
-def _said(row: Frame, words: dict[str, str]) -> str:
+def _verdict_text(row: Frame, words: dict[str, str]) -> str:
     if row["verdict"] == "one seed":
         return "one seed in common cannot tell them apart"
     return words.get(row["verdict"], f"{row['n']:.0f} seeds cannot tell them apart")
 
 
-def _where(findings: StudyFindings, row: Frame) -> str:
+def _settings(findings: StudyFindings, row: Frame) -> str:
     parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
     return ", ".join([f"{row['workers']:.0f} workers", *parts])
 
 
-def _spread(row: Frame, form) -> str:
+def _interval(row: Frame, form: Form) -> str:
     label = f"{row['kind']}, n = {row['n']:.0f}"
     if pd.isna(row["low"]):
         return f"({label}, no interval)"

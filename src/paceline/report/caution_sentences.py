@@ -1,4 +1,4 @@
-"""Says what a reader must know before believing the numbers."""
+"""Writes the sentences that a reader must know before believing the numbers."""
 
 from collections.abc import Callable
 
@@ -16,23 +16,25 @@ _MOST_REASONS = 3
 
 
 def cautions(findings: StudyFindings) -> list[str]:
-    """Return sentences; none where nothing is wrong."""
+    """Return a sentence for each caution; none if the study gives no reason for one."""
     return [
-        *_said(findings, "virtual", _virtual),
-        *_said(findings, "crowded", _crowded),
-        *_said(findings, "late", _late),
-        *_said(findings, "unlike", _unlike),
+        *_sentences(findings, "virtual", _virtual),
+        *_sentences(findings, "crowded", _crowded),
+        *_sentences(findings, "late", _late),
+        *_sentences(findings, "unlike", _unlike),
         *_ended_badly(findings),
         *_without_a_worker(findings.tables.finished),
-        *_about(findings.tables.about),
-        *_said(findings, "uncertified", _uncertified),
-        *_said(findings, "few_seeds", _few_seeds),
+        *_record_sentences(findings.tables.about),
+        *_sentences(findings, "uncertified", _uncertified),
+        *_sentences(findings, "few_seeds", _few_seeds),
     ]
 
 
-def _said(findings: StudyFindings, what: str, say: Callable[[Frame], str]) -> list[str]:
+def _sentences(
+    findings: StudyFindings, what: str, sentence_of: Callable[[Frame], str]
+) -> list[str]:
     rows = matching(findings.concluded["cautions"], {"what": what})
-    return [say(row) for _, row in rows.iterrows()]
+    return [sentence_of(row) for _, row in rows.iterrows()]
 
 
 def _virtual(row: Frame) -> str:
@@ -82,13 +84,13 @@ def _ended_badly(findings: StudyFindings) -> list[str]:
     runs = findings.tables.runs
     texts = []
     for status in ("diverged", "failed"):
-        for where, points in groups(runs[runs["status"] == status], ["scheme", "kind"]):
-            what = plural(len(points), f"{where['kind']} point")
+        for group, points in groups(runs[runs["status"] == status], ["scheme", "kind"]):
+            what = plural(len(points), f"{group['kind']} point")
             reasons = list(dict.fromkeys(points["reason"]))
             more = len(reasons) - _MOST_REASONS
             texts.append(
-                f"Of {where['scheme']}, {what} {status} "
-                f"({'; '.join(_places(findings, points))}), left out of every mean: "
+                f"Of {group['scheme']}, {what} {status} "
+                f"({'; '.join(_settings_with_seeds(findings, points))}), left out of every mean: "
                 f"{'; '.join(reasons[:_MOST_REASONS])}"
                 f"{f'; {more} more' if more > 0 else ''}"
             )
@@ -96,27 +98,27 @@ def _ended_badly(findings: StudyFindings) -> list[str]:
 
 
 def _without_a_worker(finished: Frame) -> list[str]:
-    """A finished run has a reason where it lost a worker on the way."""
+    """Name the finished runs that lost a worker; only such runs have a reason."""
     return [
-        f"Of {where['scheme']} with {where['workers']} workers, seed {where['seed']}, counted in "
-        f"every mean all the same: {where['reason']}."
-        for where, _ in groups(
+        f"Of {group['scheme']} with {group['workers']} workers, seed {group['seed']}, counted in "
+        f"every mean all the same: {group['reason']}."
+        for group, _ in groups(
             finished[finished["reason"] != ""], ["scheme", "workers", "seed", "reason"]
         )
     ]
 
 
-def _places(findings: StudyFindings, points: Frame) -> list[str]:
-    """For each setting: at how many workers, with which seeds."""
+def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
+    """Describe `points` by setting, with their numbers of workers and seeds."""
     texts = []
-    for where, same in groups(points, ["workers", *findings.varying]):
-        parts = [f"{axis} {setting(value)}" for axis, value in where.items()]
+    for group, same in groups(points, ["workers", *findings.varying]):
+        parts = [f"{axis} {setting(value)}" for axis, value in group.items()]
         seeds = ", ".join(str(seed) for seed in sorted(same["seed"]))
         texts.append(", ".join([*parts, f"seed{'s' if len(same) > 1 else ''} {seeds}"]))
     return texts
 
 
-def _about(about: About) -> list[str]:
+def _record_sentences(about: About) -> list[str]:
     missing, others, stale = about["missing"], about["other_records"], about["stale_code"]
     texts = []
     if missing:

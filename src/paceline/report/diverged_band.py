@@ -1,4 +1,4 @@
-"""Below the lines of a figure: how many seeds diverged at which number of workers."""
+"""Draws the numbers of diverged seeds below the lines of a figure."""
 
 from matplotlib.axes import Axes
 
@@ -6,20 +6,20 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame
 from paceline.report.figure_style import scheme_style
 
-_ROW = 0.09  # of the height of the lines
+_ROW = 0.09  # share of the height of the lines
 
 
 def diverged_band(axis: Axes, table: Frame, schemes: list[str]) -> None:
-    """A row of hollow markers per scheme and kind, `diverged / all seeds` beside each.
+    """Draw a row of hollow markers per scheme and kind, with `diverged/all` seeds beside each.
 
-    `table`: rows with scheme, kind, workers, n, n_diverged. Nothing is drawn where no seed
-    diverged.
+    `table` has the columns scheme, kind, workers, n and n_diverged. If no seed diverged, the axis
+    is not changed.
     """
     rows = groups(table[table["n_diverged"] > 0], ["scheme", "kind"])
     if not rows:
         return
     low, high = axis.get_ylim()
-    heights = [low - (place + 0.8) * _ROW * (high - low) for place in range(len(rows))]
+    heights = [low - (index + 0.8) * _ROW * (high - low) for index in range(len(rows))]
     axis.axhline(low, color="#bbbbbb", lw=0.8)
     for (name, own), height in zip(rows, heights, strict=True):
         _markers(axis, own, height, scheme_style(name["scheme"], schemes))

@@ -1,4 +1,4 @@
-"""Small multiples: one panel per batch size and value of the further axes."""
+"""Arranges figures as small multiples: one panel per setting of the varying axes."""
 
 from dataclasses import dataclass
 
@@ -18,31 +18,39 @@ MOST_PANELS = 12
 
 @dataclass(frozen=True)
 class Panel:
-    """`where`: axis -> value, empty where nothing but scheme, workers and seed varies."""
+    """Panel of a figure. `axis_values` maps each varying axis to the value that the panel shows.
 
-    where: Row
+    It is empty if only scheme, workers and seed vary.
+    """
+
+    axis_values: Row
 
     @property
     def title(self) -> str:
-        return ", ".join(f"{name} {setting(value)}" for name, value in self.where.items())
+        """Return the setting in words."""
+        return ", ".join(f"{name} {setting(value)}" for name, value in self.axis_values.items())
 
     def of(self, table: Frame) -> Frame:
-        return matching(table, self.where)
+        """Select the rows of `table` that the panel shows."""
+        return matching(table, self.axis_values)
 
 
 def panels(findings: StudyFindings) -> list[Panel]:
-    """In order of the batch size, then of the study."""
+    """Return a panel per setting, sorted by batch size and then in the order of the study."""
     varying = findings.varying
     if not varying:
         return [Panel({})]
     ordered = findings.tables.runs.sort_values("batch_size", kind="stable")
-    return [Panel(where) for where, _ in groups(ordered, varying)]
+    return [Panel(axis_values) for axis_values, _ in groups(ordered, varying)]
 
 
 def grid(
     shown: list[Panel], height: float, *, sharey: bool = True, stacked: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """`height`: of one panel, in inches. `stacked`: one below the other."""
+    """Make a figure with titled axes for the panels `shown`.
+
+    `height` is that of one panel [inches]. `stacked` panels are all in one column.
+    """
     columns = len(shown) if len(shown) <= 3 else (2 if len(shown) == 4 else 3)
     columns = 1 if stacked else columns
     rows = -(-len(shown) // columns)
@@ -65,6 +73,7 @@ def grid(
 
 
 def label_left(axes: list[Axes], text: str) -> None:
+    """Label the vertical axes of the panels in the first column."""
     for axis in axes:
         spec = axis.get_subplotspec()
         if spec is None or spec.is_first_col():
@@ -72,7 +81,7 @@ def label_left(axes: list[Axes], text: str) -> None:
 
 
 def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
-    """One legend for all panels, each entry once."""
+    """Draw one legend for all panels, with each entry once."""
     entries: dict[str, Artist] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
@@ -83,6 +92,8 @@ def legend_below(figure: Figure, axes: list[Axes], columns: int = 2) -> None:
     entries = {name: entries[name] for name in sorted(entries, key=guides.__getitem__)}
     if entries:
         columns = 2 if len(entries) == 4 else columns
-        more = -(-len(entries) // columns) - 2  # lines that the panels must not pay for
+        more = (
+            -(-len(entries) // columns) - 2
+        )  # lines for which the figure grows, so that panels keep their size
         figure.set_figheight(figure.get_figheight() + 0.2 * max(0, more))
         figure.legend(entries.values(), entries, loc="outside lower center", ncols=columns)

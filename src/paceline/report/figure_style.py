@@ -1,4 +1,4 @@
-"""One look for all figures; the same numbers give the same bytes."""
+"""Defines one style for all figures; equal numbers result in equal bytes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-# Okabe and Ito (2008), told apart by colour-blind readers too; the last five after Tol's "muted"
+# Okabe and Ito (2008), distinct for colour-blind readers, too; the last five after Tol's "muted"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 COLOURS += ("#332288", "#882255", "#999933", "#8C510A", "#AA4499")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "*", "h")
@@ -32,6 +32,7 @@ _SETTINGS = {
 
 @contextmanager
 def figure_settings() -> Iterator[None]:
+    """Apply the style to all figures that are made and written within the context."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a reader's own matplotlibrc would change the bytes
         for name, value in _SETTINGS.items():
@@ -40,16 +41,21 @@ def figure_settings() -> Iterator[None]:
 
 
 def scheme_style(scheme: str, schemes: Sequence[str]) -> tuple[str, str]:
-    """Colour and marker, the same in every figure of a study, and of no other scheme up to 144."""
-    turn, place = divmod(list(schemes).index(scheme), len(COLOURS))
-    return COLOURS[place], MARKERS[(place + turn) % len(MARKERS)]
+    """Return the colour and the marker of `scheme`.
+
+    They are the same in every figure of a study, and distinct for up to 144 schemes.
+    """
+    cycle, index = divmod(list(schemes).index(scheme), len(COLOURS))
+    return COLOURS[index], MARKERS[(index + cycle) % len(MARKERS)]
 
 
 def percent_ticks() -> FuncFormatter:
+    """Format ticks of shares as percent."""
     return FuncFormatter(lambda share, _: f"{100 * share:.6g} %")
 
 
 def as_svg(figure: Figure) -> str:
+    """Return `figure` as the text of an SVG file, without date and version."""
     FigureCanvasSVG(figure)
     stream = StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}

@@ -1,4 +1,4 @@
-"""Which figures a study gets, with their captions."""
+"""Chooses the figures of a study and writes their captions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,12 +19,17 @@ MEANS = (
     "Markers are means over finished seeds, bars their 95 % intervals (none with one seed), "
     "small dots the seeds."
 )
-_LOST = " Hollow markers below the lines: how many of all seeds diverged, which enter no mean."
+_DIVERGED_NOTE = (
+    " Hollow markers below the lines: how many of all seeds diverged, which enter no mean."
+)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure, or in `svg`'s place (empty) the reason why there is none: `caption`."""
+    """Figure as the text of an SVG file.
+
+    If there is nothing to draw, `svg` is empty and `caption` gives the reason.
+    """
 
     name: str
     title: str
@@ -33,7 +38,7 @@ class Drawing:
 
 
 def drawings(findings: StudyFindings) -> list[Drawing]:
-    """Same findings, same bytes."""
+    """Return all figures of a study; equal findings result in equal bytes."""
     shown = panels(findings)
     if len(shown) > MOST_PANELS:
         text = (
@@ -42,14 +47,14 @@ def drawings(findings: StudyFindings) -> list[Drawing]:
         )
         return [Drawing("none", "No figures", text, "")]
     with figure_settings():
-        return [_drawn(findings, *parts) for parts in _all(findings, shown)]
+        return [_drawing(findings, *parts) for parts in _drawing_parts(findings, shown)]
 
 
-def _drawn(
+def _drawing(
     findings: StudyFindings, name: str, title: str, caption: str, draw: Callable[[], Figure | None]
 ) -> Drawing:
     runs = findings.tables.runs
-    if name == "timeline":  # not of all kinds
+    if name == "timeline":  # not drawn for points of all kinds
         runs = chosen(findings)
     caption = f"{caption} Numbers: {', '.join(dict.fromkeys(runs['kind']))}."
     figure = draw()
@@ -60,24 +65,29 @@ def _drawn(
     return Drawing(name, title, caption, svg)
 
 
-def _all(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
+def _drawing_parts(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
     for name, title, caption, series in _series(findings):
-        yield name, title, f"{caption} {MEANS}", lambda s=series: _line(s, shown, findings.schemes)
+        yield (
+            name,
+            title,
+            f"{caption} {MEANS}",
+            lambda s=series: _draw_series(s, shown, findings.schemes),
+        )
     ends = (
         "Solid: the most workers of a scheme; dashed: the fewest. One line is one run; dotted: the "
         "target."
     )
     if has_twins(findings):
         ends += " Wide and pale: virtual."
-    for place in ("samples", "seconds"):
-        title = f"Validation top-1 against {place}"
+    for x in ("samples", "seconds"):
+        title = f"Validation top-1 against {x}"
         yield (
-            f"curve_{place}",
+            f"curve_{x}",
             title,
             f"{ends} Seconds are those of the training clock, without evaluation."
-            if place == "seconds"
+            if x == "seconds"
             else f"{ends} Samples are counted over all workers.",
-            lambda p=place: run_figures.curves(findings, shown, findings.schemes, p),
+            lambda x=x: run_figures.curves(findings, shown, findings.schemes, x),
         )
     yield (
         "staleness",
@@ -110,7 +120,7 @@ def _accuracy(name: str, split: str, table: Frame, points: Frame) -> Series:
     return Series(name, label, table, points, name, percent=True, from_zero=False, lost=True)
 
 
-def _line(series: Series, shown: list[Panel], schemes: list[str]) -> Figure | None:
+def _draw_series(series: Series, shown: list[Panel], schemes: list[str]) -> Figure | None:
     column = f"{series.name}_mean"
     if column not in series.table or not len(series.table):
         return None
@@ -154,11 +164,11 @@ def _series(findings: StudyFindings) -> Iterator[tuple[str, str, str, Series]]:
             guide=lambda x: 0 * x + 1,
         ),
     )
-    lost = summary["n_diverged"].any()
+    diverged = summary["n_diverged"].any()
     zoomed = (
         "each panel has an axis of its own, which does not start at zero, and intervals are cut "
         "off at 0 and 100 %."
-        f"{_LOST if lost else ''}"
+        f"{_DIVERGED_NOTE if diverged else ''}"
     )
     for metric, split in (("test_top1", "test"), ("top1", "validation")):
         name = "accuracy" if metric == "test_top1" else "validation_accuracy"

@@ -1,4 +1,4 @@
-"""Reads all that a page says about a study, once, from its tables."""
+"""Reads all tables from which the page of a study is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from paceline.analysis.tables import Frame, Tables, read_table, read_tables, req
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """`tables`: what was collected. `concluded`: what `paceline analyse` made of it, by name.
+    """Tables of a study: the collected ones, and those of `paceline analyse` by name.
 
-    `tuning`: tuning.csv, without rows where no rate was tuned, or before there was tuning.
+    `tuning` is tuning.csv; it has no rows if no rate was tuned.
     """
 
     tables: Tables
@@ -25,27 +25,30 @@ class StudyFindings:
 
     @cached_property
     def points(self) -> Frame:
-        """`runs`, with what was concluded of each point beside it."""
+        """Return the rows of `runs`, extended by the conclusions on each point."""
         return self.tables.runs.merge(self.concluded["points"], how="left", on="key")
 
     @cached_property
     def varying(self) -> list[str]:
-        """Axes besides scheme, workers and seed by which panels and columns differ."""
+        """Return the axes besides scheme, workers and seed that panels and columns name."""
         return varying(self.tables)
 
     @property
     def implied_by_kind(self) -> list[str]:
-        """Axes that the kind of a number implies."""
+        """Return the axes that the kind of a number implies."""
         return implied_by_kind(self.tables)
 
     @property
     def schemes(self) -> list[str]:
-        """Schemes in the study's order."""
+        """Return the schemes in the order of the study."""
         return list(dict.fromkeys(self.tables.runs["scheme"]))
 
 
 def read_findings(folder: Path) -> StudyFindings:
-    """Read a study's report. Raises SettingError("study") that names what to run first."""
+    """Read the tables in `folder`, reports/<study>.
+
+    Raises SettingError("study") if a table is missing; its message names the command to run first.
+    """
     tables = read_tables(folder)
     first = f"paceline analyse {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]

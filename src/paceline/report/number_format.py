@@ -1,4 +1,4 @@
-"""Writes numbers as a reader wants them: sensible digits, an interval and n beside the mean."""
+"""Formats numbers for a reader: few digits, and a mean with its interval and n."""
 
 from collections.abc import Callable
 
@@ -13,35 +13,42 @@ MISSING = "–"  # noqa: RUF001 (an en dash is what a reader expects in an empty
 
 
 def count(value: float) -> str:
+    """Format a number without decimals."""
     return f"{value:,.0f}"
 
 
 def percent(value: float) -> str:
+    """Format a share as percent with one decimal."""
     return f"{100 * value:.1f} %"
 
 
 def percent_points(value: float) -> str:
+    """Format a difference of shares in percentage points, with its sign."""
     return f"{100 * value:+.2f}"
 
 
 def decimals(value: float) -> str:
+    """Format a number with two decimals."""
     return f"{value:.2f}"
 
 
 def seconds(value: float) -> str:
+    """Format seconds with three digits, or with all before the point."""
     return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
 def three_decimals(value: float) -> str:
+    """Format a number with three decimals."""
     return f"{value:.3f}"
 
 
 def percent_of_point(value: float) -> str:
-    """Write a share with two decimals: without seeds around it, a digit more says who is first."""
+    """Format a share as percent with two decimals, one more than a mean has, to rank points."""
     return f"{100 * value:.2f} %"
 
 
 def general(value: float) -> str:
+    """Format a number with four significant digits."""
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
@@ -57,19 +64,22 @@ _FORMS: dict[Unit, Form] = {
 
 
 def form_of(unit: Unit, *, each_point: bool = False) -> Form:
-    """Return how to write a mean of this unit, or the number of one point."""
+    """Return the format for a mean of this unit, or for the number of one point."""
     if each_point and unit == "share":
         return percent_of_point
     return _FORMS.get(unit, general)
 
 
 def shown(value: Entry, form: Callable[..., str]) -> str:
-    """Write `value`, or a dash where there is none."""
+    """Format `value`, or return a dash if it is missing."""
     return MISSING if value is None or pd.isna(value) else form(value)
 
 
 def with_interval(row: Frame, name: str, form: Form) -> str:
-    """Write `mean (low to high), n = 3` of `<name>_mean` to `<name>_n`; a dash without a mean."""
+    """Format `<name>_mean` to `<name>_n` of `row` as "mean (low to high), n = 3".
+
+    The result is a dash without a mean.
+    """
     n = int(row[f"{name}_n"])
     mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
     if pd.isna(mean):
@@ -79,16 +89,17 @@ def with_interval(row: Frame, name: str, form: Form) -> str:
 
 
 def bare(text: str) -> str:
-    """Strip a number of its unit, which the mean beside it carries."""
+    """Remove the unit from a number, since the mean beside it has one."""
     return text.removesuffix(" %")
 
 
 def plural(number: int, noun: str) -> str:
+    """Format a count with its noun, as in "2 workers"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def setting(value: Entry) -> str:
-    """Write the value of an axis."""
+    """Format the value of an axis; an empty one is "null"."""
     if pd.isna(value):
         return "null"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Makes the tables that say where results come from: all points, tuning, hardware, code."""
+"""Makes the tables on the origin of results: all points, tuning, hardware and code."""
 
 import pandas as pd
 
@@ -9,18 +9,18 @@ from paceline.report.findings import StudyFindings
 from paceline.report.number_format import form_of, percent_of_point, setting
 from paceline.report.table import Table, cell, table_of
 
-_TUNING = ("key", "lr", "top1", "status", "chosen")  # columns of tuning.csv that are no axes
+_TUNING = ("key", "lr", "top1", "status", "chosen")  # columns of tuning.csv that are not axes
 _SOURCES = ("hardware.", "versions.")
 
 
 def origin_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables below the points; without tuning where no rate was tuned."""
+    """Return the tables below that of all points; tuning is left out if no rate was tuned."""
     tuned = [tuning] if len(findings.tuning) else []
     return [make(findings) for make in (*tuned, evaluated, sources)]
 
 
 def all_points(findings: StudyFindings) -> Table:
-    """Show every point as it was run."""
+    """Show every point with its own numbers."""
     runs = findings.tables.runs
     numbers = [
         (number, shown.label)
@@ -41,7 +41,7 @@ def _status(row: Frame) -> str:
 
 
 def tuning(findings: StudyFindings) -> Table:
-    """A row per rate and configuration, as tried."""
+    """Show every rate that was tried, for each configuration."""
     frame = findings.tuning
     axes = [name for name in frame if name not in _TUNING]
     cells = {
@@ -63,7 +63,7 @@ def tuning(findings: StudyFindings) -> Table:
 
 
 def sources(findings: StudyFindings) -> Table:
-    """Hardware, versions, commit: what all points share, or how many points have which."""
+    """Show hardware, versions and commit, with the number of points if values differ."""
     runs = findings.tables.runs
     names = [name for name in runs if name.startswith(_SOURCES)]
     names += [
@@ -80,11 +80,11 @@ def sources(findings: StudyFindings) -> Table:
 
 
 def evaluated(findings: StudyFindings) -> Table:
-    """What was evaluated, and what each scheme was seen to be."""
+    """Show the evaluated weights and the certificate of each scheme."""
     finished = findings.tables.finished
     names = [name for name in ("scheme", "evaluated", "certificate") if name in finished]
-    found = groups(finished, names) if len(finished) else []
-    rows = [[*map(setting, where.values()), str(len(points))] for where, points in found]
+    grouped = groups(finished, names) if len(finished) else []
+    rows = [[*map(setting, group.values()), str(len(points))] for group, points in grouped]
     caption = "Which weights were evaluated, and what the run was seen to be."
     return Table("What was evaluated", caption, "runs.csv", (*names, "points"), rows)
 

@@ -1,4 +1,4 @@
-"""Tables of a study in; figures, a page and a README out, all from the same numbers."""
+"""Writes the figures, the page and the README of a study, all from the same tables."""
 
 import re
 from pathlib import Path
@@ -26,10 +26,10 @@ _COLLECTED = ("runs", *(table.collected for table in POINT_TABLES), "tuning")
 
 
 def report(folder: Path) -> Path:
-    """Write figures/*.svg, README.md and index.html into `folder`; returns index.html.
+    """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
-    Needs no network, and the page neither. The same input gives the same bytes. Raises
-    SettingError("study") without `paceline collect` and `paceline analyse`.
+    Neither this function nor the page needs a network. Equal tables result in equal bytes. Raises
+    SettingError("study") if the output of `paceline collect` or `paceline analyse` is missing.
     """
     findings = read_findings(folder)
     drawn = drawings(findings)
@@ -45,7 +45,10 @@ def report(folder: Path) -> Path:
 
 
 def inline(drawing: Drawing) -> Markup:
-    """The SVG as a part of a page: ids that no other figure has, and the caption for ears."""
+    """Return the SVG for use inside a page.
+
+    Its ids become unique on the page, and screen readers get the title.
+    """
     svg = drawing.svg[drawing.svg.index("<svg") :]
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{drawing.name}-", svg)
     label = Markup.escape(drawing.title)
@@ -53,7 +56,7 @@ def inline(drawing: Drawing) -> Markup:
 
 
 def folded(text: str) -> Markup:
-    """A mean, and below it its interval and n."""
+    """Put the interval and n of a cell on a line of their own below the mean."""
     mean, mark, spread = str(text).partition(" (")
     if not (mark and ", n = " in spread):
         return Markup.escape(text)
@@ -62,7 +65,7 @@ def folded(text: str) -> Markup:
 
 def _write_figures(folder: Path, drawn: list[Drawing]) -> None:
     folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):  # of earlier settings
+    for old in folder.glob("*.svg"):  # left by earlier settings
         old.unlink()
     for drawing in drawn:
         if drawing.svg:

@@ -1,4 +1,4 @@
-"""Makes the tables of results, and says what is in their cells."""
+"""Makes the tables of results on the page of a study."""
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from paceline.report.table import Cell, Table, cell, concluded_table, spread
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables of results; one without rows keeps its caption."""
+    """Return the tables of results, including those without rows."""
     twins = [clocks] if has_twins(findings) else []
     made = (*twins, summary, scaling, comparison, equal_budgets, time_to_target, losses)
     plain = [plain_table(findings, each) for each in CONCLUSIONS if each.caption]
@@ -33,7 +33,7 @@ def page_tables(findings: StudyFindings) -> list[Table]:
 
 
 def plain_table(findings: StudyFindings, conclusion: Conclusion) -> Table:
-    """Show a table of analysis as it is: a column per number, or per mean with its interval."""
+    """Show a table of analysis with one column per number, or per mean with its interval."""
     axes = ("kind", *findings.tables.axes)
     columns = [name for name in findings.concluded[conclusion.name] if name not in axes]
     means = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
@@ -49,7 +49,7 @@ def _form_of(name: str) -> Form:
 
 
 def clocks(findings: StudyFindings) -> Table:
-    """Of the virtual clock against the wall clock."""
+    """Compare the virtual clock with the wall clock."""
     cells = {
         "against": lambda row: _against(row, findings.varying),
         "images/s, ratio": spread("images_per_second_ratio", decimals),
@@ -67,6 +67,7 @@ def clocks(findings: StudyFindings) -> Table:
 
 
 def equal_budgets(findings: StudyFindings) -> Table:
+    """Compare accuracies at equal samples, equal time and equal updates."""
     cells = {
         "at equal samples": spread("top1", percent),
         "at equal time": spread("top1_equal_time", percent),
@@ -83,6 +84,7 @@ def equal_budgets(findings: StudyFindings) -> Table:
 
 
 def summary(findings: StudyFindings) -> Table:
+    """Show the numbers of the section "Summary" and the counts of points by status."""
     cells = _shown_cells(findings, "Summary")
     cells["finished / diverged / failed"] = lambda row: " / ".join(
         f"{row[f'n_{status}']:.0f}" for status in ("finished", "diverged", "failed")
@@ -92,6 +94,7 @@ def summary(findings: StudyFindings) -> Table:
 
 
 def losses(findings: StudyFindings) -> Table:
+    """Show the numbers of the section "Loss, time, staleness"."""
     cells = _shown_cells(findings, "Loss, time, staleness")
     caption = "Means over finished seeds with 95 % t-intervals, at the end of the budget."
     if "real seconds" in cells:
@@ -112,7 +115,10 @@ def _shown_cells(findings: StudyFindings, section: Section) -> dict[str, Cell]:
 
 
 def _has(findings: StudyFindings, name: str, shown: Shown) -> bool:
-    """Whether the study knows the number; reports of older code may lack it."""
+    """Return True if the summary has the number and the page shows it in this study.
+
+    Reports of older code may lack a number.
+    """
     frame, column = findings.concluded["summary"], f"{name}_mean"
     if not shown.beside_virtual:
         return column in frame
@@ -121,6 +127,7 @@ def _has(findings: StudyFindings, name: str, shown: Shown) -> bool:
 
 
 def scaling(findings: StudyFindings) -> Table:
+    """Show speed-up and efficiency against one worker."""
     cells = {
         "baseline": lambda row: str(row["baseline"]),
         "speed-up": spread("speedup", decimals),
@@ -131,6 +138,7 @@ def scaling(findings: StudyFindings) -> Table:
 
 
 def scaling_kind(findings: StudyFindings) -> str:
+    """State the quantities that are constant when workers are added."""
     batch = "Weak scaling in batch: images per worker constant"
     samples = unequal_samples(findings.tables)
     if samples is None:
@@ -139,6 +147,7 @@ def scaling_kind(findings: StudyFindings) -> str:
 
 
 def comparison(findings: StudyFindings) -> Table:
+    """Compare schemes with the reference scheme."""
     cells = {
         "against": lambda row: str(row["reference"]),
         "images/s, ratio": spread("speed_ratio", decimals),
@@ -150,6 +159,7 @@ def comparison(findings: StudyFindings) -> Table:
 
 
 def time_to_target(findings: StudyFindings) -> Table:
+    """Show the seconds and samples until the target is reached."""
     frame = findings.concluded["time_to_target"]
     cells = {
         "target": lambda row: percent(row["target"]),
@@ -159,16 +169,16 @@ def time_to_target(findings: StudyFindings) -> Table:
         "samples, mean": spread("samples", count),
         "samples, median": lambda row: shown(row["samples_median"], count),
     }
-    how = (
+    rule = (
         "First evaluation at or above the target, two points of validation top-1 below the best "
         "mean of one worker"
     )
     best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
-    rule = (
-        f"{how} ({best}). A run that ended before is counted as not reached (right-censored): "
+    caption = (
+        f"{rule} ({best}). A run that ended before is counted as not reached (right-censored): "
         "then there is no mean, and the median takes it as later than all that got there."
     )
-    caption = rule if best else "No target: no finished point with one worker."
+    caption = caption if best else "No target: no finished point with one worker."
     return concluded_table(findings, "time_to_target", "Time to target", caption, cells)
 
 
@@ -178,7 +188,7 @@ def _reached(row: Frame) -> str:
 
 
 def _against(row: Frame, varying: list[str]) -> str:
-    """The kind of the other side, and what the columns of axes do not say of it."""
+    """Name the kind that `row` is compared with, and its values of the axes that differ."""
     own = [axis for axis in varying if f"against_{axis}" in row]
     parts = [f"{axis} {setting(row[f'against_{axis}'])}" for axis in own]
     return f"{row['against']} ({', '.join(parts)})" if parts else str(row["against"])

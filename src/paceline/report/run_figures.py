@@ -1,4 +1,4 @@
-"""What happened within the runs: curves, staleness, phases."""
+"""Draws the course of runs: curves, staleness and phases."""
 
 import numpy as np
 import pandas as pd
@@ -17,18 +17,18 @@ from paceline.report.worker_figures import MANY
 PHASES = {"seconds_data": "data", "seconds_compute": "compute", "seconds_communicate": "exchange"}
 _PHASE_COLOURS = dict(zip(PHASES, (COLOURS[4], COLOURS[5], "#444444"), strict=True))
 _HATCHES = {"paced": "//", "virtual": ".."}
-_PLACES = {"samples": "samples over all workers", "seconds": "seconds"}
+_X_LABELS = {"samples": "samples over all workers", "seconds": "seconds"}
 _MOST_BINS = 24
-_BODY = 0.995  # of the pushes; a rare late one would squeeze all others
+_BODY = 0.995  # share of the pushes; a rare late one would squeeze all others
 
 
-def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], place: str) -> Figure:
-    """Validation top-1 against `place` (samples or seconds): one line per run."""
+def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], x: str) -> Figure:
+    """Draw validation top-1 against `x`, "samples" or "seconds", with one line per run."""
     trained = findings.points[findings.points["status"] != "failed"]
     runs = ends_of_scale(findings.tables, trained).sort_values("workers", kind="stable")
     several = runs["kind"].nunique() > 1
     figure, axes = grid(shown, 2.9)
-    log = place == "seconds" and _far_apart(runs["seconds"].dropna())
+    log = x == "seconds" and _far_apart(runs["seconds"].dropna())
     for axis, panel in zip(axes, shown, strict=True):
         for _, run in panel.of(runs).iterrows():
             curve = findings.tables.curves[findings.tables.curves["key"] == run["key"]]
@@ -39,7 +39,7 @@ def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], plac
             wide = several and run["kind"] == "virtual"
             width, alpha = (3.5, 0.3) if wide else (1.2, 0.75)
             axis.plot(
-                curve[place],
+                curve[x],
                 curve["top1"],
                 line,
                 color=colour,
@@ -49,7 +49,7 @@ def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], plac
             )
         for target in panel_targets(panel.of(runs)):
             axis.axhline(target, color="#888888", lw=1, ls=":", label="target")
-        axis.set_xlabel(_PLACES[place] + (" (log)" if log else ""))
+        axis.set_xlabel(_X_LABELS[x] + (" (log)" if log else ""))
         if log:
             axis.set_xscale("log")
         else:
@@ -63,11 +63,15 @@ def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], plac
 
 
 def panel_targets(points: Frame) -> list[float]:
+    """Return the distinct targets of `points`, in ascending order."""
     return sorted(set(points["target"].dropna()))
 
 
 def staleness(findings: StudyFindings, shown: list[Panel], schemes: list[str]) -> Figure | None:
-    """Share of pushes by staleness at the most workers, seeds pooled; None without a server."""
+    """Draw the share of pushes by staleness at the most workers, over all seeds together.
+
+    Returns None if no scheme has a server.
+    """
     runs = ends_of_scale(findings.tables, findings.tables.finished)
     pushes = findings.tables.staleness.merge(runs[runs["most"]], on="key")
     if pushes.empty:
@@ -77,12 +81,12 @@ def staleness(findings: StudyFindings, shown: list[Panel], schemes: list[str]) -
         own = panel.of(pushes)
         edges = _bins(own if len(own) else pushes)
         drawn = groups(own, ["scheme", "kind"])
-        for place, (name, rows) in enumerate(drawn):
+        for index, (name, rows) in enumerate(drawn):
             heights, _ = np.histogram(
                 rows["staleness"].clip(upper=edges[-1]), edges, weights=rows["pushes"]
             )
             width = 0.8 * (edges[1] - edges[0]) / len(drawn)
-            left = (edges[:-1] + edges[1:]) / 2 + (place - (len(drawn) - 1) / 2) * width
+            left = (edges[:-1] + edges[1:]) / 2 + (index - (len(drawn) - 1) / 2) * width
             colour, _ = scheme_style(name["scheme"], schemes)
             label = f"{name['scheme']}, {rows['workers'].iloc[0]} workers ({name['kind']})"
             hatch = _HATCHES.get(name["kind"])
@@ -97,9 +101,10 @@ def staleness(findings: StudyFindings, shown: list[Panel], schemes: list[str]) -
 
 
 def phases(findings: StudyFindings, shown: list[Panel]) -> Figure | None:
-    """Seconds per worker, mean over seeds, stacked; shares of them where they lie too far apart.
+    """Draw the seconds of each phase per worker as stacked bars, mean over seeds.
 
-    None where nothing was recorded.
+    Bars show shares if the longest is MANY times the shortest. Returns None if nothing was
+    recorded.
     """
     table = findings.concluded["phase_seconds"]
     bars = [(panel, _bars(panel.of(table))) for panel in shown]
@@ -107,8 +112,8 @@ def phases(findings: StudyFindings, shown: list[Panel]) -> Figure | None:
     if not longest:
         return None
     share = _far_apart(pd.concat([rows for _, rows in bars if len(rows)]).sum(axis=1))
-    alike = len({tuple(rows.index) for _, rows in bars}) == 1
-    figure, axes = grid(shown, 0.7 + 0.3 * longest, sharey=False, stacked=not alike)
+    equal_labels = len({tuple(rows.index) for _, rows in bars}) == 1
+    figure, axes = grid(shown, 0.7 + 0.3 * longest, sharey=False, stacked=not equal_labels)
     for axis, (_, rows) in zip(axes, bars, strict=True):
         _stack(axis, rows.div(rows.sum(axis=1), axis=0) if share else rows)
         axis.set_xlabel("share of the worker's seconds" if share else "seconds")
@@ -123,7 +128,7 @@ def phases(findings: StudyFindings, shown: list[Panel]) -> Figure | None:
 
 
 def _bars(table: Frame) -> Frame:
-    """Index: label of the bar; columns: seconds of each phase."""
+    """Return the seconds of each phase as columns, indexed by the label of the bar."""
     kinds = len(set(table["kind"]))
     labels = [_label(row, kinds) for _, row in table.iterrows()]
     return table[list(PHASES)].set_axis(labels)
@@ -131,9 +136,9 @@ def _bars(table: Frame) -> Frame:
 
 def _label(row: Frame, kinds: int) -> str:
     many = row["worker"] == ALL
-    who = f"mean of {row['workers']}" if many else f"worker {row['worker']} of {row['workers']}"
+    subject = f"mean of {row['workers']}" if many else f"worker {row['worker']} of {row['workers']}"
     kind = "" if kinds == 1 else f" ({row['kind']})"
-    return f"{row['scheme']}{kind}, {who}"
+    return f"{row['scheme']}{kind}, {subject}"
 
 
 def _stack(axis: Axes, rows: Frame) -> None:
@@ -147,13 +152,13 @@ def _stack(axis: Axes, rows: Frame) -> None:
 
 
 def _far_apart(seconds: Frame) -> bool:
-    """Whether on a linear axis the shortest would be lost beside the longest."""
+    """Return True if the shortest would be invisible beside the longest on a linear axis."""
     seconds = seconds[seconds > 0]
     return bool(len(seconds) and seconds.max() >= MANY * seconds.min())
 
 
 def _bins(pushes: Frame) -> np.ndarray:
-    """Edges of the bars; the last bar takes what lies beyond."""
+    """Return the edges of the bars [updates]; the last bar includes all larger staleness."""
     counts = pushes.groupby("staleness")["pushes"].sum().sort_index()
     body = counts.cumsum() <= _BODY * counts.sum()
     largest = min(int(counts.index.max()), int(body.sum() and counts.index[body].max()) + 2)

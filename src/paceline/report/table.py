@@ -1,4 +1,4 @@
-"""Makes tables of a page: text cells made once, for HTML and Markdown alike."""
+"""Makes tables whose cells are text, the same for HTML and Markdown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,16 @@ from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import Form, setting, shown, with_interval
 
-Cell = Callable[[Frame], str]  # of a row
+Cell = Callable[[Frame], str]  # text of a row's cell
 
 
 @dataclass(frozen=True)
 class Table:
-    """`source`: the CSV that it shows. `rows`: text, a cell per column. `says`: sentences."""
+    """Table of a page under the heading `name`.
+
+    `source` is the path of the CSV that it shows. Each row has a text per column. `says` are
+    sentences above the table.
+    """
 
     name: str
     caption: str
@@ -45,7 +49,7 @@ def table_of(
     cells: Mapping[str, Cell],
     says: Sequence[str] = (),
 ) -> Table:
-    """Make a row per row of `frame`: its axes, a text for each of `cells`, and its kind."""
+    """Show each row of `frame`: its axes, the text of each of `cells`, and its kind."""
     axes = [axis for axis in ("scheme", "workers", *findings.varying) if axis in frame]
     kind = ["kind"] if "kind" in frame else []
     rows = [
@@ -56,10 +60,13 @@ def table_of(
 
 
 def spread(name: str, form: Form) -> Cell:
-    """Make a cell of mean, interval and n of `<name>_mean` to `_n`; a dash without a mean."""
+    """Make a cell with the mean, interval and n in `<name>_mean` to `<name>_n`.
+
+    It is a dash without a mean.
+    """
     return lambda row: shown(row.get(f"{name}_mean"), lambda _: with_interval(row, name, form))
 
 
 def cell(name: str, form: Form) -> Cell:
-    """Make a cell of the number `name`; a dash without it."""
+    """Make a cell with the number in the column `name`; it is a dash if that is missing."""
     return lambda row: shown(row.get(name), form)

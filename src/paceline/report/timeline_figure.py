@@ -1,4 +1,4 @@
-"""Who computed, communicated and waited when: a row of bars per worker."""
+"""Draws the times at which each worker computed, communicated and waited."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,15 +15,18 @@ from paceline.report.figure_style import COLOURS
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural, setting
 
-# a server's share of the weights may be on its way while another's waits: drawn over it
+# in drawing order: one server's message may be on its way while another's still waits
 PHASES = {"wait": "#dddddd", "compute": COLOURS[5], "communicate": "#444444"}
 _LABELS = {"wait": "wait", "compute": "compute", "communicate": "exchange"}
 _MOST_PANELS = 4
-_MOST_SPANS = 400  # of a panel: more make a page heavy, and are too thin to see
+_MOST_SPANS = 400  # most spans of a panel; more make the page heavy and are too thin to see
 
 
 def timeline(findings: StudyFindings) -> Figure | None:
-    """A panel per chosen point on one time axis, from the start; None without rows."""
+    """Draw a panel per chosen point, with a row per worker, on a common time axis.
+
+    Returns None if the study has no timeline.
+    """
     runs = chosen(findings)
     if runs.empty:
         return None
@@ -50,7 +53,11 @@ def timeline(findings: StudyFindings) -> Figure | None:
 
 
 def chosen(findings: StudyFindings) -> Frame:
-    """Of each scheme the points of the first seed with the most workers; every scheme first."""
+    """Select the points to draw, at most _MOST_PANELS.
+
+    They are, for each scheme, kind and setting, the first seed at the most workers of the scheme;
+    each scheme gets one point before any gets a second.
+    """
     runs = findings.tables.runs
     runs = runs[runs["key"].isin(set(findings.tables.timeline["key"]))]
     if runs.empty:
@@ -69,7 +76,7 @@ def _spans(findings: StudyFindings, key: str) -> Frame:
 
 
 def _end(rows: Frame) -> float:
-    """Until when to show a point by itself."""
+    """Return the time up to which the spans of one point can be drawn [seconds]."""
     cut = rows["start"].iloc[_MOST_SPANS] if len(rows) > _MOST_SPANS else np.inf
     return float(min(rows["end"].max(), cut))
 
@@ -91,7 +98,7 @@ def _draw(axis: Axes, rows: Frame, workers: int) -> None:
 
 
 def _box(start: float, end: float, worker: float) -> Path:
-    """A closed rectangle in the row of `worker`."""
+    """Return a closed rectangle in the row of `worker`."""
     low, high = worker - 0.4, worker + 0.4
     corners = [(start, low), (end, low), (end, high), (start, high), (start, low)]
     return Path(corners, closed=True)

@@ -1,4 +1,4 @@
-"""A number against the number of workers: one line per scheme and kind, one panel per setting."""
+"""Draws a number against the number of workers, with one line per scheme and kind."""
 
 import math
 from collections.abc import Callable
@@ -10,24 +10,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from paceline.analysis.configuration import groups
-from paceline.analysis.tables import Frame
+from paceline.analysis.tables import Frame, Row
 from paceline.report.diverged_band import diverged_band
 from paceline.report.facets import Panel, grid, label_left, legend_below
 from paceline.report.figure_style import LINES, percent_ticks, scheme_style
 
-_WIDER = 1.3  # the axis at each end
-MANY = 16  # workers from which on a linear axis would hide the few
+_WIDER = 1.3  # factor by which the axis extends beyond each end
+MANY = 16  # a linear axis hides small numbers beside such large ones
 
 
 @dataclass(frozen=True)
 class Series:
-    """A number to draw against workers.
+    """Number to draw against workers.
 
-    `table` holds `<name>_mean`, `_low`, `_high`; `points` one row per seed with `point`.
-
-    `guide`: what perfect scaling would be at x workers. `censored`: a column of `points` that is
-    drawn hollow where `point` is missing. `lost`: say below the lines how many seeds diverged; each
-    panel has an axis of its own then, lest one that is wide hide what others show.
+    `table` has the columns `<name>_mean`, `_low` and `_high`; `points` has one row per seed with
+    the column `point`. `guide` returns perfect scaling at x workers. `censored` is a column of
+    `points` that is drawn as a hollow marker if `point` is missing. With `lost`, the numbers of
+    diverged seeds are drawn below the lines; each panel then has a vertical axis of its own,
+    because a wide one would hide the differences in the other panels.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Series:
 
 
 def draw(series: Series, shown: list[Panel], schemes: list[str]) -> Figure:
+    """Draw `series` in the panels `shown`; colours follow the order of `schemes`."""
     figure, axes = grid(shown, 2.9, sharey=not series.lost)
     counts = sorted(set(series.table["workers"]) | ({1} if series.guide else set()))
     for axis, panel in zip(axes, shown, strict=True):
@@ -59,7 +60,7 @@ def draw(series: Series, shown: list[Panel], schemes: list[str]) -> Figure:
     if log:
         axes[0].set_yscale("log")
     elif series.from_zero:
-        # shared, and after all panels have their say; a marker at the top stays whole
+        # set after all panels are drawn, since they share it; a marker at the top must not be cut
         axes[0].set_ylim(0, 1.04 * axes[0].get_ylim()[1])
     for axis, panel in zip(axes, shown, strict=True) if series.lost else ():
         diverged_band(axis, panel.of(series.table), schemes)
@@ -69,16 +70,16 @@ def draw(series: Series, shown: list[Panel], schemes: list[str]) -> Figure:
 
 
 def _lines(axis: Axes, series: Series, panel: Panel, schemes: list[str], doublings: float) -> None:
-    """`doublings`: of workers, along the axis."""
+    """Draw the lines of a panel; `doublings` is the length of its axis in doublings of workers."""
     drawn = groups(panel.of(series.table), ["scheme", "kind"])
     step = min(0.14, min(0.6, 0.08 * doublings) / max(1, len(drawn)))
-    for place, (name, rows) in enumerate(drawn):
+    for index, (name, rows) in enumerate(drawn):
         colour, marker = scheme_style(name["scheme"], schemes)
         rows = rows.sort_values("workers")
-        dodge = 2 ** (step * (place - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
+        dodge = 2 ** (step * (index - (len(drawn) - 1) / 2))  # intervals side by side, not stacked
         mean = rows[f"{series.name}_mean"].to_numpy(float)
         low, high = (rows[f"{series.name}_{end}"].to_numpy(float) for end in ("low", "high"))
-        if series.lost:  # a share: wider intervals would hide what the lines do
+        if series.lost:  # a share: wider intervals would flatten the lines
             low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
         label = f"{name['scheme']} ({name['kind']})"
         line = LINES.get(name["kind"], "-")
@@ -95,13 +96,15 @@ def _lines(axis: Axes, series: Series, panel: Panel, schemes: list[str], doublin
         _seeds(axis, series, panel, name, (colour, marker, dodge, 2 ** (0.4 * step)))
 
 
-def _seeds(axis: Axes, series: Series, panel: Panel, name: dict, style: tuple) -> None:
-    colour, marker, dodge, beside = style
+def _seeds(
+    axis: Axes, series: Series, panel: Panel, name: Row, style: tuple[str, str, float, float]
+) -> None:
+    colour, marker, dodge, shift = style
     points = panel.of(series.points)
     points = points[(points["scheme"] == name["scheme"]) & (points["kind"] == name["kind"])]
-    places = points["workers"] * dodge * beside
+    positions = points["workers"] * dodge * shift
     axis.scatter(
-        places, points[series.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
+        positions, points[series.point], s=16, c=colour, marker=marker, alpha=0.45, linewidths=0
     )
     if series.censored:
         late = points[points[series.point].isna()]
