@@ -12,34 +12,25 @@ from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, Message, Pa
 GRADIENT, WEIGHTS = torch.tensor([1.0]), torch.tensor([2.0])
 
 
-class RecordedLinks(AbstractLinks):
-    """Answers every verb with a name; `verbs`: those that were used, in order."""
+def recorded(verb):
+    """A verb that notes how it is used, and answers with its name."""
+
+    def use(self, value):
+        self.verbs.append((verb, value))
+        return f"answer to {verb}"
+
+    return use if verb == "adopt" else at_once(use)
+
+
+class Recorder:
+    """`verbs`: those that were used, in order."""
 
     def __init__(self):
         self.verbs = []
 
-    @at_once
-    def mean(self, value):
-        return self._use("mean", value)
 
-    @at_once
-    def push(self, value):
-        return self._use("push", value)
-
-    @at_once
-    def pair(self, partner):
-        return self._use("pair", partner)
-
-    @at_once
-    def apply(self, gradient):
-        return self._use("apply", gradient)
-
-    def adopt(self, weights):
-        return self._use("adopt", weights)
-
-    def _use(self, verb, value):
-        self.verbs.append((verb, value))
-        return f"answer to {verb}"
+VERBS = {verb: recorded(verb) for verb in AbstractLinks.__abstractmethods__}
+RecordedLinks = type("RecordedLinks", (Recorder, AbstractLinks), VERBS)
 
 
 class Everything(AbstractScheme):
