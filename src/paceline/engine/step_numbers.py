@@ -1,4 +1,4 @@
-"""Which of all steps of a run a worker takes next: where workers hold weights of their own."""
+"""Run-wide numbers of a worker's steps, for schemes whose workers have their own weights."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class StepNumbers:
-    """One worker's. The samples behind a step, over all workers, are its number times the batch.
+    """Numbers of one worker's steps; a number times the batch size is the samples before the step.
 
-    Workers that meet take equally many steps. Others take theirs from a common budget, a round of
-    `steps_per_push` at a time: who is faster takes more. `draw()`: rounds that were drawn before,
-    by any worker.
+    If workers wait for each other, all take equally many steps. Otherwise they draw rounds of
+    `steps_per_push` steps from a common budget, of which faster workers get more. `draw()`: number
+    of rounds that all workers have drawn before.
     """
 
     def __init__(self, scheme: AbstractScheme, workers: int, draw: Callable[[], int]) -> None:
@@ -22,6 +22,7 @@ class StepNumbers:
         self._first = 0  # of the round under way
 
     def next(self) -> int:
+        """Return the number of the worker's next step."""
         taken, self._taken = self._taken, self._taken + 1
         if self._round is None:
             return taken * self._workers
