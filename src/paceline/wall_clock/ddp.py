@@ -2,15 +2,14 @@
 
 import datetime
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
-from torch import Tensor, nn
-from torch.futures import Future
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -23,15 +22,23 @@ from paceline.exchange.find_collective import collective
 from paceline.exchange.process_group import count_workers, join
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
+from paceline.wall_clock.paced_backward import paced_closure, reduce_bucket
 from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
-class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
-    """What the project adds to a Lightning strategy whose workers all hold the same weights.
+class _DDPTiming(TypedDict, total=False):
+    """Mean times of a step [nanoseconds] in torch's logging data, absent before it samples."""
 
-    Counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
-    `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
-    stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
+    avg_backward_comm_time: int
+    avg_backward_compute_comm_overlap_time: int
+
+
+class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
+    """Additions to a Lightning strategy whose workers all have the same weights.
+
+    It counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
+    `snapshot_samples`, the n-th on worker n modulo workers. For a snapshot all workers wait with
+    stopped clocks while BatchNorm statistics are averaged; weights that are not finite end the run.
     `pace` emulates the worker's accelerator.
     """
 
@@ -48,7 +55,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         pace: Pace | None = None,
     ) -> None:
         self._snapshots: list[Snapshot] = []
-        self._seconds_exposed = 0.0  # communicating after backward had ended, per step
+        self._seconds_exposed = 0.0  # of communication after the end of backward, per step
         self._bytes_exchanged = (0, 0)
         self._num_batches = num_steps // workers
         self._workers = workers
@@ -148,17 +155,17 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
 
 
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
-    """One worker, without DDP: speed-up counts against the best one-worker run."""
+    """Strategy of a single worker, without DDP: speed-up is relative to the best such run."""
 
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        computed = closure if self.pace is None else _paced(closure, self.pace)
+        computed = closure if self.pace is None else paced_closure(closure, self.pace)
         return super().optimizer_step(optimizer, computed, model, **kwargs)
 
 
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
-    """Two workers and more.
+    """Strategy of two workers and more, by DDP.
 
     BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step).
     """
@@ -180,65 +187,34 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             assert isinstance(self.model, DistributedDataParallel)
             self._mean = BucketMean(*self._chosen)
             # Lightning registers hooks on CUDA only.
-            self.model.register_comm_hook((self._mean, self.pace), _reduce)  # pyright: ignore[reportUnknownMemberType]
+            self.model.register_comm_hook((self._mean, self.pace), reduce_bucket)  # pyright: ignore[reportUnknownMemberType]
 
     def on_train_end(self) -> None:
-        """Reads DDP's own timing: torch samples the first ten steps and every hundredth.
+        """Read DDP's own timing, for which torch samples the first ten steps and every hundredth.
 
         A timer around an all-reduce that overlaps backward would count hidden time too.
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
         model: Any = self.model  # its timing has no public name
-        timing: dict[str, Any] = model._get_ddp_logging_data()
+        timing: _DDPTiming = model._get_ddp_logging_data()
         communicating = timing.get("avg_backward_comm_time", 0)
         hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
         self._seconds_exposed = max(0, communicating - hidden) / 1e9
-        self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._by_ddp()
+        self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._native_bytes()
 
-    def _by_ddp(self) -> tuple[int, int]:
-        """Without a hook DDP asks the backend itself, which does not tell what it sends."""
+    def _native_bytes(self) -> tuple[int, int]:
+        """Compute the bytes sent and received without a hook, which the backend does not count."""
         weights = [each for each in self.trained_module().parameters() if each.requires_grad]
         length, size = sum(weight.numel() for weight in weights), weights[0].element_size()
         volume = collective("native").volumes(self._workers, length)[dist.get_rank()]
         return volume.in_bytes(size * self.updates)
 
 
-def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
-    def computed() -> Any:
-        output = closure()
-        pace.wait()
-        pace.begin()
-        return output
-
-    return computed
-
-
-def _reduce(
-    how: tuple[BucketMean, Pace | None],
-    bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
-) -> Future[Tensor]:
-    """Paced, the last bucket leaves when the emulated backward has ended.
-
-    The next step begins when it is reduced: where workers share cores, one that had to wait for
-    its turn on a core would else begin late, for others' real compute.
-    """
-    mean, pace = how
-    if pace is None or not bucket.is_last():
-        return mean(bucket)
-    pace.wait()
-
-    def begin(reduced: Future[Tensor]) -> Tensor:
-        pace.begin()
-        return reduced.value()
-
-    return mean(bucket).then(begin)
-
-
 def _without_sigterm_broadcast(trainer: Trainer) -> None:
-    """Spare the loop a collective per step (Lightning PR 20825): the launcher ends all workers.
+    """Remove a collective per step from the loop (Lightning PR 20825): the launcher ends workers.
 
-    Private to Lightning; where the method is gone, so is its cost.
+    The method is private to Lightning; a version without it does not have the cost either.
     """
     loop: Any = trainer.fit_loop.epoch_loop
     if hasattr(loop, "_broadcast_sigterm_tensor"):
@@ -246,7 +222,7 @@ def _without_sigterm_broadcast(trainer: Trainer) -> None:
 
 
 def _mean_over_workers(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """As one vector on the CPU; all workers must call this."""
+    """Return the mean of all tensors as one vector on the CPU; all workers must call this."""
     dtype = tensors[0].dtype if tensors else torch.float32
     values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
     if tensors:
