@@ -72,7 +72,7 @@ def make_secret() -> str:
 
 
 def _run_secret() -> bytes:
-    """Read the launcher's secret; under another launcher let rank 0 draw one for all."""
+    """Read the launcher's secret; under another launcher rank 0 draws one for all."""
     if SECRET in os.environ:
         return bytes.fromhex(os.environ[SECRET])
     content = torch.frombuffer(bytearray.fromhex(make_secret()), dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Budget of a run: a number of samples over all workers, whatever the scheme."""
+"""Budget of a run: a number of samples over all workers, the same for all schemes."""
 
 import math
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ def estimate(to_run: Sequence[StudyPoint], results: Sequence[Result], jobs: int)
 
 
 def finished_results(runs: Path) -> list[Result]:
-    """Read `result.json` of every finished point in `runs`, whatever its study."""
+    """Read `result.json` of every finished point of all studies in `runs`."""
     results = [json.loads(path.read_text()) for path in sorted(runs.glob("*/[!.]*/result.json"))]
     return [result for result in results if result["status"] == "finished"]
 

@@ -84,7 +84,7 @@ class Server:
 
     def _receive(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):
-            self._lose(worker, message.reason)
+            self._remove_lost(worker, message.reason)
         elif message.proceed:
             self._take(worker, message)
         else:
@@ -93,7 +93,7 @@ class Server:
         waiting, self._waiting = self._waiting, []
         self._answer_all(waiting)
 
-    def _lose(self, worker: int, reason: str) -> None:
+    def _remove_lost(self, worker: int, reason: str) -> None:
         """Remove a dead worker; return its unfinished step to the budget, for a waiting worker."""
         if not self._spare:
             raise LostPeerError(f"worker {worker} is gone: {reason}")

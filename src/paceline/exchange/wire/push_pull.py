@@ -164,13 +164,13 @@ class ServerWire:
         try:
             end.answer(header, self.weights)
         except OSError as error:
-            return self._lose(worker, str(error))
+            return self._report_lost(worker, str(error))
         self.bytes_sent += self._pull_bytes
         if end.pending:
             self._selector.modify(end.connection, _BOTH, worker)
         while end.pending and not end.closed:
             if not self._attend():
-                self._lose(worker, f"it takes no answer for {self._timeout_seconds} s")
+                self._report_lost(worker, f"it takes no answer for {self._timeout_seconds} s")
 
     def _attend(self) -> bool:
         """Serve all connections that are ready; return False if none is before the timeout."""
@@ -179,7 +179,7 @@ class ServerWire:
             try:
                 self._attend_to(key.data, events)
             except OSError as error:
-                self._lose(key.data, str(error))
+                self._report_lost(key.data, str(error))
         return bool(ready)
 
     def _attend_to(self, worker: int, events: int) -> None:
@@ -200,7 +200,7 @@ class ServerWire:
             self._close(worker)
         self._messages.append((worker, header))
 
-    def _lose(self, worker: int, reason: str) -> None:
+    def _report_lost(self, worker: int, reason: str) -> None:
         self._close(worker)
         self._messages.append((worker, Lost(reason)))
 
