@@ -1,4 +1,4 @@
-"""The command line. Rooms are imported when their command runs: torch alone costs seconds."""
+"""Command line. Each command imports its rooms when it runs: torch alone costs seconds."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ _TAKES_SETTINGS = ("calibrate", "prepare", "sweep", "collect")
 
 
 def main() -> None:
-    """Exit codes: 0; 1 a point failed (it is recorded); 2 a setting is wrong; 130 interrupted."""
+    """Run a command and exit: 0; 1 a recorded point failed; 2 a wrong setting; 130 interrupted."""
     try:
         sys.exit(_run(sys.argv[1:]))
     except SettingError as error:
@@ -38,7 +38,10 @@ def main() -> None:
 
 
 def find_root(start: Path) -> Path:
-    """The folder with conf/: `start` or the nearest above it."""
+    """Return the folder that contains conf/: `start` or its nearest parent.
+
+    Raises SettingError("conf") if there is none.
+    """
     for folder in (start, *start.parents):
         if (folder / "conf" / "config.yaml").is_file():
             return folder
@@ -83,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    """`overrides`: settings as in `paceline train`, before or behind options."""
+    """Parse a command line; `overrides` are its settings, before or behind options."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     unknown = [
@@ -96,7 +99,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _enter_root() -> Path:
-    """Paths in settings are relative to the repository, wherever in it the command is typed."""
+    """Change to the repository's root, to which paths in settings are relative."""
     root = find_root(Path.cwd())
     os.chdir(root)
     return root
@@ -113,8 +116,9 @@ def _train(arguments: list[str]) -> int:
 
 
 def _calibrate(options: argparse.Namespace, root: Path) -> int:
-    """Half a minute; the numbers are those of a machine that does nothing else."""
-    from paceline.cluster.launcher import ProcessFailure, preload
+    """Measure this machine, which must be otherwise idle; takes half a minute."""
+    from paceline.cluster.launcher import preload
+    from paceline.cluster.supervisor import ProcessFailure
     from paceline.study.compose import composed
 
     config = composed(options.overrides, root)

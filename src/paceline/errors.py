@@ -1,10 +1,10 @@
-"""The one error that a user's setting causes."""
+"""Error that a user's setting causes."""
 
 
 class SettingError(Exception):
-    """A setting cannot be honoured. The command line prints it on one line and exits with 2.
+    """Error of an invalid setting. The command line prints it on one line and exits with 2.
 
-    `setting` is the name as it is written on the command line, for example `data.root`.
+    `setting`: its name on the command line, for example `data.root`.
     """
 
     def __init__(self, setting: str, message: str) -> None:

@@ -1,7 +1,7 @@
 """Random numbers as a function of a counter, not of a generator's state.
 
-So that the order of data and its augmentation are the same on any number of workers, and under any
-version of torch or numpy. The hash is splitmix64 (Steele, Lea, Flood 2014).
+The order of data and its augmentation are therefore the same on any number of workers, and under
+any version of torch or numpy. The hash is splitmix64 (Steele, Lea, Flood 2014).
 """
 
 import hashlib
@@ -12,7 +12,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def random_bits(counters: np.ndarray, *key: int | str) -> np.ndarray:
-    """64 random bits for each counter: uint64, shape of `counters` (integers >= 0).
+    """Return 64 random bits for each counter: uint64, shape of `counters` (integers >= 0).
 
     `key` names the stream of numbers: another key, for example another seed, gives unrelated bits.
     """
@@ -25,7 +25,7 @@ def random_bits(counters: np.ndarray, *key: int | str) -> np.ndarray:
 
 
 def random_permutation(length: int, *key: int | str) -> np.ndarray:
-    """The numbers 0 .. length-1 in an order that only `key` decides: int64 [length]."""
+    """Return the numbers 0 .. length-1, int64 [length], in an order that only `key` determines."""
     index_bits = np.uint64((1 << max(length - 1, 1).bit_length()) - 1)
     counters = np.arange(length, dtype=np.uint64)
     # One sort of (random high bits, index low bits): 5 times faster than argsort, and without ties.

@@ -1,11 +1,11 @@
-"""Classes whose fields are settings: checked by type when they are built, never afterwards.
+"""Dataclasses whose fields are settings, checked by their types when an object is built.
 
     @settings("scheme")
     class LocalSGD(AbstractScheme):
         period: Whole
 
-`LocalSGD(period=0)` raises SettingError("scheme.period", ...), whoever builds it: Hydra from a file
-of conf/, or a user's own code.
+`LocalSGD(period=0)` raises SettingError("scheme.period", ...), both in a user's own code and when
+Hydra builds it from a file of conf/.
 """
 
 import math
@@ -20,7 +20,7 @@ from paceline.errors import SettingError
 
 T = TypeVar("T")
 
-# Strict: text and booleans are no numbers. Finite, unless said.
+# Strict: text and booleans are no numbers. Only Bandwidth may be infinite.
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -37,7 +37,8 @@ Bandwidth = Annotated[
 def settings(group: str) -> Callable[[type[T]], type[T]]:
     """Make the class a frozen dataclass whose constructor checks its arguments by their types.
 
-    `group`: the folder of conf/ that builds it, with which SettingError begins the setting's name.
+    `group`: name of the settings' group, for example of a folder in conf/; SettingError puts it in
+    front of the field's name.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -58,9 +59,9 @@ def settings(group: str) -> Callable[[type[T]], type[T]]:
 
 
 def setting_error(error: ValidationError, group: str, names: Sequence[str]) -> SettingError:
-    """Put the first of pydantic's errors on one line.
+    """Make a SettingError of the first of pydantic's errors.
 
-    `group`: what the setting's name begins with, or "". `names`: of the arguments in their order.
+    `group`: first part of the setting's name, or "". `names`: names of the arguments in order.
     """
     first = error.errors(include_url=False)[0]
     place, *inner = first["loc"]

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from paceline.cluster.launcher import ProcessFailure, launch
+from paceline.cluster.launcher import launch
+from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.tiny import run_tiny, tiny_point
 

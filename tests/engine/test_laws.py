@@ -9,7 +9,7 @@ import torch
 from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from paceline.cluster.launcher import ProcessFailure
+from paceline.cluster.supervisor import ProcessFailure
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import Apply, Mean, WorkerView, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce

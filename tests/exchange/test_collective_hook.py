@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from paceline.cluster.launcher import ProcessFailure, launch
+from paceline.cluster.launcher import launch
+from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.exchange.compression import COMPRESSIONS
 from paceline.exchange.ddp_hook import BucketMean

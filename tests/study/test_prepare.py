@@ -1,7 +1,8 @@
 """What a study's data are, in a file that changes when they do."""
 
 import json
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -35,6 +36,9 @@ class Part(SimpleNamespace):
 
 @pytest.fixture
 def made(monkeypatch):
+    module = ModuleType("paceline.made")
+    module.Data = MadeData
+    monkeypatch.setitem(sys.modules, "paceline.made", module)
     monkeypatch.setattr(Target, "build", lambda _: MadeData())
     monkeypatch.setattr(MadeData, "prepared", 0)
     return ["data._target_=paceline.made.Data"]

@@ -10,8 +10,7 @@ import psutil
 import pytest
 from torch.testing import assert_close
 
-from paceline.cluster.launcher import ProcessFailure
-from paceline.cluster.supervisor import LostWorker
+from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.record.point import Point
 from paceline.run.run_point import run_point
 from paceline.study.compose import composed

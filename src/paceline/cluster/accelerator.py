@@ -1,4 +1,4 @@
-"""Which device a worker computes on."""
+"""Choice of the device on which a worker computes."""
 
 from typing import Literal
 
@@ -10,10 +10,10 @@ Device = Literal["cpu", "cuda"]
 
 
 def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
-    """Choose what all `workers` of a run compute on.
+    """Choose the kind of device for all `workers` of a run.
 
-    Two processes cannot share a GPU under NCCL: too few GPUs are a SettingError that says how to
-    go on. Does not initialise CUDA, so that processes can still be forked.
+    Raises SettingError if there are fewer GPUs than workers: two processes cannot share a GPU under
+    NCCL. Does not initialise CUDA, so that processes can still be forked.
     """
     gpus = 0 if accelerator == "cpu" else torch.cuda.device_count()
     if accelerator == "cpu" or (accelerator == "auto" and gpus == 0):

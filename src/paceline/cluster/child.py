@@ -1,4 +1,4 @@
-"""What a process of a run does besides its work: it reports to its launcher, and dies with it."""
+"""Process of a run: it calls its function, reports to its launcher, and ends with it."""
 
 import contextlib
 import faulthandler
@@ -22,13 +22,17 @@ _LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at th
 
 
 class Returned(NamedTuple):
+    """Report of a function's return value."""
+
     value: Any
 
 
 class Raised(NamedTuple):
-    """An exception. `when`: by the clock that all processes of a machine share.
+    """Report of an exception.
 
-    `setting`: of a SettingError. `lost_peer`: another process had ended before.
+    `setting`: name of the setting if it is a SettingError, else None. `lost_peer`: True if the end
+    of another process caused it. `when`: seconds of the monotonic clock, which all processes of a
+    machine share.
     """
 
     reason: str
@@ -38,7 +42,7 @@ class Raised(NamedTuple):
 
 
 class Tolerated(NamedTuple):
-    """The workers whose death no longer ends the run, as far as the sender can tell."""
+    """Report of a server: the workers without which it can continue."""
 
     workers: frozenset[int]
 
@@ -48,7 +52,7 @@ _reports: Connection | None = None  # to this process's launcher
 
 
 def tolerate(workers: Iterable[int]) -> None:
-    """Tell the launcher which workers this server can go on without; others' death ends the run."""
+    """Report the workers without which this server can continue; any other's death ends the run."""
     _report(Tolerated(frozenset(workers)))
 
 
@@ -59,7 +63,10 @@ def enter(
     log: Path,
     reports: Connection,
 ) -> None:
-    """Start a process of the run: call `module:function` in it, and report what came of it."""
+    """Run a process of the run: call `target`, written module:function, and report its outcome.
+
+    Standard output and error are appended to the file `log`.
+    """
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's
@@ -74,7 +81,7 @@ def enter(
 
 
 def call_here(target: str, arguments: tuple[Any, ...]) -> Returned | Raised:
-    """Call `module:function` in the launcher's own process; return what it would report."""
+    """Call `target`, written module:function, in the launcher's process; return its report."""
     try:
         return Returned(_call(target, arguments))
     except Exception as error:
@@ -89,13 +96,13 @@ def _call(target: str, arguments: tuple[Any, ...]) -> Any:
 
 def _report(report: Report) -> None:
     if _reports is not None:
-        with contextlib.suppress(BrokenPipeError):  # the launcher is gone: so are we, in a moment
+        with contextlib.suppress(BrokenPipeError):  # without a launcher this process ends soon
             _reports.send(report)
 
 
 def _raised(error: BaseException) -> Raised:
     lost = isinstance(error, LostPeerError) or any(sign in str(error) for sign in _LOST_PEER)
-    for cause in (error, error.__cause__):  # Hydra wraps what is raised where it builds
+    for cause in (error, error.__cause__):  # Hydra wraps errors of the constructors it calls
         if isinstance(cause, SettingError):
             return Raised(cause.message, cause.setting, lost, time.monotonic())
     reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -103,7 +110,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _die_with_parent() -> None:
-    """End with the launcher: killed, it cannot end its processes, so each watches its pipe."""
+    """End this process when the launcher ends, which cannot end its processes if it is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

@@ -1,4 +1,4 @@
-"""Where the processes of a run are, and on which clock they train."""
+"""Base class of clusters: the place of a run's processes, and the clock by which they train."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -22,9 +22,10 @@ Kind = Literal["measured", "paced", "virtual"]
 
 @dataclass(frozen=True)
 class Task:
-    """What each process of a run does: call `target`, written module:function, with `arguments`.
+    """Work of a run's processes: each calls `target`, written module:function, with `arguments`.
 
-    The first `num_workers` processes train, the others serve. `log_folder`: for what they print.
+    The first `num_workers` processes train, the others serve. `log_folder`: folder for their
+    output, one file for each process.
     """
 
     target: str
@@ -38,9 +39,9 @@ class Task:
 class AbstractCluster(AbstractPacing, ABC):
     """A kind of cluster: one file in this room, and one or more in conf/cluster.
 
-    `accelerator`: what computes gradients. `threads_per_worker`: of a CPU. `timeout_seconds`: the
-    silence of a peer after which a run has failed. `server_seconds`: what a server takes for a
-    push. The fields of AbstractPacing: the accelerator that is emulated.
+    `accelerator`: device that computes gradients. `threads_per_worker`: number of CPU threads.
+    `timeout_seconds`: silence of a peer after which a run has failed. `server_seconds`: time that a
+    server takes for a push. The fields of AbstractPacing describe the emulated accelerator.
     """
 
     accelerator: Literal["auto", "cpu", "gpu"]
@@ -51,19 +52,19 @@ class AbstractCluster(AbstractPacing, ABC):
     @property
     @abstractmethod
     def kind(self) -> Kind:
-        """What the numbers of a run on this cluster are."""
+        """Kind of the numbers that a run on this cluster yields."""
 
     @abstractmethod
     def run(self, task: Task) -> list[Any]:
-        """Run the processes of `task`; return what each returned, by rank, workers first.
+        """Run the processes of `task`; return their return values by rank, workers first.
 
-        A worker that died while its servers went on is a LostWorker in the list. Raises
-        ProcessFailure for the first process that failed, or SettingError where a setting was why.
+        A LostWorker stands for a worker that died while its servers continued. Raises
+        ProcessFailure for the first process that failed, or SettingError if a setting caused it.
         """
 
     @abstractmethod
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
-        """Return how many processes train, and how many serve."""
+        """Return the number of processes that train, and of those that serve."""
 
     @abstractmethod
     def strategy(
@@ -73,20 +74,20 @@ class AbstractCluster(AbstractPacing, ABC):
         device: torch.device,
         clock: TrainingClock,
     ) -> "AbstractTrainingStrategy":
-        """Make the Lightning strategy of a process that trains, which has joined the others.
+        """Make the Lightning strategy of a training process that has joined the process group.
 
-        `clock`: the training clock of the process, which is real on every cluster.
+        `clock`: training clock of the process, which measures real seconds on every cluster.
         """
 
     @abstractmethod
     def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
-        """Tell whether Lightning's DDP stands in for the rule."""
+        """Return True if Lightning's DDP replaces the scheme's rule."""
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         """Raise SettingError for a scheme that this cluster cannot carry out."""
         self.device(scheme, num_workers)
 
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
-        """Return what all workers compute on. Raises SettingError for too few GPUs."""
+        """Return the device of all workers. Raises SettingError for too few GPUs."""
         num_training, _ = self.num_processes(scheme, num_workers)
         return choose(self.accelerator, num_training)

@@ -1,7 +1,7 @@
-"""The debug twin of a local cluster: one of the processes is this one.
+"""Debug twin of a local cluster, which runs one of the processes in the calling process.
 
-`paceline train cluster=in_process cluster.rank=0 workers=2` runs worker 0 where it is typed, so
-that `breakpoint()`, a debugger or a profiler sees it; the others run as under `cluster=local`.
+`paceline train cluster=in_process cluster.rank=0 workers=2` runs worker 0 in the foreground for
+`breakpoint()`, a debugger or a profiler; the others run as under `cluster=local`.
 """
 
 from typing import Any
@@ -15,7 +15,10 @@ from paceline.settings import Count, settings
 
 @settings("cluster")
 class InProcessCluster(AbstractWallClockCluster):
-    """`rank`: of the process that is this one; workers come first, then servers."""
+    """Cluster on this machine, one of whose processes is the calling one.
+
+    `rank`: rank of the calling process; workers come first, then servers.
+    """
 
     rank: Count
 
@@ -30,5 +33,5 @@ class InProcessCluster(AbstractWallClockCluster):
             workers=task.num_workers,
             servers=task.num_servers,
             log_folder=task.log_folder,
-            here=self.rank,
+            own_rank=self.rank,
         )

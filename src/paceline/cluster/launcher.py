@@ -1,9 +1,9 @@
-"""Starts the processes of a run: a fresh set of them on this machine, watched until they end.
+"""Launcher of a run: it starts new processes on this machine and watches them until they end.
 
 A forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
 start in a fraction of a second; only the first waits for the imports. Lightning's own launcher
-inside one Hydra multirun silently trains fewer workers than asked for; torch's elastic launcher
-ends all processes when one dies, and servers can go on without a worker.
+inside one Hydra multirun silently trains fewer workers than requested; torch's elastic launcher
+ends all processes when one dies, although servers can continue without a worker.
 """
 
 import contextlib
@@ -16,29 +16,28 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 from paceline.cluster.child import Raised, Returned, call_here, enter
-from paceline.cluster.supervisor import Child, ProcessFailure, Supervisor, name_of
+from paceline.cluster.supervisor import Child, Supervisor, name_of
 from paceline.exchange.process_group import SECRET, leave, make_secret
 
-__all__ = ["ProcessFailure", "die_with", "launch", "preload"]
-
-_PRELOADED = ["hydra.utils", "torchmetrics.classification"]
-_PRELOADED += [
-    "paceline.wall_clock.ddp",
+_PRELOADED = [
+    "hydra.utils",
+    "torchmetrics.classification",
+    "paceline.wall_clock.ddp",  # torch, Lightning
     "paceline.virtual_clock.virtual_strategy",
-]  # torch, Lightning
-_ADDRESS = "127.0.0.1"  # neither the store nor gloo asks who connects
-_EXIT_SECONDS = 5  # for a process whose work is done
+]
+_ADDRESS = "127.0.0.1"  # neither the store nor gloo authenticates a connection
+_EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def preload() -> None:
-    """Start the forkserver, which imports in the background while the caller goes on."""
+    """Start the forkserver, which imports in the background while the caller continues."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
     known = multiprocessing.get_all_start_methods()  # the platform's own is first
     if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
@@ -54,15 +53,15 @@ def launch(
     workers: int,
     servers: int,
     log_folder: Path,
-    here: int | None = None,
+    own_rank: int | None = None,
 ) -> list[Any]:
-    """Call `module:function` in workers + servers processes; return what they return, by rank.
+    """Call `target`, written module:function, in workers + servers processes.
 
-    Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and writes to a file in `log_folder`.
-    When one fails, all are ended and ProcessFailure says what happened to the first; a
-    SettingError in a process is raised here as such. Once all servers have said `tolerate`, a
-    worker that dies is a LostWorker in what is returned. `here`: the rank of this very process,
-    which then is one of them; None: all are new.
+    Returns their return values by rank. Each process gets RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT, and writes to a file in `log_folder`. Once all servers have called `tolerate` for a
+    worker, its death puts a LostWorker into the returned list. Any other failure ends all processes
+    and raises ProcessFailure for the first one, or the SettingError that a process raised.
+    `own_rank`: rank that the calling process takes itself; None if all processes are new.
     """
     preload()
     log_folder.mkdir(parents=True, exist_ok=True)
@@ -71,14 +70,14 @@ def launch(
     with _ended_by_signals(), _rendezvous(num_processes) as environment:
         try:
             for rank in range(num_processes):
-                if rank != here:
+                if rank != own_rank:
                     ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                     name = name_of(rank, workers)
                     children[rank] = _start(name, target, arguments, ranked, log_folder)
             supervisor = Supervisor(children, num_workers=workers, num_processes=num_processes)
-            if here is not None:
-                ranked = {**environment, "RANK": str(here), "LOCAL_RANK": str(here)}
-                supervisor.note(here, _call_here(target, arguments, ranked))
+            if own_rank is not None:
+                ranked = {**environment, "RANK": str(own_rank), "LOCAL_RANK": str(own_rank)}
+                supervisor.note(own_rank, _call_in_environment(target, arguments, ranked))
             returned = supervisor.until_the_end()
             for child in children.values():
                 child.process.join(_EXIT_SECONDS)
@@ -88,7 +87,7 @@ def launch(
 
 
 def die_with(process_id: int) -> None:
-    """End this process when its parent `process_id` is gone; for points started by a sweep."""
+    """End this process when its parent `process_id` has ended."""
 
     def watch() -> None:
         while os.getppid() == process_id:
@@ -116,7 +115,7 @@ def _start(
     return Child(name, process, reports)
 
 
-def _call_here(
+def _call_in_environment(
     target: str, arguments: tuple[Any, ...], environment: dict[str, str]
 ) -> Returned | Raised:
     before = dict(os.environ)
@@ -141,12 +140,13 @@ def _end(children: Iterable[Child]) -> None:
 
 
 @contextlib.contextmanager
-def _rendezvous(processes: int) -> Iterator[dict[str, str]]:
-    """Yield the environment by which processes find each other: a store in this process, so that
-    none of them is needed to the end.
+def _rendezvous(processes: int) -> Generator[dict[str, str]]:
+    """Yield the environment by which processes connect to a store in this process.
 
-    It listens on a port that the system chooses and nobody can take between. Processes find it by
-    torchrun's variables, by which Lightning knows that it need not start them.
+    The store is not in one of them, so that each may end at any time. It takes over a socket that
+    already listens on a port chosen by the system, so that no other program can take the port
+    first. The variables are torchrun's, by which Lightning recognises that it need not start
+    processes.
     """
     import torch.distributed as dist
 
@@ -175,8 +175,8 @@ def _rendezvous(processes: int) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and the end of the terminal leave this process by an exception, as Ctrl-C does."""
+def _ended_by_signals() -> Generator[None]:
+    """Make SIGTERM and SIGHUP raise SystemExit inside, as Ctrl-C raises KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

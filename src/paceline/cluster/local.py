@@ -1,4 +1,4 @@
-"""This machine: a fresh set of processes for each run."""
+"""Cluster on this machine, with new processes for each run."""
 
 from typing import Any
 
@@ -10,6 +10,8 @@ from paceline.settings import settings
 
 @settings("cluster")
 class LocalCluster(AbstractWallClockCluster):
+    """Cluster on this machine, with new processes for each run."""
+
     def run(self, task: Task) -> list[Any]:
         return launch(
             task.target,

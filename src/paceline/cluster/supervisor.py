@@ -1,4 +1,4 @@
-"""Watches the processes of a run: what they return, which fails first, which loss ends nothing."""
+"""Supervision of a run's processes: return values, the first failure, and tolerated losses."""
 
 import signal
 import time
@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 from paceline.cluster.child import Report, Returned, Tolerated
 from paceline.errors import SettingError
 
-_GRACE = 1.0  # seconds; who saw the end of another is often heard before that end itself
+_GRACE = 1.0  # seconds; the error of a peer often arrives before the end that caused it
 
 
 class ProcessFailure(Exception):
-    """A process of the point failed; the message says which, and why, on one line."""
+    """Failure of a process of the run; the message names the process and the cause on one line."""
 
 
 class LostWorker(NamedTuple):
-    """A worker that died while its servers went on, in place of what it would have returned."""
+    """Substitute for the return value of a worker that died while its servers continued."""
 
     worker: int
     reason: str
 
 
 class Child(NamedTuple):
-    """A process of the run. `name`: in messages, for example "worker 1"."""
+    """A process of the run. `name`: its name in messages, for example "worker 1"."""
 
     name: str
     process: BaseProcess
@@ -34,7 +34,7 @@ class Child(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    derived: bool  # from the end of another process
+    derived: bool  # caused by the end of another process
     when: float
     rank: int
     reason: str
@@ -56,9 +56,10 @@ class Supervisor:
         self._failures: list[_Failure] = []
 
     def until_the_end(self) -> list[Any]:
-        """Return what each process returned, by rank; a LostWorker for a worker that was lost.
+        """Wait for all processes; return their return values by rank.
 
-        Raises ProcessFailure or SettingError for the first that failed.
+        A LostWorker stands for each worker that was lost. Raises ProcessFailure or SettingError for
+        the first process that failed.
         """
         deadline = None
         while self._running:
@@ -75,7 +76,7 @@ class Supervisor:
         return [(self._returned | lost)[rank] for rank in range(self._num_processes)]
 
     def note(self, rank: int, report: Report) -> None:
-        """Take note of what a process has reported."""
+        """Record the report of a process."""
         if isinstance(report, Tolerated):
             self._tolerated[rank] = report.workers
             return
@@ -90,20 +91,20 @@ class Supervisor:
         return len(self._lost) == self._num_workers
 
     def _round(self, seconds: float | None) -> None:
-        """Wait until something happens, and take note of it: whose loss is tolerated first."""
-        waited = [self._children[rank] for rank in self._running]
-        handles = [handle for each in waited for handle in (each.reports, each.process.sentinel)]
+        """Wait for reports or ends of processes, and record them, reports of tolerance first."""
+        children = [self._children[rank] for rank in self._running]
+        handles = [handle for each in children for handle in (each.reports, each.process.sentinel)]
         connection.wait(handles, None if seconds is None else max(0.0, seconds))
         ended = {rank for rank in self._running if not self._children[rank].process.is_alive()}
-        heard = [(rank, report) for rank in sorted(self._running) for report in self._hear(rank)]
-        for rank, report in sorted(heard, key=lambda each: not isinstance(each[1], Tolerated)):
+        reports = [(rank, each) for rank in sorted(self._running) for each in self._receive(rank)]
+        for rank, report in sorted(reports, key=lambda each: not isinstance(each[1], Tolerated)):
             self.note(rank, report)
         for rank in ended & self._running:
             self._running.remove(rank)
             died = _died(self._children[rank].process.exitcode)
             self._fail(_Failure(False, time.monotonic(), rank, died, None))
 
-    def _hear(self, rank: int) -> Iterable[Report]:
+    def _receive(self, rank: int) -> Iterable[Report]:
         reports = self._children[rank].reports
         try:
             while reports.poll():
@@ -112,7 +113,10 @@ class Supervisor:
             pass
 
     def _fail(self, failure: _Failure) -> None:
-        """A worker that was killed, or lost its server: a loss, if servers go on without it."""
+        """Record a failure; it is only a loss if servers continue without the worker.
+
+        The worker must have been killed, or have failed because another process ended.
+        """
         loss = failure.derived or failure.reason.startswith("killed by")
         tolerated = (
             loss and failure.rank < self._num_workers and self._servers_survive(failure.rank)
@@ -126,7 +130,7 @@ class Supervisor:
         )
 
     def _explain(self) -> Exception:
-        """The first failure; who only saw another's end counts where no such end is known."""
+        """Return the first failure, derived ones only if there is no other."""
         causes = [failure for failure in self._failures if not failure.derived]
         first = min(causes or [*self._lost, *self._failures])
         if first.setting is not None:

@@ -1,4 +1,4 @@
-"""A modelled cluster on a virtual clock: one process stands for all workers and servers."""
+"""Modelled cluster on a virtual clock: one process computes for all workers and servers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @settings("cluster")
 class VirtualCluster(AbstractCluster):
-    """Fields: of ClusterProfile, which says what they mean."""
+    """Modelled cluster; ClusterProfile documents its own fields."""
 
     server_bandwidth: Bandwidth
     workers_per_node: Whole | None
@@ -34,7 +34,7 @@ class VirtualCluster(AbstractCluster):
 
     @property
     def profile(self) -> ClusterProfile:
-        """Return what the cluster is made of."""
+        """Cost of messages and servers on this cluster."""
         return ClusterProfile(
             link=self.link,
             node_link=self.node_link,

@@ -1,4 +1,4 @@
-"""Clusters of real processes, by a wall clock: one process for each worker and each server."""
+"""Base class of clusters of real processes, one for each worker and each server."""
 
 from abc import ABC
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @settings("cluster")
 class AbstractWallClockCluster(AbstractCluster, ABC):
-    """A kind of it says, by `run`, how the processes are started and how they find each other."""
+    """A cluster of real processes; `run` starts them and connects them to each other."""
 
     @property
     def kind(self) -> Kind:

@@ -1,4 +1,4 @@
-"""What a run is before its network is known."""
+"""Description of a run before its network is known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from paceline.model.learning_rate import LearningRate
 
 @dataclass(frozen=True)
 class Assignment:
-    """What every strategy is given of a run.
+    """Arguments that every strategy gets of a run.
 
-    `batch_size`: images per worker and step. `num_steps`: of all workers together.
-    `snapshot_samples`: over all workers, after which to keep the weights, ascending.
+    `batch_size`: images per worker and step. `num_steps`: number of steps of all workers together.
+    `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
     """
 
     num_workers: int

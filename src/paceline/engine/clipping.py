@@ -1,4 +1,4 @@
-"""Where a worker that clips its own gradient clips what is applied to the weights."""
+"""Check that gradients clipped by their workers are the gradients applied to the weights."""
 
 import torch
 
@@ -10,9 +10,11 @@ from paceline.scheme.serving import Arrival
 
 
 def check_clipping(value: float | None, scheme: AbstractScheme, workers: int) -> None:
-    """Raises SettingError("training.gradient_clip_val") where a mean, or anything else that is made
-    of a gradient after the worker has clipped it, is applied. DDP clips the mean itself. None and 0
-    clip nothing.
+    """Raise SettingError("training.gradient_clip_val") if clipping would come before other changes.
+
+    This is so if the scheme applies a mean, or anything else that is made of a gradient after the
+    worker has clipped it. DDP clips the mean itself. `value`: largest norm; None and 0 clip
+    nothing.
     """
     if value and not applies_own_gradients(scheme, workers):
         name = type(scheme).__name__
@@ -21,8 +23,10 @@ def check_clipping(value: float | None, scheme: AbstractScheme, workers: int) ->
 
 
 def applies_own_gradients(scheme: AbstractScheme, workers: int) -> bool:
-    """Whether every gradient that is applied is one that a worker computed, at the run's beginning
-    and at its end. Damping by staleness counts: it lowers the rate.
+    """Return True if every applied gradient is one that a worker computed.
+
+    The scheme is examined at the run's beginning and at its end. A gradient that is damped by
+    staleness is as computed: the damping lowers the rate.
     """
     if workers == 1:
         return True

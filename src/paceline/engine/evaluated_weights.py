@@ -1,10 +1,10 @@
-"""Which weights a snapshot holds, in words."""
+"""Name in words of the weights that a snapshot contains."""
 
 from paceline.scheme.accounting import Accounting
 
 
 def evaluated_weights(accounting: Accounting) -> str:
-    """Name the weights and the BatchNorm statistics that a snapshot of a run holds."""
+    """Name the weights and the BatchNorm statistics that a snapshot of a run contains."""
     scheme = accounting.scheme
     if scheme.servers:
         weights = "the servers' center" if accounting.own_weights else "weights at the servers"

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 def zero_gradients(
     vector: Tensor, weights: Sequence[nn.Parameter], views: Sequence[Tensor]
 ) -> None:
-    """Clear the gradients, and let backward add to `views`, which make up `vector`."""
+    """Fill `vector` with zeros and make its `views` the weights' gradients."""
     vector.zero_()
     for weight, view in zip(weights, views, strict=True):
         weight.grad = view
 
 
 def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -> None:
-    """Copy into `views` whatever a hook of the module has put in the place of gradients."""
+    """Copy gradients into `views` if a hook of the module has replaced these; None becomes 0."""
     for weight, view in zip(weights, views, strict=True):
         if weight.grad is None:
             view.zero_()
@@ -25,14 +25,14 @@ def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -
 
 
 class FlatWeights:
-    """Moves `parameters` into two vectors of one dtype, in order; values stay as they are.
+    """Parameters moved into one vector, and their gradients into another, in order.
 
-    On the CPU the vectors are `weights` and `gradient`, those of a wire, so that nothing is copied;
-    on another device they are vectors of their own, and `weights` gets a copy at first.
+    Values stay as they are; all parameters have one dtype. `weights`, `gradient` [num_weights]:
+    vectors to use on the CPU, for example those of a wire. If the parameters are on another device,
+    there are vectors of their own on it, and the values are copied to `weights` once.
     """
 
     def __init__(self, parameters: list[nn.Parameter], weights: Tensor, gradient: Tensor) -> None:
-        self._wire_weights = weights
         device = parameters[0].device
         self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
         self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
@@ -46,7 +46,8 @@ class FlatWeights:
             parameter.data = view
             self._gradients.append(self.gradient[part].view_as(parameter))
             start = part.stop
-        self.stage_weights()
+        if self.weights is not weights:
+            weights.copy_(self.weights)
 
     def zero_gradient(self) -> None:
         zero_gradients(self.gradient, self._parameters, self._gradients)
@@ -54,12 +55,7 @@ class FlatWeights:
     def gather_gradient(self) -> None:
         gather_gradients(self._parameters, self._gradients)
 
-    def stage_weights(self) -> None:
-        """Bring the weights to the wire."""
-        if self.weights is not self._wire_weights:
-            self._wire_weights.copy_(self.weights)
-
     def adopt(self, weights: Tensor) -> None:
-        """Hold these weights from now on."""
+        """Copy `weights` to the parameters."""
         if weights is not self.weights:
             self.weights.copy_(weights)

@@ -1,4 +1,4 @@
-"""What a worker's rule acts on: the verbs that each clock implements."""
+"""Links of a worker, on which its scheme's rule acts: the verbs that each clock implements."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
@@ -11,15 +11,15 @@ from paceline.scheme.rule import Adopt, Apply, Mean, Message, PairMean, Push
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-# Yields what it waits for on the virtual clock, and returns a result.
+# A generator that yields the awaited events of the virtual clock, and returns a result.
 Process = Generator[Any, Any, Result]
 
 
 class AbstractLinks(ABC):
-    """One worker's links to the others, and the weights that it holds.
+    """One worker's links to the others, and its weights.
 
-    A verb that communicates is a process: on the virtual clock it yields whatever it waits for, on
-    the wall clock it blocks and never yields. Its result is valid until the rule ends.
+    A verb that communicates is a process: on the virtual clock it yields each event it waits for,
+    on the wall clock it blocks and never yields. Its result is valid until the rule ends.
     """
 
     def carry_out(self, message: Message) -> Process[Any]:
@@ -40,11 +40,11 @@ class AbstractLinks(ABC):
 
     @abstractmethod
     def mean(self, value: Tensor) -> Process[Tensor]:
-        """Return the mean of what all workers bring."""
+        """Return the mean of the values of all workers."""
 
     @abstractmethod
     def push(self, value: Tensor) -> Process[Tensor]:
-        """Send `value` to the servers and return the weights that they answer with."""
+        """Send `value` to the servers and return the weights in their answers."""
 
     @abstractmethod
     def pair(self, partner: int) -> Process[None]:
@@ -56,7 +56,7 @@ class AbstractLinks(ABC):
 
     @abstractmethod
     def adopt(self, weights: Tensor) -> None:
-        """Hold a copy of `weights` from now on."""
+        """Replace this worker's weights by a copy of `weights`."""
 
 
 def at_once(verb: Callable[Arguments, Result]) -> Callable[Arguments, Process[Result]]:

@@ -1,4 +1,4 @@
-"""The optimizer of a worker whose updates are applied by servers."""
+"""Optimizer of a worker whose updates are applied outside of Lightning."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,9 @@ import torch
 
 
 class RemoteSGD(torch.optim.Optimizer):
-    """Runs the closure, then `exchange`; it holds no state, since others apply the updates.
+    """Optimizer that runs the closure, then `exchange`, and has no state of its own.
 
-    `zero`: clears the gradients in place, because they are views of what is sent.
+    `zero()` clears the gradients in place, because they are views of the vector that is sent.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What the workers and servers of a run report when it has ended, the same on either clock.
+"""Reports of workers and servers at the end of a run, the same on both clocks.
 
-No torch here: rooms that only read numbers import these types.
+This module does not import torch, so that rooms that only read numbers can import its types.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ Span = tuple[int, str, float, float]  # worker, phase, start and end [seconds]
 
 @dataclass
 class WorkerReport:
-    """What one worker has done.
+    """Report of one worker.
 
     `step_ends` [steps]: seconds of the training clock, modelled ones on the virtual clock.
-    `seconds_communicating`: waiting for others included; what computing hides is not counted.
-    `step_numbers`: of its steps and the next, among all steps of the run; empty where servers grant
-    steps. `averages`: (own steps before, partner) of each pairwise mean. `late_steps`: those that a
-    paced worker could not compute in time. `weights_digest`: of the weights that it ended with.
+    `seconds_communicating`: time of communication that does not overlap computing, with waiting.
+    `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if servers
+    grant steps. `averages`: (number of own steps before, partner) of each pairwise mean.
+    `late_steps`: number of steps that a paced worker could not compute in time. `weights_digest`:
+    digest of the final weights.
     """
 
     worker: int
@@ -38,12 +39,12 @@ class WorkerReport:
 
 @dataclass
 class ServerReport:
-    """What one server has seen.
+    """Report of one server.
 
-    `pushes`: (worker, staleness) in the order of arrival. `dropped_steps`: (worker, number of the
-    push among its own) of those that are not in the weights; `dropped`: how many. `held`: answers
-    that waited for another worker's push. `samples`: behind the weights, over all workers. `lost`:
-    workers that are gone, and what was seen of it.
+    `pushes`: (worker, staleness [updates]) in the order of arrival. `dropped_steps`: (worker,
+    number of the push among its own, from 0) of pushes that were never applied; `dropped`: their
+    number. `held`: number of answers delayed until another worker's push. `samples`: samples of all
+    workers that have been applied. `lost`: (worker, reason) of workers that died.
     """
 
     server: int
@@ -62,11 +63,11 @@ class ServerReport:
 
 @dataclass
 class StrategyReport:
-    """What a strategy of Lightning has seen of the training in its process.
+    """Report of a Lightning strategy on the training in its process.
 
-    `workers`: the one of this process, or all on the virtual clock, with their modelled `servers`.
-    `counted`: workers that took part, by an all-reduce or by their steps. `updates`: of the weights
-    of a worker of this process.
+    `workers`: report of this process's worker, or of all workers on the virtual clock, together
+    with the modelled `servers`. `counted`: number of workers that took part, by an all-reduce or by
+    their steps. `updates`: number of updates of the weights.
     """
 
     counted: int

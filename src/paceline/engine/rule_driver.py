@@ -1,4 +1,4 @@
-"""Drives a scheme's rule for one worker, on either clock."""
+"""Driver of a scheme's rule for one worker, the same on both clocks."""
 
 from torch import Tensor
 
@@ -22,7 +22,7 @@ class RuleDriver:
     def step(
         self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
     ) -> Process[None]:
-        """Take the step whose gradient has been computed; the arguments are those of the view."""
+        """Take a step with its computed gradient; WorkerView documents the arguments."""
         step = begin_step(
             self._scheme,
             gradient,
@@ -35,7 +35,7 @@ class RuleDriver:
         yield from self._drive(step)
 
     def end(self, weights: Tensor, num_steps: int) -> Process[None]:
-        """Carry out what follows the last step of a worker with weights of its own."""
+        """Carry out the scheme's `end` after the last step of a worker with its own weights."""
         yield from self._drive(self._scheme.end(weights, num_steps))
 
     def _drive(self, rule: Step) -> Process[None]:

@@ -1,7 +1,7 @@
-"""What a run is: how many workers, what they train, for how long; and each server's part of it."""
+"""Specification of a run: workers, weights, length; and each server's part of it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from paceline.engine.flat_sgd import Segment
 from paceline.engine.served_weights import ServerSpec
@@ -13,10 +13,13 @@ from paceline.scheme.rule import AbstractScheme
 
 @dataclass(frozen=True)
 class RunSpec:
-    """`num_steps`: of all workers together; None: no end. `snapshot_samples`: samples over all
-    workers after which to keep the weights, ascending. `segments`: all weights in order, one for
-    each group of the optimizer. `server_seconds`: least time of a server for a push, on the wall
-    clock.
+    """Specification of a run.
+
+    `num_steps`: number of steps of all workers together; None if the run has no end.
+    `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
+    `segments`: all weights in order, one segment for each group of the optimizer. `dtype`: type of
+    weights and gradients, "float32" or "float64". `server_seconds`: least time of a server for a
+    push, on the wall clock.
     """
 
     num_workers: int
@@ -64,8 +67,8 @@ class RunSpec:
     def server_specs(self, scheme: AbstractScheme) -> list[ServerSpec]:
         """Return each server's part of the run.
 
-        Where workers apply gradients themselves, servers take what they are pushed as it is, and
-        grant every step.
+        If workers apply gradients themselves, servers subtract each push from their weights
+        without further options of SGD, and grant every step.
         """
         sizes = [segment["num_weights"] for segment in self.segments]
         own_weights = Accounting(scheme, self.num_workers).own_weights
@@ -76,22 +79,22 @@ class RunSpec:
                 num_workers=self.num_workers,
                 dtype=self.dtype,
                 segments=[
-                    self._part(group, num_weights, as_it_is=own_weights)
+                    self._part(group, num_weights, plain=own_weights)
                     for group, num_weights in segments(sizes, first, last)
                 ],
                 num_statistics=self.num_statistics if server == 0 else 0,
                 batch_size=self.batch_size,
                 num_steps=None if own_weights else self.num_steps,
                 snapshot_samples=list(self.snapshot_samples),
-                learning_rate=asdict(rate) if rate else None,
+                learning_rate=rate,
                 seconds=self.server_seconds,
             )
             for server, (first, last) in enumerate(self.bounds(scheme.servers))
         ]
 
-    def _part(self, group: int, num_weights: int, *, as_it_is: bool) -> Segment:
-        """Return a server's part of a group; `as_it_is`: with steps of rate 1 and nothing else."""
-        if not as_it_is:
+    def _part(self, group: int, num_weights: int, *, plain: bool) -> Segment:
+        """Return a server's part of a group; `plain`: with rate 1 and no other option of SGD."""
+        if not plain:
             return {**self.segments[group], "num_weights": num_weights}
         return {
             "num_weights": num_weights,

@@ -1,7 +1,7 @@
-"""A server's part of the weights, and what pushes do to it: on either clock."""
+"""Weights of a server, and the effect of pushes on them, the same on both clocks."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,13 @@ SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What a server must know of the run: plain numbers and strings, as JSON.
+    """Specification of a server's part of a run, which `asdict` turns into JSON.
 
-    `dtype`: of weights and gradients, "float32" or "float64". `segments`: the shard in order.
-    `num_statistics`: BatchNorm values in front of each push. `num_steps`: the budget, steps of all
-    workers together; None: no end. `snapshot_samples`: samples behind the weights when they are
-    kept, ascending. `learning_rate`: LearningRate's fields; None: the rate stays. `seconds`: least
-    time for a push, on the wall clock.
+    `dtype`: type of weights and gradients, "float32" or "float64". `segments`: the server's weights
+    in order. `num_statistics`: number of BatchNorm values in each push. `num_steps`: budget, steps
+    of all workers together; None if the run has no end. `snapshot_samples`: applied samples after
+    which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
+    least time for a push, on the wall clock.
     """
 
     server: int
@@ -39,8 +39,18 @@ class ServerSpec:
     batch_size: int
     num_steps: int | None
     snapshot_samples: list[int]
-    learning_rate: dict[str, Any] | None
+    learning_rate: LearningRate | None
     seconds: float = 0
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
+        """Build a specification from JSON."""
+        rate = content["learning_rate"]
+        fields: Mapping[str, Any] = {
+            **content,
+            "learning_rate": LearningRate(**rate) if rate else None,
+        }
+        return cls(**fields)
 
     @property
     def num_weights(self) -> int:
@@ -48,11 +58,11 @@ class ServerSpec:
 
 
 class ServedWeights:
-    """Applies pushes by the scheme's rule; no step is granted beyond the budget.
+    """Weights of one server, to which pushes are applied by the scheme's rule.
 
-    `gradient(worker)`, `statistics(worker)`: of its last push, as long as it waits.
-    `seconds()`: the training clock. A snapshot with weights that are not finite ends the run early,
-    as diverged.
+    No step is granted beyond the budget. `gradient(worker)`, `statistics(worker)`: content of the
+    worker's last push, valid until its answer. `seconds()`: training clock. A snapshot with weights
+    that are not finite ends the run early, as diverged.
     """
 
     def __init__(
@@ -73,7 +83,7 @@ class ServedWeights:
         self._serving = scheme.serving(spec.num_workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
         self._sgd = FlatSGD(weights, spec.segments)
-        self._rate = LearningRate(**spec.learning_rate) if spec.learning_rate else None
+        self._rate = spec.learning_rate
         self._snapshot_samples = list(spec.snapshot_samples)
         self._granted = 0
         self._num_pushes: Counter[int] = Counter()  # of each worker
@@ -82,11 +92,11 @@ class ServedWeights:
 
     @property
     def samples(self) -> int:
-        """Samples behind the weights, over all workers."""
+        """Samples of all workers that have been applied to the weights."""
         return self.report.samples
 
     def grant(self, worker: int) -> bool:
-        """Return whether the worker, which is answered now, may take another step."""
+        """Grant another step to a worker that is answered now; return False at the run's end."""
         if self._accounting.needs_read:
             self._read[worker] = self.weights.clone()
         budget = self._spec.num_steps
@@ -95,9 +105,9 @@ class ServedWeights:
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
-        """Count a worker out that is gone; return the workers to answer now.
+        """Remove a worker that died; return the workers to answer now.
 
-        `stepping`: a step was granted to it that never came.
+        `stepping`: True if a granted step of the worker is not complete; it returns to the budget.
         """
         self.report.lost.append((worker, reason))
         self._granted -= stepping * self._accounting.steps_per_push
@@ -113,7 +123,7 @@ class ServedWeights:
         return self._carry_out(self._serving.arrive(arrival), worker)
 
     def leave(self, worker: int) -> tuple[int, ...]:
-        """Let a worker go that sends no more; return the workers to answer now."""
+        """Remove a worker that sends no more pushes; return the workers to answer now."""
         return self._carry_out(self._serving.leave(worker), worker)
 
     @property
@@ -140,7 +150,7 @@ class ServedWeights:
             self._keep_snapshot()
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:
-        """Return the mean gradient; it takes one vector more, however many workers."""
+        """Return the mean gradient, with one additional vector for any number of workers."""
         first, *others = workers
         if not others:
             return self._served(first)

@@ -1,4 +1,4 @@
-"""The shared weights as they were at a given number of samples, kept for evaluation later."""
+"""Copies of the shared weights at given numbers of samples, kept for later evaluation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from paceline.exchange.message import receive_json, send_json
 class Snapshot:
     """Weights and BatchNorm statistics, each as one vector in the order of the network's own lists.
 
-    `samples` and `updates` count all workers; `seconds` is the training clock.
+    `samples`, `updates`: numbers over all workers. `seconds`: time of the training clock.
     """
 
     samples: int
@@ -25,7 +25,7 @@ class Snapshot:
 
 
 def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
-    """Return the rounds after which to keep a snapshot, ascending; the last is the end."""
+    """Return the rounds after which to keep a snapshot, ascending; the last one is `rounds`."""
     count = min(evaluations, rounds)
     return [rounds * (index + 1) // count for index in range(count)]
 
@@ -48,7 +48,7 @@ def fill(tensors: Sequence[Tensor], values: Tensor) -> None:
 
 @torch.no_grad()
 def flatten(tensors: Sequence[Tensor], into: Tensor) -> Tensor:
-    """Copy tensors into one vector, of its device and dtype."""
+    """Copy tensors into the vector `into`, which keeps its device and dtype; return it."""
     if all(t.dtype == into.dtype and t.device == into.device for t in tensors):
         flat = [t if t.dim() == 1 else t.reshape(-1) for t in tensors]
         return torch.cat(flat, out=into) if flat else into  # in each push: one call into torch
@@ -62,31 +62,32 @@ def _sizes(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
-    about = {
+    """Send a snapshot to the process of rank `receiver`."""
+    header = {
         "samples": snapshot.samples,
         "updates": snapshot.updates,
         "seconds": snapshot.seconds,
         "dtype": str(snapshot.weights.dtype).removeprefix("torch."),
         "sizes": [snapshot.weights.numel(), snapshot.statistics.numel()],
     }
-    send_json(about, receiver)
+    send_json(header, receiver)
     dist.send(torch.cat([snapshot.weights, snapshot.statistics]), receiver)
 
 
 def receive_snapshots(sender: int) -> list[Snapshot]:
-    """Return all snapshots that `sender` hands to this worker."""
+    """Receive snapshots from the process of rank `sender` until it sends None."""
     snapshots: list[Snapshot] = []
-    while (about := receive_json(sender)) is not None:
-        sizes, dtype = about.pop("sizes"), getattr(torch, about.pop("dtype"))
+    while (header := receive_json(sender)) is not None:
+        sizes, dtype = header.pop("sizes"), getattr(torch, header.pop("dtype"))
         content = torch.empty(sum(sizes), dtype=dtype)
         dist.recv(content, sender)
         weights, statistics = torch.split(content, sizes)
-        snapshots.append(Snapshot(**about, weights=weights, statistics=statistics))
+        snapshots.append(Snapshot(**header, weights=weights, statistics=statistics))
     return snapshots
 
 
 def join_shards(shards: list[Snapshot]) -> Snapshot:
-    """Make one snapshot of those of all servers, in order; samples and time are server 0's."""
+    """Concatenate the snapshots of all servers in order; samples and time are server 0's."""
     first = shards[0]
     weights = torch.cat([shard.weights for shard in shards])
     return Snapshot(first.samples, first.updates, first.seconds, weights, first.statistics)

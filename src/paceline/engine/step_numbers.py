@@ -1,4 +1,4 @@
-"""Numbers of steps among all steps of a run, where workers hold weights of their own."""
+"""Run-wide numbers of a worker's steps, for schemes whose workers have their own weights."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,11 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class StepNumbers:
-    """Draws the numbers of one worker's steps.
+    """Numbers of one worker's steps; a number times the batch size is the samples before the step.
 
-    The samples over all workers behind a step are its number times the batch size.
-
-    Workers that meet take equally many steps. Others take theirs from a common budget, a round of
-    `steps_per_push` at a time: who is faster takes more. `draw()` returns how many rounds
-    any worker has drawn before.
+    If workers wait for each other, all take equally many steps. Otherwise they draw rounds of
+    `steps_per_push` steps from a common budget, of which faster workers get more. `draw()`: number
+    of rounds that all workers have drawn before.
     """
 
     def __init__(self, scheme: AbstractScheme, workers: int, draw: Callable[[], int]) -> None:
@@ -24,6 +22,7 @@ class StepNumbers:
         self._first = 0  # of the round under way
 
     def next(self) -> int:
+        """Return the number of the worker's next step."""
         taken, self._taken = self._taken, self._taken + 1
         if self._round is None:
             return taken * self._workers

@@ -1,4 +1,4 @@
-"""Refuses options of a module or its Trainer that these strategies do not support."""
+"""Check of a module's and its Trainer's options for strategies that replace the optimizer."""
 
 import torch
 from pytorch_lightning import Trainer
@@ -13,7 +13,10 @@ from paceline.scheme.rule import AbstractScheme
 def check_honoured(
     trainer: Trainer, optimizers: list[Optimizer], by: str, scheme: AbstractScheme, workers: int
 ) -> None:
-    """Raise SettingError for an unsupported option; `by`: who applies updates, for its message."""
+    """Raise SettingError for an unsupported option of the module or its Trainer.
+
+    `by`: name of the component that applies updates, for the message.
+    """
     if trainer.precision not in SERVED_PRECISIONS:
         known = ", ".join(SERVED_PRECISIONS)
         message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"

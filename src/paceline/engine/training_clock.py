@@ -1,4 +1,4 @@
-"""The clock that throughput and time-to-accuracy are read from."""
+"""Training clock, by which throughput and time to accuracy are measured."""
 
 import time
 from collections.abc import Generator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class TrainingClock:
-    """Seconds since `start`, without what is done inside `stopped()`: snapshots and evaluation."""
+    """Seconds since `start` without those inside `stopped()`, for snapshots and evaluation."""
 
     def __init__(self) -> None:
         self.start()

@@ -1,4 +1,4 @@
-"""What every Lightning strategy of the project offers to whoever runs it, on either clock."""
+"""Base class of the project's Lightning strategies on both clocks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from paceline.engine.snapshot import Snapshot
 
 
 class TrainerOptions(TypedDict):
-    """How a Lightning Trainer is distributed."""
+    """Options of a Lightning Trainer that belong to a strategy."""
 
     strategy: Any
     devices: int
@@ -20,22 +20,22 @@ class TrainerOptions(TypedDict):
 
 
 class SizedBatches(Protocol):
-    """What a Trainer trains on: batches whose number is known."""
+    """Batches of a known number, on which a Trainer trains."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
-# `train(worker, num_batches)`: a worker's first batches. `batch(worker, n)`: one of them.
+# train(worker, num_batches): a worker's first batches. batch(worker, n): one of them.
 DrawAll = Callable[[int, int], SizedBatches]
 DrawOne = Callable[[int, int], Any]
 
 
 class AbstractTrainingStrategy(ABC):
-    """One training process: it stands for one worker on the wall clock, for all on the virtual one.
+    """Strategy of one training process, for one worker on the wall clock, all on the virtual one.
 
-    `is_live`: its seconds are real, so that progress can be logged by them.
+    `is_live`: True if its seconds are real, so that progress can be logged by them.
     """
 
     is_live: bool = True
@@ -43,12 +43,12 @@ class AbstractTrainingStrategy(ABC):
     @property
     @abstractmethod
     def samples(self) -> int:
-        """Samples over all workers so far, as far as this process knows."""
+        """Samples over all workers so far, by the knowledge of this process."""
 
     @property
     @abstractmethod
     def held_weights(self) -> list[nn.Parameter]:
-        """The parameters in the order of a snapshot's vector."""
+        """Parameters in the order of a snapshot's vector."""
 
     @abstractmethod
     def trainer_options(self) -> TrainerOptions:
@@ -56,7 +56,7 @@ class AbstractTrainingStrategy(ABC):
 
     @abstractmethod
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
-        """Return what this process trains on."""
+        """Return the batches on which this process trains."""
 
     @abstractmethod
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
@@ -64,15 +64,15 @@ class AbstractTrainingStrategy(ABC):
 
     @abstractmethod
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        """Return what has been observed when training has ended, before `finish`.
+        """Return the observations after training, before `finish`.
 
-        `step_ends` [steps]: real seconds of the training clock, in this process. `seconds_data`:
-        spent waiting for data. On the virtual clock workers have modelled times instead.
+        `step_ends` [steps]: real seconds of the training clock in this process. `seconds_data`:
+        time spent waiting for data. On the virtual clock workers have modelled times instead.
         """
 
     @abstractmethod
     def finish(self) -> list[Snapshot]:
-        """Return the snapshots that are this process's to evaluate, when all have ended."""
+        """Wait for the end of all workers; return the snapshots that this process evaluates."""
 
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         """Return the real seconds of the training clock at each snapshot."""

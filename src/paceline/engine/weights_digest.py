@@ -1,4 +1,4 @@
-"""A digest by which workers' weights are compared."""
+"""Digest by which workers' weights are compared."""
 
 import hashlib
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 
 
 def check_compression(compression: str, collective: str) -> None:
-    """Raise SettingError("scheme.compression") for what cannot be had."""
+    """Raise SettingError("scheme.compression") if the collective cannot have this compression."""
     if compression not in COMPRESSIONS:
         known = ", ".join(COMPRESSIONS)
         raise SettingError("scheme.compression", f"there is no {compression}; there are: {known}")

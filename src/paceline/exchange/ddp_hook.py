@@ -1,8 +1,8 @@
-"""DDP's buckets, averaged by a chosen collective, or compressed by torch's own hooks.
+"""Communication hook that averages DDP's buckets by a chosen collective, or compressed.
 
-DDP hands over a bucket as soon as backward has filled it, in the same order on all workers. In that
-order they are averaged while backward goes on: on a CPU by a thread, on CUDA on streams of their
-own.
+DDP hands over a bucket as soon as backward has filled it, in the same order on all workers. The
+buckets are averaged in that order while backward continues: on a CPU by a thread, on CUDA on
+separate streams.
 """
 
 from collections.abc import Callable
@@ -37,19 +37,19 @@ _HALVES: dict[str, tuple[Hook, Callable[[Hook], Hook]]] = {
     "bf16": (bf16_compress_hook, bf16_compress_wrapper),
 }
 _FULL_STEPS = 2  # before PowerSGD begins; with error feedback torch allows no fewer
-# A gloo thread may be the last to drop what PowerSGD's callbacks hold, and a group whose last
-# holder is one of its own threads aborts the process (seen): it is kept to the process's end.
+# PowerSGD's callbacks refer to the group, and a gloo thread may drop the last of them. A group that
+# one of its own threads destroys aborts the process (observed): it is kept to the process's end.
 _kept_groups: list[dist.ProcessGroup | None] = []
 
 
 class BucketMean:
     """A callable that forms the mean of a bucket over all workers, as a future.
 
-    All workers call it. fp16 and bf16 halve what is sent, by any collective. `power_sgd` (Vogels
-    2019, arXiv:1905.13727; torch's, of rank 1, from the third step on) sums factors by the
-    backend's own all-reduce. For a collective that needs nodes the workers say where they are.
-    `num_buckets` counts the calls. The constructor raises SettingError("scheme.collective") or
-    ("scheme.compression") for what cannot be had.
+    All workers call it. fp16 and bf16 halve the bytes of any collective. `power_sgd` (Vogels 2019,
+    arXiv:1905.13727; torch's, of rank 1, from the third step on) sums factors by the backend's own
+    all-reduce. For a collective that needs nodes, the constructor determines them with the other
+    workers. `num_buckets` counts the calls. The constructor raises
+    SettingError("scheme.collective") or SettingError("scheme.compression").
     """
 
     def __init__(self, collective_name: str, compression: str) -> None:
@@ -64,10 +64,9 @@ class BucketMean:
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
-        """Return what this worker has sent and received.
+        """Bytes sent and received by this worker.
 
-        For native these are a ring's bytes, for the elements that are left of a bucket when it is
-        compressed.
+        For native these are a ring's bytes, computed from the compressed size of each bucket.
         """
         sent, received = self._natively
         return sent + self.wire.bytes_sent, received + self.wire.bytes_received
@@ -90,9 +89,9 @@ class BucketMean:
         return ours if compression == "none" else _HALVES[compression][1](ours)
 
     def _power_sgd(self, state: PowerSGDState, bucket: Bucket) -> Tensor:
-        """Reduce a bucket to the end, lest two of them race in gloo's threads.
+        """Reduce a bucket and wait for the result, because two at a time race in gloo's threads.
 
-        torch counts the elements of factors, and nothing in the first steps, which are not
+        torch counts the elements of factors, and none in the first steps, which are not
         compressed.
         """
         before, buffer = state.total_numel_after_compression, bucket.buffer()
@@ -108,14 +107,17 @@ class BucketMean:
 
 
 def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:
-    """Divide before the sum, as torch does, lest a sum of halves overflow."""
+    """Return the mean of a bucket.
+
+    Division comes before the sum, as in torch, so that half precision cannot overflow.
+    """
     vector = bucket.buffer().div_(wire.workers)
     chosen.all_reduce(vector, wire)
     return vector
 
 
 def _one_by_one(work: Callable[[Bucket], Tensor]) -> Hook:
-    """Make a hook that does the work for one bucket after the other, in a thread of its own."""
+    """Make a hook that does the work for one bucket after another, in a separate thread."""
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bucket mean")
 
     def hook(state: Any, bucket: Bucket) -> Future[Tensor]:

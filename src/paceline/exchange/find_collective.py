@@ -1,4 +1,4 @@
-"""Collectives by the names that settings use: those of the files in exchange/collective/."""
+"""Lookup of collectives by name: the names of the files in exchange/collective/."""
 
 import importlib
 import pkgutil
@@ -15,7 +15,7 @@ def collective_names() -> tuple[str, ...]:
 
 
 def collective(name: str) -> AbstractCollective:
-    """Return the collective of that name; raise SettingError("scheme.collective") for no such."""
+    """Return a collective. Raises SettingError("scheme.collective") for an unknown name."""
     if name not in collective_names():
         known = ", ".join(collective_names())
         raise SettingError("scheme.collective", f"there is no {name}; there are: {known}")

@@ -4,10 +4,13 @@ from typing import NamedTuple
 
 
 class Lost(NamedTuple):
-    """The message that a worker takes no further part; `reason`: what its server noticed."""
+    """Message that a worker has ended. `reason`: the observation of its server."""
 
     reason: str
 
 
 class LostPeerError(ConnectionError):
-    """The process at the other end is gone; it or its launcher reports why."""
+    """Error of a connection whose other process has ended.
+
+    That process or its launcher reports the reason.
+    """

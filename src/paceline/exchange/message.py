@@ -1,14 +1,17 @@
 """Small values exchanged between two processes as JSON, never pickle."""
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 
+Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 
-def send_json(value: Any, receiver: int) -> None:
-    """Send a value that JSON can hold to the process of rank `receiver`."""
+
+def send_json(value: Json, receiver: int) -> None:
+    """Send a value to the process of rank `receiver`."""
     content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
     dist.send(torch.tensor([content.numel()]), receiver)
     dist.send(content, receiver)

@@ -1,4 +1,4 @@
-"""The node that a process is on, and the address by which others of its run reach it."""
+"""Node of a process, and the address by which other processes of its run reach it."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def this_node() -> str:
-    """Return a name that processes have in common if they can share memory and Unix sockets.
+    """Return a name that is the same for processes that can share memory and Unix sockets.
 
     The name of the host differs between containers, which may share a kernel and nothing else.
     """
@@ -25,13 +25,13 @@ def this_node() -> str:
 def workers_of_a_node() -> int:
     """Count the processes on each node but the last, which may have fewer.
 
-    All processes of the group must call this. Raises SettingError("scheme.collective") where they
-    do not fill node after node.
+    All processes of the group must call this. Raises SettingError("scheme.collective") if they do
+    not fill node after node.
     """
     digest = hashlib.sha256(this_node().encode()).digest()[:8]
-    here = torch.frombuffer(bytearray(digest), dtype=torch.int64)
-    digests = [torch.empty_like(here) for _ in range(dist.get_world_size())]
-    dist.all_gather(digests, here)
+    own = torch.frombuffer(bytearray(digest), dtype=torch.int64)
+    digests = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(digests, own)
     names = [int(name) for name in digests]
     size = names.count(names[0])
     nodes = [set(names[first : first + size]) for first in range(0, len(names), size)]
@@ -42,11 +42,11 @@ def workers_of_a_node() -> int:
 
 
 def cluster_address() -> str:
-    """Return the address of the interface to MASTER_ADDR; loopback where that is local."""
+    """Return the address of the interface to MASTER_ADDR; loopback if that is local."""
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     if master in LOOPBACK:
         return "127.0.0.1"
     family, kind, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
-        probe.connect(address)  # sends nothing: it only asks the routes
+        probe.connect(address)  # only looks up the route: a datagram socket sends nothing yet
         return probe.getsockname()[0]

@@ -10,12 +10,16 @@ import torch.distributed as dist
 
 from paceline.exchange.node import LOOPBACK
 
-SECRET = "PACELINE_SECRET"  # of the run, in hexadecimal digits: its processes know each other by it
+SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
 _SECRET_BYTES = 32
 
 
 class Joined(NamedTuple):
-    """What every process of a run knows; `timeout_seconds`: the longest wait for another."""
+    """Settings that every process of a run shares.
+
+    `secret`: key by which its processes authenticate each other. `timeout_seconds`: longest wait
+    for another process.
+    """
 
     secret: bytes
     timeout_seconds: float
@@ -42,7 +46,7 @@ def join(timeout_seconds: float, accelerator: str) -> None:
 
 
 def joined() -> Joined:
-    """Return what `join` has set up; raise RuntimeError before that."""
+    """Return the settings of the joined group. Raises RuntimeError before `join`."""
     if _joined is None:
         raise RuntimeError("no process group: call paceline.exchange.process_group.join first")
     return _joined
@@ -51,13 +55,13 @@ def joined() -> Joined:
 def local_rank() -> int:
     """Return the rank of this process among those on its machine, which chooses its accelerator.
 
-    A launcher that does not say it starts all processes on one machine.
+    It is the global rank if the launcher does not set LOCAL_RANK, as with one machine.
     """
     return int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
 
 
 def draw_number(name: str) -> int:
-    """Return 0, 1, 2, ... in the order in which the processes of the group ask."""
+    """Return 0, 1, 2, ... in the order of calls by all processes; each `name` counts by itself."""
     store = dist.distributed_c10d._get_default_store()  # torch has no public name for it
     return store.add(name, 1) - 1
 
@@ -68,7 +72,7 @@ def make_secret() -> str:
 
 
 def _run_secret() -> bytes:
-    """Read the launcher's secret; under another launcher let rank 0 draw one for all."""
+    """Read the launcher's secret; under another launcher rank 0 draws one for all."""
     if SECRET in os.environ:
         return bytes.fromhex(os.environ[SECRET])
     content = torch.frombuffer(bytearray.fromhex(make_secret()), dtype=torch.uint8)
@@ -77,9 +81,9 @@ def _run_secret() -> bytes:
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:
-    """Count the workers that really take part, by an all-reduce over all processes of the point.
+    """Count the workers that really take part, by an all-reduce over all processes of the run.
 
-    All of them meet here. Raises RuntimeError where they are not as many as asked for.
+    All processes must call this. Raises RuntimeError if the count is not `workers`.
     """
     counted = torch.tensor(int(is_worker))
     dist.all_reduce(counted)

@@ -13,7 +13,7 @@ def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
 
 
 def segments(group_sizes: list[int], first: int, last: int) -> list[tuple[int, int]]:
-    """List the optimizer groups that overlap [first, last), with the number of weights in it."""
+    """List the optimizer groups that overlap [first, last), and the size of each overlap."""
     overlaps: list[tuple[int, int]] = []
     start = 0
     for group, size in enumerate(group_sizes):

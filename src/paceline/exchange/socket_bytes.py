@@ -1,16 +1,19 @@
-"""Bytes on this process's TCP connections as the kernel counts them, whoever sent them (Linux)."""
+"""Bytes on all TCP connections of this process as the kernel counts them (Linux)."""
 
 import os
 import socket
 import struct
 from pathlib import Path
 
-# Offsets of 64-bit counters in Linux's struct tcp_info; what is sent again is counted as sent.
+# Offsets of 64-bit counters in Linux's struct tcp_info; retransmitted bytes are counted as sent.
 _RECEIVED, _SENT, _SENT_AGAIN = 128, 200, 208
 
 
 def socket_bytes() -> tuple[int, int]:
-    """Count (sent, received) over the open connections since each was made; all data once."""
+    """Count the bytes (sent, received) of the open connections since each was made.
+
+    Retransmitted data counts once.
+    """
     opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()]
     counts = [_counted(int(entry.name)) for entry in opened]
     return sum(sent for sent, _ in counts), sum(received for _, received in counts)

@@ -1,6 +1,6 @@
 """A point: one resolved configuration with one seed, checked once, typed from then on."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,10 +23,11 @@ from paceline.settings import Count, Whole, settings
 
 @settings("")
 class Point:
-    """What is trained, how, on what, and how it is measured.
+    """One training run: what is trained, on which data and cluster, and how it is measured.
 
     `batch_size`: images per worker and step. `model` and `data` are built in each process.
-    `config`: what all of it was made from, which names the point and is written to its record.
+    `config`: the configuration from which the point was built; it names the point and is written
+    to its record.
     """
 
     study: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder in runs/
@@ -45,23 +46,20 @@ class Point:
 
     @classmethod
     def of(cls, config: PointConfig) -> "Point":
-        """Build and check every part. Raises SettingError for the first setting that cannot be."""
+        """Build and check every part. Raises SettingError for the first invalid setting."""
         values = config.values
-        kinds: dict[str, tuple[type, str]] = {
-            "scheme": (AbstractScheme, "scheme"),
-            "cluster": (AbstractCluster, "cluster"),
-            "training": (Training, "training"),
-            "measurement": (Measurement, "measurement"),
-            "sweep": (Sweep, "sweep"),
-        }
-        parts: dict[str, Any] = {
-            group: Target(group, values[group]).build_as(*kind) for group, kind in kinds.items()
-        }
-        names = ("study", "workers", "batch_size", "seed", "save_weights")
         point = cls(
-            **{name: values[name] for name in names},
-            **parts,
-            model=Target("model", values["model"]),
+            scheme=config.target("scheme").build_as(AbstractScheme),
+            cluster=config.target("cluster").build_as(AbstractCluster),
+            training=config.target("training").build_as(Training),
+            measurement=config.measurement,
+            sweep=config.sweep,
+            study=values["study"],
+            workers=values["workers"],
+            batch_size=values["batch_size"],
+            seed=values["seed"],
+            save_weights=values["save_weights"],
+            model=config.target("model"),
             data=config.data,
             config=config,
         )
@@ -70,21 +68,21 @@ class Point:
 
     @property
     def kind(self) -> Kind:
-        """What the numbers of the point's record are."""
+        """Kind of the numbers in the point's record."""
         return self.cluster.kind
 
     @property
     def num_processes(self) -> tuple[int, int]:
-        """How many processes train, and how many serve."""
+        """Number of processes that train, and of those that serve."""
         return self.cluster.num_processes(self.scheme, self.workers)
 
     @property
     def device(self) -> Device:
-        """What all workers compute on."""
+        """Device on which all workers compute."""
         return self.cluster.device(self.scheme, self.workers)
 
     def _check(self) -> None:
-        """Raise SettingError for parts that do not go together."""
+        """Raise SettingError for parts that cannot be combined."""
         self.training.check(Accounting(self.scheme, self.workers), self.model)
         self._check_collective()
         self.cluster.check(self.scheme, self.workers)

@@ -1,4 +1,4 @@
-"""A point's settings as Hydra composed them: the boundary between YAML and typed points."""
+"""Settings of a point as Hydra composed them: the boundary between YAML and typed points."""
 
 import hashlib
 import importlib.util
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -15,38 +15,49 @@ from paceline.measurement.measurement import Measurement
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
-_UNKEYED = ("study", "question", "names", "experiments", "grids", "tuning", "sweep")
-_UNKEYED += ("measurement.mlflow",)
+_UNKEYED = (
+    "study",
+    "question",
+    "names",
+    "experiments",
+    "grids",
+    "tuning",
+    "sweep",
+    "measurement.mlflow",
+)
 
 
 @dataclass(frozen=True)
 class PointConfig:
-    """Plain values, all interpolations resolved. Names a point; `record/point.py` makes it."""
+    """Plain settings with all interpolations resolved, which name a point.
+
+    `record/point.py` builds the typed point from them.
+    """
 
     values: Mapping[str, Any]
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "PointConfig":
-        """Resolve a composed configuration, without Hydra's own settings."""
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-        assert isinstance(values, dict)
+        """Resolve a composed configuration; leave out Hydra's own settings."""
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        values = cast("Mapping[object, Any]", plain)  # a DictConfig is never a list or a string
         return cls({str(name): value for name, value in values.items() if name != "hydra"})
 
     @cached_property
     def key(self) -> str:
-        """12 hexadecimal digits of the content, without names, paths and logging.
+        """Digest of the content, without names, paths and logging: 12 hexadecimal digits.
 
-        The folder of the data counts, unless their class says that it does not tell which images
-        they are (`root_tells_content`), since it verifies what it finds.
+        The folder of the data is part of the content, unless the class of the data declares
+        `root_tells_content` False because it verifies its images.
         """
         content = json.loads(json.dumps(self.values))
         unkeyed = _UNKEYED if self._root_tells_content else (*_UNKEYED, "data.root")
         for path in unkeyed:
             *parents, leaf = path.split(".")
-            holder = content
+            group = content
             for parent in parents:
-                holder = holder.get(parent, {})
-            holder.pop(leaf, None)
+                group = group.get(parent, {})
+            group.pop(leaf, None)
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -60,7 +71,7 @@ class PointConfig:
 
     @property
     def folder(self) -> Path:
-        """Where the record of this point is, or will be: `runs/<study>/<key>`."""
+        """Folder of this point's record, which may not exist yet: `runs/<study>/<key>`."""
         return Path("runs") / self.study / self.key
 
     @property
@@ -73,7 +84,7 @@ class PointConfig:
 
     @property
     def names(self) -> dict[str, str]:
-        """The chosen files of data, model, scheme and cluster."""
+        """Names of the chosen files in conf/ for data, model, scheme and cluster."""
         return self.values["names"]
 
     @property
@@ -82,7 +93,7 @@ class PointConfig:
 
     @property
     def lr(self) -> float | None:
-        """The base rate; None while it waits for the study's tuning."""
+        """Base learning rate; None before the study's tuning has chosen it."""
         return self.values["training"]["lr"]
 
     @property
@@ -95,17 +106,20 @@ class PointConfig:
 
     @property
     def data(self) -> Target:
-        return Target("data", self.values["data"])
+        return self.target("data")
 
     @property
     def sweep(self) -> Sweep:
-        return Target("sweep", self.values["sweep"]).build_as(Sweep, "sweep")
+        return self.target("sweep").build_as(Sweep)
 
     @property
     def measurement(self) -> Measurement:
-        group = Target("measurement", self.values["measurement"])
-        return group.build_as(Measurement, "measurement")
+        return self.target("measurement").build_as(Measurement)
+
+    def target(self, group: str) -> Target:
+        """Return the settings of a group of conf/, which name the class to build."""
+        return Target(group, self.values[group])
 
     def replaced(self, **values: Any) -> "PointConfig":
-        """The same with other values at the top."""
+        """Return a copy in which these top-level settings have other values."""
         return PointConfig({**self.values, **values})

@@ -1,4 +1,4 @@
-"""Where a number comes from: code, commit, versions, hardware. Nothing slow is imported."""
+"""Provenance of a number: code, commit, versions, hardware. This module imports nothing slow."""
 
 import ast
 import hashlib
@@ -16,14 +16,29 @@ import psutil
 
 import paceline
 
-ROOMS = ("data", "model", "scheme", "timing", "exchange", "engine", "wall_clock", "virtual_clock")
-ROOMS += ("cluster", "measurement", "run")
+ROOMS = (
+    "data",
+    "model",
+    "scheme",
+    "timing",
+    "exchange",
+    "engine",
+    "wall_clock",
+    "virtual_clock",
+    "cluster",
+    "measurement",
+    "run",
+)
 FILES = ("random_bits.py", "record/training.py")
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")
 
 
 class Hardware(TypedDict):
-    """`cores`: that this process may use. `gpus`: names, asked of the driver, not of CUDA."""
+    """Hardware of a machine.
+
+    `cores`: number of cores that this process may use. `gpus`: names as the driver reports them,
+    so that CUDA is not initialised.
+    """
 
     cpu: str
     cores: int
@@ -33,15 +48,15 @@ class Hardware(TypedDict):
 
 @cache
 def source_digest() -> str:
-    """Return 12 hexadecimal digits of the source that can change a result.
+    """Return a digest of the source that can change a result: 12 hexadecimal digits.
 
-    Words do not count: comments, docstrings, layout, and what an error says.
+    Comments, docstrings, layout and the text of errors do not change the digest.
     """
     return digest_of(Path(paceline.__file__).parent)
 
 
 def digest_of(package: Path) -> str:
-    """Return the digest of the source of a package that has ROOMS and FILES."""
+    """Return the digest of the source in ROOMS and FILES of a package."""
     digest = hashlib.sha256()
     for path in sorted(_files(package)):
         digest.update(f"{path.relative_to(package).as_posix()}\0".encode())
@@ -56,7 +71,7 @@ def _files(package: Path) -> Iterator[Path]:
 
 
 def _meaning(source: str) -> str:
-    """Return the source without its words: two texts that do the same to a run are equal."""
+    """Return the source without docstrings, comments and the text of errors."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
@@ -67,7 +82,7 @@ def _meaning(source: str) -> str:
 
 
 class _WithoutMessages(ast.NodeTransformer):
-    """Blanks the text of each error that is raised, and of what it is made of beforehand."""
+    """Blanks the text of each raised error, and drops each assignment to a name `message`."""
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         for part in ast.walk(node):
@@ -81,9 +96,10 @@ class _WithoutMessages(ast.NodeTransformer):
 
 
 def commit(root: Path = Path()) -> str:
-    """Commit of the repository at `root`; `+dirty` where what a run depends on differs from it.
+    """Return the commit of the repository at `root`.
 
-    Empty outside a repository, or without git.
+    It ends in `+dirty` if files that a run depends on differ from the commit, and is empty outside
+    a repository or without git.
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
     paths = ("src", "conf", "experiments")  # reports and dvc.lock change with every study
@@ -92,14 +108,14 @@ def commit(root: Path = Path()) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the installed packages, by name."""
+    """Return the versions of Python and of the installed packages by name."""
     return {"python": platform.python_version()} | {
         name: installed for name in _PACKAGES if (installed := _version(name))
     }
 
 
 def hardware() -> Hardware:
-    """Tell what this machine is."""
+    """Describe this machine."""
     return {
         "cpu": _cpu_model(),
         "cores": num_cores(),
@@ -109,7 +125,7 @@ def hardware() -> Hardware:
 
 
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -130,7 +146,7 @@ def _version(name: str) -> str | None:
 
 
 def _output(*command: str) -> str:
-    """What `command` prints; empty where it is missing or fails."""
+    """Return the output of `command`; empty if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -1,10 +1,10 @@
-"""What one point leaves on disk. A record appears whole or not at all."""
+"""Record of one point on disk. A record appears whole or not at all."""
 
 import csv
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ Result = Mapping[str, Any]  # result.json: a JSON object
 
 
 def read_result(folder: Path) -> Result | None:
-    """Read `result.json` of a complete record; None where there is none."""
+    """Read `result.json` of a complete record; return None if there is no record."""
     path = folder / "result.json"
     return json.loads(path.read_text()) if path.exists() else None
 
@@ -24,8 +24,8 @@ def read_result(folder: Path) -> Result | None:
 class PartialRecord:
     """A record in the making: a hidden folder beside its final place, renamed when complete.
 
-    Raises SettingError("study") where the folder cannot be written (no permission, disk full);
-    nothing half-written is left then.
+    Raises SettingError("study") and removes the folder if it cannot be written (no permission,
+    disk full).
     """
 
     def __init__(self, final: Path) -> None:
@@ -37,8 +37,10 @@ class PartialRecord:
         text = yaml.safe_dump(dict(config), sort_keys=False)
         self._guard(lambda: (self.folder / "config.yaml").write_text(text))
 
-    def write_table(self, name: str, columns: Sequence[str], rows: Iterable[Mapping]) -> None:
-        """`name`.csv with these columns; `rows` map every column to a value."""
+    def write_table(
+        self, name: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Write `name`.csv with these columns; each row maps every column to a value."""
 
         def write() -> None:
             with (self.folder / f"{name}.csv").open("w", newline="") as file:
@@ -48,8 +50,11 @@ class PartialRecord:
 
         self._guard(write)
 
-    def complete(self, result: Mapping[str, Any]) -> None:
-        """Write `result.json`, sync, and move the folder to its place; an older record goes."""
+    def complete(self, result: Result) -> None:
+        """Write and sync `result.json`, then move the folder to its place.
+
+        An older record there is removed.
+        """
 
         def write() -> None:
             path = self.folder / "result.json"
@@ -66,7 +71,7 @@ class PartialRecord:
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _guard(self, write) -> None:
+    def _guard(self, write: Callable[[], object]) -> None:
         try:
             write()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""How the points of a study are run, by `sweep.*`."""
+"""Settings `sweep.*`: how many points of a study run at a time, and which run again."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -8,15 +8,19 @@ from paceline.settings import Whole, settings
 
 @settings("sweep")
 class Sweep:
-    """`jobs`: points at a time. `rerun`: which points with a record are run again."""
+    """Settings of a sweep.
+
+    `jobs`: number of points that run at a time. `rerun`: which points with a record run again.
+    """
 
     jobs: Whole
     rerun: Literal["none", "failed", "stale", "all"]
 
     def needs_run(self, result: Mapping[str, Any] | None, digest: str) -> bool:
-        """Tell whether a point must run. `result`: its result.json, None without a record.
+        """Return True if a point must run.
 
-        `digest`: of today's source. A point that diverged has finished: it would diverge again.
+        `result`: its result.json, None without a record. `digest`: `source_digest()` of the
+        present source. A point that diverged has finished: it would diverge again.
         """
         if result is None or self.rerun == "all":
             return True

@@ -1,20 +1,22 @@
-"""Settings that Hydra makes an object of."""
+"""Settings from which Hydra builds an object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from paceline.errors import SettingError
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Target:
-    """A group of settings: `_target_`, the class or function that it is, and its arguments.
+    """A group of settings: `_target_` names a class or function, the others are its arguments.
 
-    `group`: its name on the command line.
+    `group`: the name of the group on the command line.
     """
 
     group: str
@@ -22,15 +24,15 @@ class Target:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the project itself brings the class."""
+        """True if the class belongs to this project."""
         return str(self.values.get("_target_", "")).startswith("paceline.")
 
     def part(self, name: str) -> "Target":
-        """Return one of the arguments that is a target itself."""
+        """Return an argument that is itself a target."""
         return Target(f"{self.group}.{name}", self.values[name])
 
     def build(self) -> Any:
-        """Make the object. Raises SettingError for what its constructor refuses."""
+        """Build the object. Raises SettingError for arguments that its constructor refuses."""
         if not isinstance(self.values.get("_target_"), str):
             raise SettingError(f"{self.group}._target_", "a class is needed, package.module.Class")
         try:
@@ -40,10 +42,10 @@ class Target:
                 raise error.__cause__ from error
             raise SettingError(self.group, str(error)) from error
 
-    def build_as(self, kind: type, name: str) -> Any:
-        """Make the object, which must be a `kind`; `name`: of the kind, for the message."""
-        made = self.build()
-        if not isinstance(made, kind):
-            message = f"{type(made).__name__} is no {name}"
+    def build_as(self, kind: type[T]) -> T:
+        """Build the object. Raises SettingError if it is not a `kind`."""
+        built = self.build()
+        if not isinstance(built, kind):
+            message = f"{type(built).__name__} is no {self.group}"
             raise SettingError(f"{self.group}._target_", message)
-        return made
+        return built

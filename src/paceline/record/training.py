@@ -1,4 +1,4 @@
-"""How a point trains, by `training.*`: budget, rate, optimizer, precision."""
+"""Settings `training.*` of a point: budget, learning rate, optimizer, precision."""
 
 from typing import Annotated, Literal
 
@@ -16,12 +16,13 @@ Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "
 
 @settings("training")
 class Training:
-    """`epochs`: over all workers together; `samples`, images over all workers, overrides it.
+    """Training settings of a point.
 
-    `lr`, `momentum`, `weight_decay`: of SGD; `rate`: whether `lr` is as set or tuned by the study,
-    for which a None waits.
-    The fields of LearningRate say how the rate changes with scale and progress.
-    `gradient_clip_val`: the norm that a gradient may have when it is applied; None: any.
+    `epochs`: passes over the data by all workers together. `samples`: images over all workers,
+    which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
+    `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None.
+    LearningRate documents how the rate changes with scale and progress. `gradient_clip_val`:
+    largest norm of an applied gradient; None for no limit.
     """
 
     epochs: Positive
@@ -49,7 +50,10 @@ class Training:
     def learning_rate(
         self, *, images_per_update: int, epoch: int, samples: int, images_meanwhile: float = 0
     ) -> LearningRate:
-        """Return the rate of a run. `epoch`: training images; `samples`: the run's budget."""
+        """Return the learning rate of a run.
+
+        `epoch`: number of training images. `samples`: budget of the run [images].
+        """
         return LearningRate(
             rule=self.lr_rule,
             update_batch_size=images_per_update,
@@ -63,7 +67,7 @@ class Training:
         )
 
     def corrected(self, model: Target, staleness: float) -> Target:
-        """Return what builds the module, where pushes are so stale on average [updates]."""
+        """Return the module's target, its momentum corrected for the mean `staleness` [updates]."""
         if self.momentum_correction == "none":
             return model
         optimizer = model.values["optimizer"]
@@ -74,7 +78,9 @@ class Training:
     def check(self, accounting: Accounting, model: Target) -> None:
         """Raise SettingError for a correction of staleness that a run cannot have.
 
-        One would act twice, one too early, and one needs an optimizer with momentum below 1.
+        A rate that falls with staleness must not be combined with a scheme that divides by it. A
+        correction of momentum needs the same staleness throughout the run, and an optimizer with
+        momentum below 1.
         """
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "inverse_staleness, as scheme.damping is: gradients would be divided twice"

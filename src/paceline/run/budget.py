@@ -1,4 +1,4 @@
-"""How long a run is: a number of samples over all workers, whatever the scheme."""
+"""Budget of a run: a number of samples over all workers, the same for all schemes."""
 
 import math
 from dataclasses import dataclass
@@ -11,20 +11,22 @@ from paceline.scheme.accounting import Accounting
 
 @dataclass(frozen=True)
 class Budget:
-    """`samples`: over all workers, rounded up to whole rounds of the scheme. `thresholds`: samples
-    after which weights are kept.
+    """Length of a run.
+
+    `samples`: samples over all workers, rounded up to whole rounds of the scheme. `num_steps`:
+    number of steps of all workers together. `thresholds`: samples after which weights are kept.
     """
 
     samples: int
     images_per_update: int
-    num_steps: int  # of all workers together
+    num_steps: int
     thresholds: list[int]
 
 
 def budget_of(point: Point, num_train: int) -> Budget:
     """Return the budget of a run over `num_train` images.
 
-    Raises SettingError("training.samples") where a worker would have no step.
+    Raises SettingError("training.samples") if a worker would have no step.
     """
     training = point.training
     asked = training.samples or training.epochs * num_train

@@ -1,4 +1,4 @@
-"""Anybody's LightningDataModule in the project's order of data."""
+"""Reading of any LightningDataModule in the project's order of data."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +12,10 @@ from paceline.run.point_data import PointData, Reading
 
 
 class WorkerBatchSampler(Sampler):
-    """Indices of one worker's batches: its n-th is batch n * workers + worker of the stream."""
+    """Indices of one worker's batches.
+
+    Batch n of a worker is batch n * workers + worker of the stream.
+    """
 
     def __init__(
         self, stream: SampleStream, worker: int, workers: int, batch_size: int, num_batches: int
@@ -27,16 +30,16 @@ class WorkerBatchSampler(Sampler):
         return map(self.indices, range(self._num_batches))
 
     def indices(self, n: int) -> list[int]:
-        """Of the worker's n-th batch."""
+        """Return the indices of the worker's n-th batch."""
         first = (n * self._workers + self._worker) * self._batch_size
         return self._stream.indices(first, self._batch_size).tolist()
 
 
 def open_data_module(module: Any, reading: Reading) -> PointData:
-    """Take the data set, `collate_fn` and `num_workers` of the module's training DataLoader.
+    """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
 
-    Batches are (images, labels). Raises SettingError("data") for what has no map-style training
-    set.
+    Batches are (images, labels). Raises SettingError("data") for a module without a map-style
+    training set.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")

@@ -1,4 +1,4 @@
-"""The data of a point as its processes use it: batches for each worker, and for evaluation."""
+"""Data of a point as its processes read it: batches for each worker, and for evaluation."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -16,7 +16,10 @@ from paceline.errors import SettingError
 
 @dataclass(frozen=True)
 class Reading:
-    """How a run reads its data. `batch_size`: images per worker and step; `dtype`: of images."""
+    """Settings by which a run reads its data.
+
+    `batch_size`: images per worker and step. `dtype`: type of image values.
+    """
 
     num_workers: int
     batch_size: int
@@ -27,9 +30,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class PointData:
-    """`train(worker, num_batches)`: one worker's share; `batch(worker, n)`: one of its batches.
+    """Data of a run.
 
-    `validation` and `test` start a fresh pass each, of (images, labels).
+    `train(worker, num_batches)` iterates over the first batches of a worker; `batch(worker, n)`
+    returns one of them. `validation()` and `test()` start a new pass over (images, labels).
     """
 
     num_train: int
@@ -41,9 +45,9 @@ class PointData:
 
 
 def open_data(data: Any, reading: Reading) -> PointData:
-    """Open an AbstractImageData, or anybody's LightningDataModule.
+    """Open an AbstractImageData or any LightningDataModule.
 
-    Raises SettingError("batch_size") where it is more than a worker's share of the images.
+    Raises SettingError("batch_size") if it exceeds a worker's share of the images.
     """
     if isinstance(data, AbstractImageData):
         opened = _open_images(data, reading)

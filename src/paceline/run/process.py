@@ -1,4 +1,4 @@
-"""What one process of a point does, by its rank: workers first, then servers."""
+"""Function that each process of a point runs: it trains or serves, by its rank."""
 
 import resource
 from pathlib import Path
@@ -18,7 +18,10 @@ from paceline.wall_clock.server import serve
 
 
 def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
-    """Take part in `point`, and report what was seen; `folder`: its record in the making."""
+    """Train or serve in `point`, and report the observations.
+
+    Workers have the first ranks, servers the others. `folder`: folder of the partial record.
+    """
     silence()
     torch.set_num_threads(point.cluster.threads_per_worker)
     join(point.cluster.timeout_seconds, point.device)

@@ -1,4 +1,4 @@
-"""Lightning without its words, its files and its profiler: a run's record is written elsewhere."""
+"""Lightning without messages, files and profiler: a run's record is written elsewhere."""
 
 import logging
 import warnings
@@ -10,13 +10,13 @@ from pytorch_lightning.profilers import Profiler
 
 
 def silence() -> None:
-    """Of Lightning's messages, only errors come from this process from now on."""
+    """Suppress Lightning's warnings and messages in this process; errors are still printed."""
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
 
 
 def quiet_trainer(**options: Any) -> Trainer:
-    """Trains and does nothing else. `options`: of Lightning's Trainer."""
+    """Make a Trainer that only trains. `options`: further options of Lightning's Trainer."""
     return Trainer(
         profiler=NoProfiler(),
         logger=False,
@@ -30,7 +30,10 @@ def quiet_trainer(**options: Any) -> Trainer:
 
 
 class NoProfiler(Profiler):
-    """Lightning's default makes some 40 generators per step: 2 % of a small network's step."""
+    """Profiler that does nothing.
+
+    Lightning's default makes some 40 generators per step: 2 % of a small network's step.
+    """
 
     def profile(self, action_name: str) -> AbstractContextManager:  # type: ignore[override]
         return _NOTHING

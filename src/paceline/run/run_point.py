@@ -1,4 +1,4 @@
-"""One point in, one record out."""
+"""Run of one point, from its settings to its record."""
 
 import shutil
 import time
@@ -29,7 +29,7 @@ PROCESS = "paceline.run.process:run"  # not imported here: Lightning takes secon
 
 @dataclass(frozen=True)
 class Outcome:
-    """`folder`: the record. `unlogged`: why MLflow lacks it, or None."""
+    """Outcome of a run. `folder`: its record. `unlogged`: reason why MLflow lacks it, or None."""
 
     folder: Path
     result: Result
@@ -37,11 +37,10 @@ class Outcome:
 
 
 def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
-    """Train the point and leave its record; a failure of a process is a recorded result.
+    """Train the point and write its record; a failure of a process is a recorded result.
 
-    Raises SettingError where a setting cannot be honoured; then there is no record. In a sweep,
-    one that is found only by the processes is recorded as failed, and an MLflow store that was
-    lost on the way does not stop it.
+    Raises SettingError without a record if a setting is invalid. In a sweep, an error that only
+    the processes can detect is recorded as a failure, and the MLflow store is not prepared.
     """
     if not in_sweep:
         prepare_log(point.measurement.mlflow)
@@ -59,7 +58,7 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
 
 
 def prepare_data(data: Target) -> AbstractImageData | None:
-    """Find or download the data. Returns None for anybody's DataModule: workers prepare it."""
+    """Verify or download the data. Returns None for another package's class: workers prepare it."""
     if not data.is_ours:
         return None
     images = data.build()
@@ -89,7 +88,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
 
 
 def observed_by(point: Point, returned: list[Any]) -> Observed:
-    """Sort what the processes of a run returned, by what they were."""
+    """Sort the return values of a run's processes into workers, servers and lost workers."""
     return Observed(
         training=[each for each in returned if isinstance(each, TrainingReport)],
         servers=[each for each in returned if isinstance(each, ServerReport)],
@@ -102,7 +101,7 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
 
 
 def _about(point: Point, started: float, training_started: float | None) -> Result:
-    """Return what is known of a point whether it succeeds or not."""
+    """Return the fields of a result that are known whether the point succeeds or not."""
     return {
         "status": "",
         "reason": "",

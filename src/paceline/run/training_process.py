@@ -1,4 +1,4 @@
-"""A process that trains: until the budget is used up, then it evaluates its snapshots."""
+"""Process that trains until the budget is used up, then evaluates its snapshots."""
 
 import time
 from dataclasses import replace
@@ -30,9 +30,9 @@ from paceline.scheme.accounting import Accounting
 
 
 class TrainingProcess:
-    """Trains one worker of `point`, or all on a virtual clock.
+    """Trains one worker of `point`, or all of them on a virtual clock.
 
-    `folder`: the record in the making.
+    `folder`: folder of the partial record.
     """
 
     def __init__(self, point: Point, folder: Path) -> None:
@@ -58,7 +58,7 @@ class TrainingProcess:
         self._built = time.time()
 
     def run(self) -> TrainingReport:
-        """Train, evaluate, and report what was seen."""
+        """Train, evaluate, and report the observations."""
         strategy, data = self._strategy, self._data
         live = strategy.is_live and self._worker == 0
         progress = self._folder / "progress.csv" if live else None
@@ -105,7 +105,10 @@ class TrainingProcess:
         )
 
     def _build_module(self) -> LightningModule:
-        """Build the same weights on every worker; random numbers (dropout) then are its own."""
+        """Build the module with the same weights on every worker.
+
+        Later random numbers (dropout) differ between workers.
+        """
         seed = self._point.seed
         seed_everything(seed, verbose=False)
         training = self._point.training
@@ -132,7 +135,10 @@ class TrainingProcess:
         return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
 
     def _evaluate(self, report: TrainingReport) -> None:
-        """Score this process's snapshots; on the test set the last of the run, if it is ours."""
+        """Score this process's snapshots, and on the test set the run's last, if it is among them.
+
+        The last one is saved as weights.pt if the point asks for it.
+        """
         snapshots = self._strategy.finish()
         evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
         ends = self._strategy.real_seconds(snapshots)
@@ -147,7 +153,7 @@ class TrainingProcess:
 
 
 def reading_of(point: Point) -> Reading:
-    """Return how the workers of `point` read its data."""
+    """Return the settings by which the workers of `point` read its data."""
     return Reading(
         num_workers=point.workers,
         batch_size=point.batch_size,

@@ -1,4 +1,4 @@
-"""Weights for use elsewhere, in plain torch."""
+"""File of trained weights for use in plain torch."""
 
 from pathlib import Path
 
@@ -9,7 +9,10 @@ from paceline.model.classifier import Classifier
 
 
 def save_weights(module: LightningModule, path: Path) -> None:
-    """`torch.load(path)` is a state_dict: of the network for a Classifier, else of the module."""
+    """Save a state_dict for `torch.load(path)`.
+
+    It is that of the network for a Classifier, else that of the module.
+    """
     network = module.network if isinstance(module, Classifier) else module
     weights = {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
     torch.save(weights, path)  # clones: the live ones are views of one large vector

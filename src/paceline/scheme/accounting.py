@@ -39,6 +39,8 @@ class Accounting:
         """True where workers hold weights of their own, and apply gradients to them; else the
         servers apply gradients, and grant steps.
         """
+        if not self.scheme.servers:
+            return True
         return any(isinstance(message, Apply) for message in self._step(0))
 
     @cached_property

@@ -1,10 +1,10 @@
-"""Records of a study in, tidy tables out: `reports/<study>/`."""
+"""Tidy tables of a study, `reports/<study>/`, collected from its records."""
 
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
@@ -12,13 +12,32 @@ from paceline.record.provenance import source_digest
 from paceline.study.study_points import StudyPoint, study_points
 from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
 
+Row = Mapping[str, Any]  # cells of a CSV file
+
+
+class StudyState(TypedDict):
+    """Content of study.json: which points of a study have records.
+
+    `missing`: keys of points without a record. `other_records`: keys in the study's folder of
+    records with other settings. `stale_code`: number of records made by another version of the
+    source.
+    """
+
+    study: str
+    axes: list[str]
+    question: str | None
+    num_points: int
+    missing: list[str]
+    other_records: list[str]
+    stale_code: int
+
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
-    """Write runs.csv, tuning.csv, study.json, and a file for each table; returns their folder.
+    """Write runs.csv, tuning.csv, study.json and a file for each table; return their folder.
 
-    Takes the points that the study names today, in its order; those that its rates were tuned on
-    are in tuning.csv alone. Records of earlier settings in the same folder are named, never
-    averaged. Raises SettingError where no point has a record.
+    The points are those that the study names today, in its order; points of its tuning are in
+    tuning.csv alone. Records of earlier settings in the same folder are listed, never averaged.
+    Raises SettingError if no point has a record.
     """
     points = study_points(study, root, overrides)
     finished = [point for point in points if point.result]
@@ -33,13 +52,13 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
         _write(path, ("key", *table.columns), _keyed_rows(finished, table.name))
     trials = tuning_points(study, root, overrides, study_tuning(points))
     _write(folder / "tuning.csv", ("key", *tuning_axes(trials), *TUNING), tuning_rows(trials))
-    about = _about(study, points, trials, root)
-    (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
-    _report(about, folder)
+    state = _state(study, points, trials, root)
+    (folder / "study.json").write_text(json.dumps(state, indent=1) + "\n")
+    _print(state, folder)
     return folder
 
 
-def _row(point: StudyPoint) -> dict[str, Any]:
+def _row(point: StudyPoint) -> Row:
     result = dict(point.result or {})
     nested = {name: result.pop(name, {}) for name in ("hardware", "versions")}
     axes = {name: value for name, value in point.axes.items() if name not in result}
@@ -51,8 +70,11 @@ def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
 
 
-def _keyed_rows(points: Sequence[StudyPoint], name: str) -> Iterator[dict[str, Any]]:
-    """A record of older code may lack a table, or columns: they are empty."""
+def _keyed_rows(points: Sequence[StudyPoint], name: str) -> Iterator[Row]:
+    """Yield the rows of all points' tables of this name, with the points' keys.
+
+    A record of older code may lack the table, or columns, which stay empty.
+    """
     for point in points:
         path = point.folder / f"{name}.csv"
         if path.exists():
@@ -60,16 +82,16 @@ def _keyed_rows(points: Sequence[StudyPoint], name: str) -> Iterator[dict[str, A
                 yield from ({"key": point.key, **row} for row in csv.DictReader(file))
 
 
-def _write(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def _write(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(columns), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def _about(
+def _state(
     study: str, points: Sequence[StudyPoint], trials: Sequence[StudyPoint], root: Path
-) -> dict[str, Any]:
+) -> StudyState:
     keys = {point.key for point in (*points, *trials)}
     records = sorted(path.parent.name for path in (root / "runs" / study).glob("*/result.json"))
     digest = source_digest()
@@ -84,14 +106,14 @@ def _about(
     }
 
 
-def _report(about: Mapping[str, Any], folder: Path) -> None:
-    missing, others = about["missing"], about["other_records"]
-    print(f"{folder / 'runs.csv'}: {about['num_points'] - len(missing)} points")
+def _print(state: StudyState, folder: Path) -> None:
+    missing, others = state["missing"], state["other_records"]
+    print(f"{folder / 'runs.csv'}: {state['num_points'] - len(missing)} points")
     if missing:
         print(f"no record yet: {', '.join(missing)}")
     if others:
         print(f"left out, of other settings: {', '.join(others)}")
-    if about["stale_code"]:
+    if state["stale_code"]:
         print(
-            f"{about['stale_code']} records were made by other code; sweep.rerun=stale renews them"
+            f"{state['stale_code']} records were made by other code; sweep.rerun=stale renews them"
         )

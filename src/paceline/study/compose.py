@@ -1,6 +1,6 @@
-"""A point's configuration from conf/ and settings as on the command line, without running it."""
+"""Composition of a point's configuration from conf/ and settings as on the command line."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,18 +13,21 @@ from paceline.study.hydra_error import hydra_errors
 
 
 def composed(overrides: Sequence[str], root: Path) -> PointConfig:
-    """Compose a point. `root`: the folder of conf/ and experiments/.
+    """Compose a point's configuration. `root`: folder of conf/ and experiments/.
 
-    Raises SettingError for what is unknown.
+    Raises SettingError for unknown settings.
     """
     with hydra_errors("settings"), composer(root) as compose_job:
         return PointConfig.of(as_in_a_run(compose_job(overrides)))
 
 
 @contextmanager
-def composer(root: Path) -> Iterator[Callable[[Sequence[str]], DictConfig]]:
-    """Yields what composes overrides with conf/ and experiments/ of `root`, Hydra's own settings
-    included, wherever the working directory is. What Hydra knows of this process is kept."""
+def composer(root: Path) -> Generator[Callable[[Sequence[str]], DictConfig]]:
+    """Yield a function that composes overrides with conf/ and experiments/ of `root`.
+
+    Its result includes Hydra's own settings and does not depend on the working directory. Hydra's
+    global configuration is restored afterwards.
+    """
     instance = HydraConfig.instance()
     before = instance.cfg
     search = f"hydra.searchpath=['file://{root.absolute()}']"
@@ -36,9 +39,10 @@ def composer(root: Path) -> Iterator[Callable[[Sequence[str]], DictConfig]]:
 
 
 def as_in_a_run(cfg: DictConfig) -> DictConfig:
-    """Take Hydra's own settings out of `cfg`, where names.* still find them; returns `cfg`.
+    """Remove Hydra's own settings from `cfg` and register them for names.*; return `cfg`.
 
-    Within `composer`, and for one configuration at a time: names.* find the latest.
+    Call it within `composer`, and resolve `cfg` before the next call: names.* refer to the latest
+    registered settings.
     """
     HydraConfig.instance().set_config(cfg)
     with open_dict(cfg):

@@ -1,4 +1,4 @@
-"""Hydra's side of training: one job is one point, alone or in a multirun."""
+"""Entry of Hydra: one job is one point, alone or in a multirun."""
 
 import os
 import sys
@@ -22,13 +22,13 @@ from paceline.study.hydra_error import as_setting_error
 from paceline.study.tuned_rate import set_rate
 from paceline.tracking.log import log, prepare_log
 
-_PARENT = "PACELINE_PARENT"  # process id of the multirun, for the processes that run its points
+_PARENT = "PACELINE_PARENT"  # environment variable with the process id of the multirun
 
 
 def run_hydra(arguments: Sequence[str], root: Path) -> None:
-    """Hydra's whole command line, with the configuration of `root`, the working directory.
+    """Run Hydra's command line with the configuration of `root`, the working directory.
 
-    Raises what Hydra raises; a point that cannot be run ends the process, as `job` says.
+    Raises Hydra's errors; a point that cannot be run ends the process, see `job`.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ[_PARENT] = str(os.getpid())
@@ -37,15 +37,15 @@ def run_hydra(arguments: Sequence[str], root: Path) -> None:
 
 
 def multirun(overrides: list[str]) -> None:
-    """All points of a study, through Hydra's launcher; called in the study's root."""
+    """Run all points of a study through Hydra's launcher; the working directory is its root."""
     run_hydra(["--multirun", *overrides], Path.cwd())
 
 
 def job(cfg: DictConfig) -> None:
     """Run one point, unless its record is complete, and print how it ended.
 
-    Leaves with 2 where a setting cannot be honoured, and outside a multirun with 1 where the point
-    failed: by SystemExit, since Hydra prints a line of its own about other exceptions.
+    Raises SystemExit, since Hydra prints a line of its own about other exceptions: 2 for an invalid
+    setting, and outside a multirun 1 for a failed point.
     """
     _end_with_sweep()
     try:
@@ -65,7 +65,10 @@ def job(cfg: DictConfig) -> None:
 
 
 def _run(config: PointConfig, number: int | None) -> str:
-    """Run the point, unless its record is complete. Returns what went wrong, or nothing."""
+    """Run the point, unless its record is complete; return the reason of a failure, or "".
+
+    `number`: position of the point in a multirun, from 1; None outside one.
+    """
     result = read_result(config.folder)
     if result is not None and not config.sweep.needs_run(result, source_digest()):
         again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
@@ -98,23 +101,23 @@ def _leave(message: str, code: int) -> NoReturn:
 
 def _line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
     values = config.values
-    about = (
+    settings = (
         f"{config.names['scheme']} workers={values['workers']} "
         f"batch_size={values['batch_size']} lr={config.lr} seed={config.seed}"
     )
-    found = result["status"]
+    outcome = result["status"]
     if result["reason"]:  # also of a finished run: a worker was lost
-        found += f" ({result['reason']})"
+        outcome += f" ({result['reason']})"
     if result["images_per_second"]:
-        found += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
+        outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
     if result["top1"] is not None:
-        found += f", top-1 {100 * result['top1']:.2f} %"
+        outcome += f", top-1 {100 * result['top1']:.2f} %"
     start = f"point {number}: " if number else ""
-    return f"{start}{about}: {found}, {note}"
+    return f"{start}{settings}: {outcome}, {note}"
 
 
 @cache
 def _end_with_sweep() -> None:
-    """Points in processes of their own end when the sweep that started them is gone."""
+    """Let this process end with its sweep, if the sweep started it for its points."""
     if os.environ.get(_PARENT) == str(os.getppid()):
         die_with(os.getppid())

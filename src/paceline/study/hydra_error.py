@@ -1,7 +1,7 @@
-"""Hydra's errors, on one line that names the setting."""
+"""Translation of Hydra's errors into one line that names the setting."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
@@ -11,7 +11,7 @@ from paceline.errors import SettingError
 
 
 def as_setting_error(error: Exception, setting: str) -> SettingError:
-    """`setting`: the name to give where Hydra does not tell which one is wrong."""
+    """Translate an error. `setting`: name to use if Hydra does not report which one is wrong."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
         return SettingError(group, f"there is no {name}; there are: {', '.join(error.options)}")
@@ -28,8 +28,8 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
 
 
 @contextmanager
-def hydra_errors(setting: str) -> Iterator[None]:
-    """What Hydra raises inside becomes a SettingError."""
+def hydra_errors(setting: str) -> Generator[None]:
+    """Turn Hydra's errors inside into SettingErrors, see `as_setting_error`."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:

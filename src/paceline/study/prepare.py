@@ -1,4 +1,4 @@
-"""The data of a study, found or downloaded before anything runs."""
+"""Preparation of a study's data, which is verified or downloaded before any point runs."""
 
 import hashlib
 import json
@@ -10,29 +10,30 @@ from paceline.record.target import Target
 from paceline.run.run_point import prepare_data
 from paceline.study.study_points import study_points
 
-Described = dict[str, object]  # a JSON object
+Description = dict[str, object]  # a JSON object
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
-    """Prepare every data set that `study` names; returns `data/<study>.json`.
+    """Prepare every data set that `study` names; return the path `data/<study>.json`.
 
-    It holds settings and checksums of the images, so that it changes when they do. Anybody's
-    DataModule prepares itself in the workers and has no checksum here.
+    This file contains the settings and checksums of the images, so that it changes when they do. A
+    DataModule of another package prepares itself in the workers and has no checksum.
     """
-    described: list[Described] = []
-    seen: list[Target] = []
+    descriptions: list[Description] = []
+    prepared: list[Target] = []
     for point in study_points(study, root, overrides):
         data = point.config.data
-        if data not in seen:
-            seen.append(data)
-            described.append(_prepared(point.config.names["data"], data))
+        if data not in prepared:
+            prepared.append(data)
+            descriptions.append(_prepare(point.config.names["data"], data))
     path = root / "data" / f"{study}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(described, indent=1) + "\n")
+    path.write_text(json.dumps(descriptions, indent=1) + "\n")
     return path
 
 
-def _prepared(name: str, data: Target) -> Described:
+def _prepare(name: str, data: Target) -> Description:
+    """Prepare one data set and describe it."""
     settings = {setting: value for setting, value in data.values.items() if setting != "root"}
     images = prepare_data(data)
     if images is None:
@@ -42,7 +43,7 @@ def _prepared(name: str, data: Target) -> Described:
     return {"name": name, "settings": settings, **sums}
 
 
-def _checksum(part: ImageSet) -> Described:
-    digest = hashlib.sha256(part.images.numpy())
-    digest.update(part.labels.numpy())
+def _checksum(part: ImageSet) -> Description:
+    digest = hashlib.sha256(part.images.numpy().data)
+    digest.update(part.labels.numpy().data)
     return {"images": len(part), "sha256": digest.hexdigest()}

@@ -1,18 +1,16 @@
-"""What a sweep is about to do, and what it may cost, by the records of points already run."""
+"""Preview of a sweep: its points, and its cost estimated from earlier records."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
+from paceline.record.record import Result
 from paceline.study.study_points import StudyPoint
-
-Result = Mapping[str, Any]  # result.json
 
 
 def table(points: Sequence[StudyPoint]) -> str:
-    """One line per point: key, axes, status."""
+    """Format one line for each point: key, axes, status."""
     names = list(points[0].axes)
     rows = [["key", *names, "status"]]
     for point in points:
@@ -24,7 +22,7 @@ def table(points: Sequence[StudyPoint]) -> str:
 
 
 def counts(points: Sequence[StudyPoint]) -> str:
-    """For example `24 points: 20 finished, 1 diverged, 3 to do`."""
+    """Format the number of points by status: `24 points: 20 finished, 1 diverged, 3 to do`."""
     states = [point.status or "to do" for point in points]
     parts = [
         f"{states.count(state)} {state}"
@@ -35,53 +33,55 @@ def counts(points: Sequence[StudyPoint]) -> str:
 
 
 def estimate(to_run: Sequence[StudyPoint], results: Sequence[Result], jobs: int) -> str:
-    """Time and memory of `to_run`, `jobs` points at a time; unknown rather than invented.
+    """Estimate time and memory of `to_run`, `jobs` points at a time, or report them as unknown.
 
-    `results`: of finished points of any study. Time is scaled by samples from points with the same
-    scheme, model, data and cluster, of the same workers and batch size where there are some.
+    `results`: results of finished points of any study. Time is scaled by samples from points with
+    the same scheme, model, data and cluster, and of these from points with the same number of
+    workers and batch size, if there are any.
     """
     if not to_run:
         return "nothing to run"
-    seconds = [_seconds(point, _alike(point, results)) for point in to_run]
+    seconds = [_seconds(point, _matching(point, results)) for point in to_run]
     known = [each for each in seconds if each is not None]
     if not known:
         return "time and memory: unknown until one point has run"
     rest = len(seconds) - len(known)
     more = f" and {rest} points of unknown length" if rest else ""
-    peak = max(r["peak_rss_bytes"] for point in to_run for r in _alike(point, results))
+    peak = max(r["peak_rss_bytes"] for point in to_run for r in _matching(point, results))
     processes = jobs * max(map(num_processes, to_run))
     memory = f"{processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
     return f"about {_duration(sum(known) / jobs)}{more}; up to {memory}"
 
 
 def finished_results(runs: Path) -> list[Result]:
-    """`result.json` of every finished point in `runs`, whatever its study."""
+    """Read `result.json` of every finished point of all studies in `runs`."""
     results = [json.loads(path.read_text()) for path in sorted(runs.glob("*/[!.]*/result.json"))]
     return [result for result in results if result["status"] == "finished"]
 
 
 def num_processes(point: StudyPoint) -> int:
-    """Return how many processes a point takes: those that train, and those that serve."""
+    """Count the processes of a point: those that train, and those that serve."""
     return sum(point.point.num_processes)
 
 
-def _alike(point: StudyPoint, results: Sequence[Result]) -> list[Result]:
+def _matching(point: StudyPoint, results: Sequence[Result]) -> list[Result]:
+    """Return the results with the point's scheme, model, data and cluster."""
     names = point.config.names.items()
     return [result for result in results if all(result[name] == value for name, value in names)]
 
 
-def _seconds(point: StudyPoint, alike: Sequence[Result]) -> float | None:
-    sizes = ("workers", "batch_size")
-    same = [result for result in alike if all(result[s] == point.config.values[s] for s in sizes)]
-    rates = [result["wall_seconds"] / result["samples"] for result in same or alike]
-    return median(rates) * _samples(point, alike) if rates else None
+def _seconds(point: StudyPoint, matching: Sequence[Result]) -> float | None:
+    sizes = {size: point.config.values[size] for size in ("workers", "batch_size")}
+    same = [each for each in matching if all(each[size] == sizes[size] for size in sizes)]
+    rates = [result["wall_seconds"] / result["samples"] for result in same or matching]
+    return median(rates) * _samples(point, matching) if rates else None
 
 
-def _samples(point: StudyPoint, alike: Sequence[Result]) -> float:
+def _samples(point: StudyPoint, matching: Sequence[Result]) -> float:
     training = point.point.training
     if training.samples is not None:
         return training.samples
-    return training.epochs * max(result["distinct_samples"] for result in alike)
+    return training.epochs * max(result["distinct_samples"] for result in matching)
 
 
 def _duration(seconds: float) -> str:

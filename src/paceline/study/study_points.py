@@ -1,4 +1,4 @@
-"""The points of a study: composed and expanded by Hydra itself, before anything runs."""
+"""Points of a study, composed and expanded by Hydra itself before any of them runs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.record.record import read_result
+from paceline.record.record import Result, read_result
 from paceline.study.compose import as_in_a_run, composer
 from paceline.study.hydra_error import hydra_errors
 from paceline.study.tuned_rate import set_rate
@@ -27,9 +27,11 @@ UNTUNED = "untuned"  # in place of the key
 
 @dataclass(frozen=True)
 class StudyPoint:
-    """`axes`: what the study sweeps, by dotted name, in its order. `result`: None until it ran.
+    """A point of a study.
 
-    A tuned point has a rate of null, and UNTUNED as its key, until tuning has ended.
+    `axes`: values of the settings that the study sweeps, by dotted name, in its order. `result`:
+    result.json, None without a record. A tuned point has no learning rate, and UNTUNED as its key,
+    until tuning has ended.
     """
 
     key: str
@@ -37,7 +39,7 @@ class StudyPoint:
     config: PointConfig
     overrides: tuple[str, ...]
     axes: Mapping[str, Any]
-    result: Mapping[str, Any] | None
+    result: Result | None
 
     @property
     def is_tuned(self) -> bool:
@@ -45,9 +47,9 @@ class StudyPoint:
 
     @cached_property
     def point(self) -> "Point":
-        """The point, typed and checked, which takes a second where torch is not imported yet.
+        """The point, typed and checked; takes a second if torch is not imported yet.
 
-        Raises SettingError. A tuned one can be made once it has its rate.
+        Raises SettingError, also for a tuned point that has no rate yet.
         """
         from paceline.record.point import Point
 
@@ -63,11 +65,11 @@ class StudyPoint:
 
 
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:
-    """The points that `experiments/<study>.yaml` names today, in the order in which they run.
+    """Return the points that `experiments/<study>.yaml` names today, in the order of their runs.
 
-    `root`: the folder of conf/, experiments/ and runs/. `overrides`: as on the command line.
-    Raises SettingError for an unknown study, for settings that do not compose, and where two
-    points are the same. About 60 ms for each point.
+    `root`: folder of conf/, experiments/ and runs/. `overrides`: settings as on the command line.
+    Raises SettingError for an unknown study, for settings that do not compose, and for two points
+    that are the same. Takes about 60 ms for each point.
     """
     _require(study, root)
     with hydra_errors("study"), composer(root) as compose:
@@ -83,7 +85,7 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
 
 
 def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
-    """What runs the points of `study` through Hydra: one multirun for each of its grids."""
+    """Return the overrides of Hydra's multiruns for `study`: one multirun for each of its grids."""
     with hydra_errors("study"), composer(root) as compose:
         grids = _grids(compose([f"experiments={study}"]))
     return [[f"experiments={study}", *grid, *overrides] for grid in grids]
@@ -100,7 +102,7 @@ def _require(study: str, root: Path) -> None:
 
 
 def _grids(base: DictConfig) -> list[list[str]]:
-    """Overrides of each of `grids`; one without any where the study is one product of axes."""
+    """Return the overrides of each of `grids`; one empty list if the study has no grids."""
     if base.grids is None:
         return [[]]
     if not isinstance(base.grids, ListConfig) or not all(map(OmegaConf.is_dict, base.grids)):
@@ -127,7 +129,10 @@ def _swept(grids: list[list[Override]]) -> list[str]:
 
 
 def _varies(axes: list[Override | None]) -> bool:
-    """Swept in a grid, or not the same in all of them; None: as the study sets it."""
+    """Return True if a setting is swept in a grid, or differs between grids.
+
+    None: the grid leaves the setting as the study sets it.
+    """
     if any(axis is not None and axis.is_sweep_override() for axis in axes):
         return True
     return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
@@ -147,9 +152,9 @@ def _point(root: Path, composed: DictConfig, axes: list[str], job: list[str]) ->
 
 
 def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> None:
-    seen: dict[str, StudyPoint] = {}
+    by_key: dict[str, StudyPoint] = {}
     for point in points:
-        other = seen.setdefault(point.config.key, point)  # untuned: but for the rate
+        other = by_key.setdefault(point.config.key, point)  # of an untuned one: without its rate
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
             same = " and ".join(_named(p) for p in (other, point))

@@ -1,6 +1,6 @@
-"""A study, run from where it stopped: points that have a record are left alone.
+"""Sweep of a study, which skips points that have a record and so continues an earlier sweep.
 
-Where points are tuned, the study's tuning is run first, in the same way and the same folder.
+If points are tuned, the study's tuning runs first, in the same way and the same folder.
 """
 
 import re
@@ -33,10 +33,10 @@ def sweep(
     *,
     dry_run: bool = False,
 ) -> bool:
-    """Run the points of `study` that need it; returns whether every point has a record then.
+    """Run the points of `study` that need it; return True if every point has a record then.
 
-    `multirun`: runs Hydra's multirun with these overrides, and skips what needs no run itself.
-    Raises SettingError before anything runs where a point has a setting that cannot be honoured.
+    `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run. Raises
+    SettingError for an invalid setting of any point, before the first one runs.
     """
     points = study_points(study, root, overrides)
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
@@ -65,7 +65,7 @@ def _complete(
     multirun: Callable[[list[str]], None],
     arguments: Sequence[list[str]],
 ) -> bool:
-    """Whether all `points` have a record after each `multirun`, if any of them needs one."""
+    """Run each `multirun` if any point needs it; return True if all have a record then."""
     for each in arguments if points_to_run(points) else ():
         multirun(each)
     points = [replace(point, result=read_result(point.folder)) for point in points]
@@ -75,23 +75,24 @@ def _complete(
 
 
 def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
+    """Return the points that need a run, by `sweep.rerun` and their records."""
     digest = source_digest()
     return [p for p in points if p.config.sweep.needs_run(p.result, digest)]
 
 
 def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
-    """Remove what processes that are gone began in `folder`, and end their runs in MLflow."""
+    """Remove partial records of ended processes from `folder`, and end their runs in MLflow."""
     for partial in folder.glob(".*"):
         match = _PARTIAL.fullmatch(partial.name)
         if match and not psutil.pid_exists(int(match[1])):
-            with suppress(LogError):  # then it stays there as running
+            with suppress(LogError):  # MLflow then shows the run as running
                 if tracking_uri is not None:
                     end_lost_run(partial, tracking_uri)
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def log_missing(points: Sequence[StudyPoint]) -> None:
-    """Records that MLflow lacks go there now; says so where it cannot be."""
+    """Log the records that MLflow lacks; print the reason of the first failure, and stop there."""
     for point in points:
         unlogged = log(point.folder, point.config.measurement.mlflow) if point.result else None
         if unlogged:

@@ -1,7 +1,7 @@
-"""The learning rate by `training.rate`: as it is set, or the best of the study's tuning.
+"""Learning rate by `training.rate`: as it is set, or the best of the study's tuning.
 
-A configuration's tuning points are itself with `tuning.seed` and each of `tuning.values`. Their
-records are all that is kept: whoever composes a tuned point finds its rate by them.
+The tuning points of a configuration differ from it by `tuning.seed` and by the rate, one of
+`tuning.values`. The tuned rate is not stored: composing a tuned point reads their records.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,19 @@ RATES = ("by_rule", "tuned")
 
 @dataclass(frozen=True)
 class Tuning:
+    """Tuning of a study. `values`: learning rates to compare. `seed`: seed of its points."""
+
     values: tuple[float, ...]
     seed: int
 
     def overrides(self) -> list[str]:
-        """What makes the tuning points of a study out of its points, on Hydra's command line."""
+        """Return the overrides that turn the points of a study into its tuning points."""
         values = ",".join(map(repr, self.values))
         return ["training.rate=by_rule", f"training.lr={values}", f"seed={self.seed}"]
 
 
 def read_tuning(setting: Any) -> Tuning:
-    """`setting`: `tuning` as plain values. Raises SettingError for what is not of its form."""
+    """Read the setting `tuning` from plain values. Raises SettingError for an invalid one."""
     if not isinstance(setting, Mapping) or setting.keys() != {"values", "seed"}:
         raise SettingError("tuning", f"values and seed are needed, not {setting!r}")
     values, seed = setting["values"], setting["seed"]
@@ -44,10 +46,10 @@ def read_tuning(setting: Any) -> Tuning:
 
 
 def set_rate(cfg: DictConfig, root: Path) -> bool:
-    """Put the tuned rate into `training.lr` of `cfg`, where `training.rate` is tuned.
+    """Put the tuned rate into `training.lr` of `cfg`, if `training.rate` is tuned.
 
-    `root`: the folder of runs/. False, with a rate of null, while a tuning point of this
-    configuration has no record. Raises SettingError for an unknown rate and for a bad tuning.
+    `root`: folder of runs/. Returns False, and puts None there, if a tuning point of this
+    configuration has no record. Raises SettingError for an unknown rate and for an invalid tuning.
     """
     rate = cfg.training.rate
     if rate not in RATES:
@@ -61,17 +63,17 @@ def set_rate(cfg: DictConfig, root: Path) -> bool:
     return cfg.training.lr is not None
 
 
-def best_rate(results: Mapping[float, Mapping[str, Any] | None]) -> float | None:
-    """Of the rates, the one with the best final top-1 on validation, by `result.json`.
+def best_rate(results: Mapping[float, Result | None]) -> float | None:
+    """Return the rate with the best final top-1 on validation.
 
-    A point that diverged or failed is worse than any other; of equals the smaller rate is taken.
-    None where a record is missing.
+    `results`: result.json by rate. A point that diverged or failed is worse than any other; of
+    equals the smaller rate is taken. Returns None if a record is missing.
     """
-    found = [(_score(result), -rate) for rate, result in results.items() if result is not None]
-    return -max(found)[1] if len(found) == len(results) else None
+    scores = [(_score(result), -rate) for rate, result in results.items() if result is not None]
+    return -max(scores)[1] if len(scores) == len(results) else None
 
 
-def _score(result: Mapping[str, Any]) -> float:
+def _score(result: Result) -> float:
     return result["top1"] if result["status"] == "finished" else -1.0
 
 

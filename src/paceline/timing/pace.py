@@ -39,10 +39,10 @@ class Pace:
 
 
 def give_way() -> None:
-    """Let this worker compute only when no server wants its core (on Linux; no right is needed).
+    """Let this worker compute only when no server needs its core (Linux; needs no privilege).
 
-    A server stands for a machine of its own. By niceness alone, a worker that it has just answered
-    still takes its core for 4 ms, the shortest time slice of the scheduler.
+    A server represents a machine of its own. With niceness alone, a worker that it has just
+    answered still takes its core for 4 ms, the shortest time slice of the scheduler.
     """
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

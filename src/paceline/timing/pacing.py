@@ -1,4 +1,4 @@
-"""The settings of an emulated accelerator, which clusters on either clock have in common."""
+"""Settings of an emulated accelerator, common to clusters on both clocks."""
 
 from paceline.settings import Count, NotNegative, Positive, Share, settings
 from paceline.timing.step_seconds import StepSeconds, seconds_of_step
@@ -7,11 +7,11 @@ from paceline.timing.step_times import StepTimes
 
 @settings("cluster")
 class AbstractPacing:
-    """Settings by which a worker stands for an accelerator; a cluster inherits them.
+    """Settings by which a worker emulates an accelerator; a cluster inherits them.
 
-    `step_seconds` None: steps take as long as they really take. `step_jitter`: sigma of a
-    log-normal factor of mean 1. The first `slow_workers` are slow by `slow_factor` in every step;
-    any worker is slow by `straggler_factor` in a step with `straggler_probability`.
+    `step_seconds`: mean duration of a step; None if steps are not emulated. `step_jitter`: sigma of
+    a log-normal factor of mean 1. Every step of the first `slow_workers` takes `slow_factor` times
+    as long; with `straggler_probability` any step takes `straggler_factor` times as long.
     """
 
     step_seconds: StepSeconds
@@ -22,7 +22,7 @@ class AbstractPacing:
     straggler_factor: Positive
 
     def step_times(self, batch_size: int, seed: int) -> StepTimes | None:
-        """Return the duration of each step; None where nothing is emulated."""
+        """Return the durations of all steps; None if steps are not emulated."""
         if self.step_seconds is None:
             return None
         return StepTimes(

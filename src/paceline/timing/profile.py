@@ -7,31 +7,31 @@ from paceline.settings import Bandwidth, NotNegative, Whole, settings
 
 @settings("cluster.link")
 class Link:
-    """A way for messages, with room of its own in each direction.
+    """A full-duplex link.
 
-    `latency`: seconds; `bandwidth`: bytes/s, inf (or None) for no limit.
+    `latency`: seconds; `bandwidth`: bytes/s in each direction, inf (or None) for no limit.
     """
 
     latency: NotNegative
     bandwidth: Bandwidth
 
     def seconds(self, num_bytes: float) -> float:
-        """Return the time from the first byte's leaving to the last one's arrival."""
+        """Return the time from the departure of the first byte to the arrival of the last."""
         return self.latency + num_bytes / self.bandwidth
 
 
 @settings("cluster")
 class ClusterProfile:
-    """The cost of messages and servers on a modelled cluster, and who is on which node.
+    """Cost of messages and servers on a modelled cluster, and placement of workers on nodes.
 
-    `link`: the network interface that the workers of a node share; `node_link`: a worker's or
-    server's own inside a node. `workers_per_node` None: all processes are on one machine; else
-    servers are on nodes of their own, one each. `node_cores`: cores that pass the messages inside a
-    node, each of which keeps one busy; None: enough for all at once. `allreduce_link`: what
-    all-reduces go over inside a node, where that is not what pushes do; None: the same.
+    `link`: network interface that the workers of a node share. `node_link`: link of one worker or
+    server inside a node. `workers_per_node`: number of workers on a node, with each server on a
+    node of its own; None if all processes are on one machine. `node_cores`: number of cores that
+    copy the messages inside a node, one message each at a time; None for no limit.
+    `allreduce_link`: link of all-reduces inside a node; None for `node_link`.
 
-    A server takes `server_seconds` for a push, and updates `server_bandwidth` bytes of weights a
-    second besides.
+    A server takes `server_seconds` for a push, plus the time to update its weights at
+    `server_bandwidth` [bytes/s].
     """
 
     link: Link
@@ -44,14 +44,11 @@ class ClusterProfile:
 
     @property
     def one_machine(self) -> bool:
-        """Say whether workers and servers are on the same machine."""
+        """True if workers and servers are on the same machine."""
         return self.workers_per_node is None
 
     def num_nodes(self, workers: int) -> int:
-        """Count the nodes that so many workers fill, the last one maybe in part.
-
-        Nodes of servers are not counted.
-        """
+        """Count the nodes of `workers` workers, without those of servers."""
         return 1 if self.workers_per_node is None else math.ceil(workers / self.workers_per_node)
 
     def node_of(self, worker: int) -> int:
@@ -59,13 +56,13 @@ class ClusterProfile:
         return 0 if self.workers_per_node is None else worker // self.workers_per_node
 
     def largest_node(self, workers: int) -> int:
-        """Count the workers on the first node, which is full if any is."""
+        """Count the workers on the first node, which has no fewer than the others."""
         return min(workers, self.workers_per_node or workers)
 
     def levels(self, workers: int) -> list[tuple[Link, int]]:
-        """List the links over which `workers` meet, and how many meet over each.
+        """List the links that connect all `workers`, with the number of participants of each.
 
-        First the workers of the fullest node, then the nodes; a link over which nobody has to meet
+        The workers of the fullest node come first, then the nodes; a link with only one participant
         is left out.
         """
         inside, nodes = self.largest_node(workers), self.num_nodes(workers)

@@ -1,4 +1,4 @@
-"""The setting that says how long a step of an emulated accelerator takes on average."""
+"""Setting of the mean duration of an emulated accelerator's step."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from paceline.settings import Positive, Whole
 
 
 def _in_one_line(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """Replace pydantic's errors, one for each form that the setting may have."""
+    """Replace pydantic's errors, one for each possible form of the setting, by a single one."""
     try:
         return check(value)
     except ValidationError:
@@ -18,7 +18,7 @@ def _in_one_line(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         raise ValueError(needed) from None
 
 
-# Seconds, or {images of a worker and step: seconds}; None: as long as it really takes.
+# Seconds, or {images per worker and step: seconds}; None: steps are not emulated.
 StepSeconds = Annotated[
     Positive | Annotated[dict[Whole, Positive], Field(min_length=1)] | None,
     WrapValidator(_in_one_line),
@@ -26,10 +26,9 @@ StepSeconds = Annotated[
 
 
 def seconds_of_step(step_seconds: float | Mapping[int, float], batch_size: int) -> float:
-    """Return the seconds that a step with `batch_size` images takes.
+    """Return the mean duration of a step with `batch_size` images [seconds].
 
-    They are linear between the batch sizes of a mapping, and beyond them in proportion to the
-    nearest.
+    It is linear between the batch sizes of a mapping, and beyond them proportional to the nearest.
     """
     if not isinstance(step_seconds, Mapping):
         return step_seconds

@@ -1,4 +1,4 @@
-"""Duration of each step of an emulated accelerator: the same draws on either clock."""
+"""Duration of each step of an emulated accelerator: the same random draws on both clocks."""
 
 import math
 from statistics import NormalDist
@@ -11,10 +11,11 @@ from paceline.settings import Count, NotNegative, Positive, Share, settings
 
 @settings("step_times")
 class StepTimes:
-    """The durations of all steps of all workers, drawn from `seed`.
+    """Durations of all steps of all workers, drawn from `seed`.
 
-    `jitter`: sigma of a log-normal factor of mean 1. The first `slow_workers` are slow always, any
-    worker is slow in a step with `straggler_probability`; the factors multiply.
+    `jitter`: sigma of a log-normal factor of mean 1. Every step of the first `slow_workers` takes
+    `slow_factor` times as long; with `straggler_probability` any step takes `straggler_factor`
+    times as long. The factors multiply.
     """
 
     step_seconds: Positive = 1.0
@@ -26,7 +27,7 @@ class StepTimes:
     seed: Count = 0
 
     def seconds(self, worker: int, step: int) -> float:
-        """Return the duration of a worker's step, counted from 0.
+        """Return the duration of a worker's step [seconds]; steps count from 0.
 
         It depends on (seed, worker, step) alone.
         """

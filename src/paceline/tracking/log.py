@@ -1,4 +1,4 @@
-"""MLflow's side of a point: its store before any process starts, its record afterwards."""
+"""Entry to MLflow: prepare its store before any process starts, log a record afterwards."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from paceline.tracking.mlflow_store import prepare_store
 
 
 def prepare_log(mlflow: MLflow) -> None:
-    """Make the store that runs are logged to. Raises SettingError where that cannot be."""
+    """Create the store that runs are logged to. Raises SettingError if it cannot be used."""
     if mlflow.tracking_uri is not None:
         prepare_store(mlflow.tracking_uri, mlflow.experiment)
 
 
 def log(folder: Path, mlflow: MLflow) -> str | None:
-    """Bring the record to MLflow, unless it is there. Returns why that cannot be, or None."""
+    """Log the record to MLflow, unless it is there. Returns the reason of a failure, or None."""
     if mlflow.tracking_uri is None:
         return None
     try:

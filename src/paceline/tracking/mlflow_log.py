@@ -1,4 +1,4 @@
-"""One point in MLflow: parameters, tags, live and final curves, final metrics."""
+"""Run of one point in MLflow: parameters, tags, live and final curves, final metrics."""
 
 import json
 import random
@@ -8,23 +8,24 @@ from typing import Any, TypeVar
 
 from paceline.tracking.mlflow_store import client, first_line
 
-PARAM_LENGTH = 6000  # of MLflow 3.17, which cuts what is longer
+PARAM_LENGTH = 6000  # limit of MLflow 3.17, which cuts longer values
 _PARAMS_PER_BATCH = 100
 _METRICS_PER_BATCH = 1000
 
+Row = Mapping[str, float | None]
 T = TypeVar("T")
 
 
 class LogError(Exception):
-    """Something did not reach MLflow; the message says what, on one line."""
+    """Failure to log to MLflow; the message names what is missing there, on one line."""
 
 
 class PointLog:
-    """One run in MLflow, continued; `begin` makes a new one.
+    """A run that exists in MLflow; `begin` creates a new one.
 
     `patience`: seconds for which each write is tried again while the database is locked.
     Writes wait for the store (3 ms, with many writers 50 ms): keep them out of a worker.
-    Writing the same row twice leaves one.
+    Writing the same row twice leaves one row. Methods raise LogError.
     """
 
     def __init__(self, tracking_uri: str, run_id: str, *, patience: float = 20) -> None:
@@ -46,22 +47,28 @@ class PointLog:
         *,
         patience: float = 20,
     ) -> "PointLog":
-        """`started`: UTC seconds since 1970; a row's time in MLflow is that plus its `seconds`."""
+        """Create a run.
+
+        `started`: UTC seconds since 1970; a row's time in MLflow is `started` plus its `seconds`.
+        """
         store = client(tracking_uri)
 
         def create() -> Any:
-            found = store.get_experiment_by_name(experiment)
-            if found is None:
+            existing = store.get_experiment_by_name(experiment)
+            if existing is None:
                 raise LogError(f"no experiment {experiment} in {tracking_uri}")
             return store.create_run(
-                found.experiment_id, round(1000 * started), dict(tags), run_name
+                existing.experiment_id, round(1000 * started), dict(tags), run_name
             )
 
         run = _attempt("the run", tracking_uri, patience, create)
         return cls(tracking_uri, run.info.run_id, patience=patience)
 
     def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Parameters longer than MLflow allows become `name.part1`, `name.part2`, ..."""
+        """Log parameters and tags.
+
+        Parameters longer than MLflow allows become `name.part1`, `name.part2`, ...
+        """
         from mlflow.entities import Param, RunTag
 
         entities = [Param(*item) for item in _whole_params(params)]
@@ -69,8 +76,8 @@ class PointLog:
             self._write(f"parameters {batch[0].key} to {batch[-1].key}", params=batch)
         self._write("tags", tags=[RunTag(name, value) for name, value in tags.items()])
 
-    def log(self, rows: Iterable[Mapping[str, float | None]]) -> None:
-        """Each row has `samples` (the step), `seconds` (of the training clock) and metrics.
+    def log(self, rows: Iterable[Row]) -> None:
+        """Log rows of `samples` (the step), `seconds` (of the training clock) and metrics.
 
         Metrics that are None are left out; NaN is kept as NaN, infinity as the largest float.
         """
@@ -85,7 +92,10 @@ class PointLog:
             self._write(what, metrics=batch)
 
     def finish(self, status: str, wall_seconds: float | None) -> None:
-        """`status`: FINISHED, FAILED or KILLED. `wall_seconds` None: until now."""
+        """End the run.
+
+        `status`: FINISHED, FAILED or KILLED. `wall_seconds`: duration; None if it ends now.
+        """
         end = None if wall_seconds is None else self._start_ms + round(1000 * wall_seconds)
         self._attempt("the end", lambda: self._client.set_terminated(self.run_id, status, end))
 
@@ -97,7 +107,7 @@ class PointLog:
 
 
 def run_exists(tracking_uri: str, run_id: str) -> bool:
-    """False where the store answers that it has no such run. Raises LogError where it does not."""
+    """Return whether the store has a run. Raises LogError if the store does not answer."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -110,7 +120,10 @@ def run_exists(tracking_uri: str, run_id: str) -> bool:
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
-    """Dotted names, as on the command line; lists and other values as JSON, text as it is."""
+    """Flatten settings to dotted names, as on the command line.
+
+    Text stays as it is; lists and other values become JSON.
+    """
     flat: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -129,11 +142,12 @@ def _whole_params(params: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield from ((f"{name}.part{n}", part) for n, part in enumerate(parts, start=1))
 
 
-def _cells(rows: Iterable[Mapping]) -> Iterator[tuple[str, float, float, float]]:
+def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, float, float, float]]:
+    """Yield name, value, seconds and samples of each metric that is not None."""
     for row in rows:
         for name, value in row.items():
             if name != "samples" and value is not None:
-                yield name, float(value), row["seconds"] or 0.0, row["samples"]
+                yield name, float(value), row["seconds"] or 0.0, row["samples"] or 0.0
 
 
 def _batches(items: Sequence, size: int) -> list:
@@ -155,6 +169,6 @@ def _attempt(what: str, tracking_uri: str, patience: float, call: Callable[[], T
 
 
 def _passes(error: Exception) -> bool:
-    """Whether the next try may succeed."""
+    """Return True if the next try may succeed."""
     code = getattr(error, "error_code", None)
     return code == "TEMPORARILY_UNAVAILABLE" or "database is locked" in str(error)

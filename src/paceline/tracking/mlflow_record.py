@@ -1,35 +1,47 @@
-"""From a record on disk to MLflow: at the end of a run, or later, after an outage."""
+"""Copy of a record on disk in MLflow, made at the end of a run or after an outage."""
 
 import csv
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import yaml
 
-from paceline.tracking.mlflow_log import LogError, PointLog, flat_params, run_exists
+from paceline.tracking.mlflow_log import LogError, PointLog, Row, flat_params, run_exists
 
-_MARKER = "mlflow.json"  # in a record's folder: which run it is, and whether all of it is there
+_MARKER = "mlflow.json"  # file in a record's folder, with a Marker
 _TAGS = ("study", "key", "scheme", "workers", "kind", "status", "commit")
 _STATUS = {"finished": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 
 
-def log_record(folder: Path, tracking_uri: str, experiment: str) -> bool:
-    """Log the complete record in `folder` unless MLflow has it; goes on with a run begun live.
+class Marker(TypedDict):
+    """The run in MLflow that belongs to a record.
 
-    Returns whether there was anything to do. Raises LogError, after which it can be called again.
+    `complete`: True if all of the record is there. `live_rows`: number of rows logged while the
+    point was running.
     """
-    marker = read_marker(folder, tracking_uri)
-    known = bool(marker) and run_exists(tracking_uri, marker["run_id"])
-    if known and marker["complete"]:
+
+    run_id: str
+    tracking_uri: str
+    complete: bool
+    live_rows: int
+
+
+def log_record(folder: Path, tracking_uri: str, experiment: str) -> bool:
+    """Log the complete record in `folder` unless MLflow has it; continue a run begun live.
+
+    Returns False if there was nothing to do. Raises LogError, after which it can be called again.
+    """
+    marker = _known_marker(folder, tracking_uri)
+    if marker is not None and marker["complete"]:
         return False
     result = json.loads((folder / "result.json").read_text())
     config = yaml.safe_load((folder / "config.yaml").read_text())
     tags = {name: str(result[name]) for name in _TAGS}
-    num_logged = marker["live_rows"] if known else 0
-    if known:
+    num_logged = marker["live_rows"] if marker else 0
+    if marker is not None:
         log = PointLog(tracking_uri, marker["run_id"])
     else:
         started = datetime.fromisoformat(result["started"]).timestamp()
@@ -44,41 +56,33 @@ def log_record(folder: Path, tracking_uri: str, experiment: str) -> bool:
 
 
 def end_lost_run(folder: Path, tracking_uri: str) -> None:
-    """Mark as killed what the partial record in `folder` had begun live. Raises LogError."""
-    marker = read_marker(folder, tracking_uri)
-    if marker and run_exists(tracking_uri, marker["run_id"]):
+    """Mark as killed the run that the partial record in `folder` began live. Raises LogError."""
+    marker = _known_marker(folder, tracking_uri)
+    if marker is not None:
         PointLog(tracking_uri, marker["run_id"]).finish("KILLED", None)
 
 
 def run_name(config: Mapping[str, Any]) -> str:
+    """Return the name of a point's run in MLflow."""
     scheme, size = config["names"]["scheme"], f"{config['workers']}x{config['batch_size']}"
     return f"{scheme} {size} seed {config['seed']}"
 
 
-def live_rows(folder: Path, first: int) -> list[dict[str, float | None]]:
-    """What `progress.csv` has so far, from row `first` on; metrics are named `live/...`."""
+def live_rows(folder: Path, first: int) -> list[Row]:
+    """Return the present rows of `progress.csv` from row `first` on; metrics become `live/...`."""
     return [
         {name if name in ("samples", "seconds") else f"live/{name}": row[name] for name in row}
         for row in _table(folder / "progress.csv", first)
     ]
 
 
-def read_marker(folder: Path, tracking_uri: str) -> dict[str, Any]:
-    """Empty where this record was never logged to `tracking_uri`."""
-    path = folder / _MARKER
-    marker = json.loads(path.read_text()) if path.exists() else {}
-    return marker if marker.get("tracking_uri") == tracking_uri else {}
-
-
 def write_marker(
     folder: Path, tracking_uri: str, run_id: str, *, complete: bool = False, live_rows: int = 0
 ) -> None:
-    marker = {
-        "run_id": run_id,
-        "tracking_uri": tracking_uri,
-        "complete": complete,
-        "live_rows": live_rows,
-    }
+    """Note in `folder` the run that belongs to its record. Raises LogError."""
+    marker = Marker(
+        run_id=run_id, tracking_uri=tracking_uri, complete=complete, live_rows=live_rows
+    )
     text = json.dumps(marker, indent=1) + "\n"
     try:
         (folder / _MARKER).write_text(text)
@@ -86,8 +90,17 @@ def write_marker(
         raise LogError(f"cannot write {folder / _MARKER}: {error.strerror}") from error
 
 
-def _final(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Every number of `result.json`, at the end of the run."""
+def _known_marker(folder: Path, tracking_uri: str) -> Marker | None:
+    """Return the marker of a run that `tracking_uri` has, else None. Raises LogError."""
+    path = folder / _MARKER
+    marker: Marker | None = json.loads(path.read_text()) if path.exists() else None
+    if marker is None or marker["tracking_uri"] != tracking_uri:
+        return None
+    return marker if run_exists(tracking_uri, marker["run_id"]) else None
+
+
+def _final(result: Mapping[str, Any]) -> Row:
+    """Return every number of `result.json` as a row."""
     numbers = {
         name: value
         for name, value in result.items()
@@ -96,7 +109,8 @@ def _final(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"samples": 0, "seconds": 0.0} | numbers
 
 
-def _table(path: Path, first: int = 0) -> Iterator[dict[str, float | None]]:
+def _table(path: Path, first: int = 0) -> Iterator[Row]:
+    """Yield the complete rows of a CSV file from row `first` on; none if there is no file."""
     text = path.read_text() if path.exists() else ""
     lines = text[: text.rfind("\n") + 1].splitlines()  # a worker may be in the middle of a line
     for row in csv.DictReader([*lines[:1], *lines[1 + first :]]):

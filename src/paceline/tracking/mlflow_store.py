@@ -1,10 +1,10 @@
-"""The MLflow store: made once, before workers start. What is wrong with it is a setting's fault."""
+"""Store of MLflow, created before workers start; its errors are those of a setting."""
 
 import logging
 import os
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _SECONDS = 8  # until a store counts as locked, or a server as unreachable
-_LOCK_SECONDS = (
-    120  # others may be preparing the same file: 1.5 s for the first, 0.8 s for each more
-)
+# Other processes may prepare the same file: 1.5 s for the first, 0.8 s for each further one.
+_LOCK_SECONDS = 120
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 
 def prepare_store(tracking_uri: str, experiment: str) -> None:
-    """Create the database and the experiment where missing; safe in many processes at once.
+    """Create the database and the experiment if missing; safe in many processes at once.
 
-    Raises SettingError("measurement.mlflow.tracking_uri") where the store cannot be written, is
-    locked or cannot be reached, after 10 seconds at most.
+    Raises SettingError("measurement.mlflow.tracking_uri") if the store cannot be written, is locked
+    or cannot be reached, after 10 seconds at most.
     """
     try:
         if tracking_uri.startswith("sqlite:"):
@@ -43,7 +42,7 @@ def prepare_store(tracking_uri: str, experiment: str) -> None:
 
 
 def client(tracking_uri: str) -> "MlflowClient":
-    """A client that writes nothing to the terminal and reports nothing home."""
+    """Make a client that writes nothing to the terminal and sends no telemetry."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # of 7: four minutes of back-off
     from mlflow import MlflowClient  # 1.4 s
@@ -54,7 +53,7 @@ def client(tracking_uri: str) -> "MlflowClient":
 
 
 def first_line(error: Exception) -> str:
-    """What is wrong; drivers append statements and links."""
+    """Return the first line of an error's text; drivers append statements and links."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].removeprefix("(sqlite3.OperationalError) ")
 
@@ -62,7 +61,7 @@ def first_line(error: Exception) -> str:
 def _prepare_file(tracking_uri: str, experiment: str) -> None:
     path = Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
     path.parent.mkdir(parents=True, exist_ok=True)
-    Path(f"{path}.lock").touch()  # where that cannot be, some errors would make the lock wait
+    Path(f"{path}.lock").touch()  # fails at once, where the lock would wait on some errors
     with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
         with closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as database:
             database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
@@ -81,21 +80,21 @@ def _prepare_server(tracking_uri: str, experiment: str) -> None:
 def _create_experiment(store: "MlflowClient", name: str) -> None:
     from mlflow.exceptions import MlflowException
 
-    found = store.get_experiment_by_name(name)
-    if found is None:
+    existing = store.get_experiment_by_name(name)
+    if existing is None:
         try:
             store.create_experiment(name)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
                 raise
-    elif found.lifecycle_stage != "active":
+    elif existing.lifecycle_stage != "active":
         message = f"{name} was deleted in MLflow: restore it there, or choose another name"
         raise SettingError("measurement.mlflow.experiment", message)
 
 
 @contextmanager
-def _impatient() -> Iterator[None]:
-    """One try, so that a server that accepts and never answers is found out soon."""
+def _impatient() -> Generator[None]:
+    """Limit requests inside to one try, so that a server that never answers fails soon."""
     limits = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS)}
     before = {name: os.environ.get(name) for name in limits}
     os.environ.update(limits)

@@ -1,4 +1,4 @@
-"""Live rows of a running point on their way to MLflow, from a thread of its launcher."""
+"""Live logging of a running point to MLflow by a thread of its launcher."""
 
 import os
 import sys
@@ -14,10 +14,10 @@ _PERIOD = 1.0  # seconds
 
 
 class ProgressFollower:
-    """While entered, logs what a worker appends to `progress.csv` in the partial record `folder`.
+    """Context that logs the rows a worker appends to `progress.csv` in the partial record `folder`.
 
-    Leave it before the record is completed; `log_record` then adds the rest to the same run, and
-    also what did not reach MLflow here. Does nothing where the point goes without MLflow.
+    Leave it before the record is completed; `log_record` then adds all other rows to the same run.
+    Does nothing if the point has no MLflow store.
     """
 
     def __init__(self, folder: Path, config: PointConfig) -> None:
@@ -46,7 +46,7 @@ class ProgressFollower:
             self._thread.join()
 
     def _follow(self) -> None:
-        if sys.platform == "linux":  # where a thread has a priority of its own: workers come first
+        if sys.platform == "linux":  # a thread has its own priority there: workers come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         started = time.time()
         while not self._stopped.wait(_PERIOD):

@@ -1,1 +1,1 @@
-"""The virtual clock: real gradients, modelled time, any number of workers in one process."""
+"""Virtual clock: real gradients, modelled time, any number of workers in one process."""

@@ -1,6 +1,6 @@
-"""Vectors that many workers share, and that are used again when the last one releases them.
+"""Vectors that many workers share, and that are recycled when the last one releases them.
 
-A fresh vector of 45 MB per update costs 27 ms in page faults, one that is used again 5 ms.
+A new vector of 45 MB per update costs 27 ms in page faults, a recycled one 5 ms.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Buffer:
-    """A vector with a count of its holders."""
+    """Vector with a count of its holders."""
 
     def __init__(self, vector: Tensor) -> None:
         self.vector = vector
@@ -18,12 +18,12 @@ class Buffer:
         self._views: list[Tensor] = []
 
     def move(self, vector: Tensor) -> None:
-        """Point to `vector`, to which the content has been copied."""
+        """Use `vector`, to which the caller has copied the content, from now on."""
         self.vector = vector
         self._views = []
 
     def views(self, like: Sequence[Tensor]) -> list[Tensor]:
-        """Return views of the vector in the shapes of `like`; they are made once."""
+        """Return views of the vector with the shapes of `like`, which are made once."""
         if not self._views:
             parts = torch.split(self.vector, [tensor.numel() for tensor in like])
             self._views = [part.view_as(t) for part, t in zip(parts, like, strict=True)]
@@ -33,8 +33,8 @@ class Buffer:
 class BufferPool:
     """Vectors of one size, dtype and device.
 
-    `recycled` False: every holder has a copy of its own and none is used again; the same run must
-    come out bit for bit. `made`: vectors that there are, or were.
+    `recycled`: False if every holder gets a copy and none is recycled, which must not change a bit
+    of the run. `made`: number of vectors that have been allocated.
     """
 
     def __init__(self, like: Tensor, *, recycled: bool = True) -> None:
@@ -44,7 +44,7 @@ class BufferPool:
         self.made = 0
 
     def take(self) -> Buffer:
-        """Return a buffer of one holder with undefined content."""
+        """Return a buffer with one holder and undefined content."""
         if self._free:
             buffer = self._free.pop()
             buffer.holders = 1
@@ -58,14 +58,14 @@ class BufferPool:
         return buffer
 
     def share(self, buffer: Buffer) -> Buffer:
-        """Return the same content for one more holder, who must not write into it."""
+        """Return the content for one more holder, which must not write to it."""
         if not self._recycled:
             return self.copy(buffer.vector)
         buffer.holders += 1
         return buffer
 
     def add(self, total: Buffer | None, value: Buffer) -> Buffer:
-        """Return the sum in the buffer of the first; the caller gives both away."""
+        """Return the sum in the first buffer; both are handed over to this call."""
         if total is None:
             return value
         total.vector.add_(value.vector)
@@ -73,6 +73,7 @@ class BufferPool:
         return total
 
     def release(self, buffer: Buffer) -> None:
+        """Remove one holder; recycle the buffer after the last."""
         buffer.holders -= 1
         if buffer.holders == 0 and self._recycled:
             self._free.append(buffer)

@@ -1,6 +1,4 @@
-"""Refuses rules that have no virtual form, before training starts."""
-
-from typing import Any
+"""Check, before training starts, that a scheme's rule can run on the virtual clock."""
 
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
@@ -8,8 +6,8 @@ from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import AbstractScheme, Message
 
 
-def check_scheme(scheme: Any, workers: int, num_steps: int | None) -> None:
-    """Raise SettingError for what is no rule, or sends messages that the clock does not know."""
+def check_scheme(scheme: object, workers: object, num_steps: int | None) -> None:
+    """Raise SettingError for a scheme that is no rule, or sends messages unknown to the clock."""
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
     if not isinstance(scheme, AbstractScheme):

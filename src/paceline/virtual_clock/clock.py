@@ -1,4 +1,4 @@
-"""The virtual clock: many workers as processes, in the order of virtual time."""
+"""Virtual clock: many workers as processes, in the order of virtual time."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,10 +30,11 @@ _TIMELINE_WORKERS = 16  # more rows than that no figure shows
 
 
 class VirtualClock:
-    """`next_worker()` is the worker whose backward ends next: compute its gradient on its weights,
-    and hand it to `finish_step`. None when no worker may take another step.
+    """Clock that runs the rules of all workers, and asks its caller for gradients.
 
-    `counters`: the module's buffers that are not in `statistics`.
+    `next_worker()` returns the worker whose backward ends next: compute its gradient on its
+    weights, and pass it to `finish_step`. `statistics`: floating-point buffers of the module, as
+    one vector. `counters`: its other buffers.
     """
 
     def __init__(
@@ -63,21 +64,25 @@ class VirtualClock:
         self._connect(scheme, profile, weights, recycled)
         self._start(scheme, weights)
 
-    # what a Trainer does
+    # called by a Trainer
 
     def next_worker(self) -> VirtualWorker | None:
+        """Advance to the end of the next backward; None if no worker may take another step."""
         while self._ready is None and len(self.kernel):
             self.kernel.advance()
         ready, self._ready = self._ready, None
         return ready
 
     def finish_step(self, worker: VirtualWorker, gradient: Buffer | None) -> None:
-        """Go on with a worker; `gradient` is the clock's from now on, None: there will be none."""
+        """Continue a worker with its gradient, which the clock owns from now on.
+
+        `gradient`: None if the step is abandoned because training ends.
+        """
         self.kernel.happen(worker.computed, gradient)
         self.kernel.settle()
 
     def end(self) -> None:
-        """Let what is under way arrive; no worker takes another step."""
+        """Deliver all messages under way; no worker takes another step."""
         self._ending = True
         while (worker := self.next_worker()) is not None:
             self.finish_step(worker, None)
@@ -85,17 +90,17 @@ class VirtualClock:
             for worker in self.workers:
                 worker.weights = self._own.begin(worker)  # what followed its last step included
 
-    # what is observed
+    # observations
 
     @property
     def holder(self) -> VirtualServers | VirtualOwnWeights:
-        """The holder of the weights that are evaluated."""
+        """Owner of the evaluated weights: the servers, or the workers."""
         holder = self.servers or self._own
         assert holder is not None
         return holder
 
     def shared(self) -> Snapshot:
-        """Return what would be evaluated now: the servers' weights, or the mean over workers'."""
+        """Return a snapshot of the present weights: the servers', or the mean over workers."""
         holder = self.holder
         statistics = torch.stack(holder.statistics).mean(0)
         return Snapshot(holder.samples, holder.updates, self.kernel.now, holder.mean(), statistics)
@@ -114,7 +119,7 @@ class VirtualClock:
     def _train(
         self, worker: VirtualWorker, links: VirtualLinks, driver: RuleDriver
     ) -> Process[None]:
-        """Take all steps of a worker, then whatever follows the last."""
+        """Take all steps of a worker, then carry out the end of its rule."""
         while self._may_step(worker):
             if self._ending:
                 return
@@ -160,7 +165,7 @@ class VirtualClock:
         if self._own is not None:
             yield from self._own.finish(worker)
 
-    # what all workers share
+    # construction
 
     def _connect(
         self, scheme: AbstractScheme, profile: ClusterProfile, weights: Tensor, recycled: bool
@@ -196,7 +201,7 @@ class VirtualClock:
         )
 
     def _start(self, scheme: AbstractScheme, weights: Tensor) -> None:
-        """Let every worker begin with the same weights, before the clock starts."""
+        """Give every worker the same first weights, and start its process."""
         first = self.pool.copy(weights)
         for worker in self.workers:
             if self._own is None:

@@ -1,4 +1,4 @@
-"""What several processes do at one instant, done at once."""
+"""Joint execution of requests that several processes make at one instant."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class Joint(Generic[Item]):
-    """Collects what processes bring at one instant; `carry_out` gets it as a whole, in order."""
+    """Collects the items of processes at one instant; `carry_out` gets all of them, in order."""
 
     def __init__(self, kernel: Kernel, carry_out: Callable[[Sequence[Item]], None]) -> None:
         self._kernel, self._carry_out = kernel, carry_out
@@ -26,7 +26,7 @@ class Joint(Generic[Item]):
         yield self._done
 
     def _close(self) -> Process[None]:
-        yield None  # all who go on at this instant may join
+        yield None  # all processes that continue at this instant may join
         items, self._items = self._items, []
         self._carry_out(items)
         self._kernel.happen(self._done)

@@ -1,9 +1,9 @@
-"""The event kernel of the virtual clock.
+"""Event kernel of the virtual clock.
 
-A process is a generator. It yields a Moment or an Event to wait for it, or None to let all that
-goes on at this instant go on first; what an event happens with is the value of the `yield`.
-Nothing goes on inside a call: `happen` only lines up those that wait, so that whoever calls it can
-finish what it is doing.
+A process is a generator. It yields a Moment or an Event to wait for it, or None to wait until all
+other processes that can continue at this instant have done so; the value of an event is the value
+of the `yield`. `happen` only schedules the waiting processes: none continues before the calling
+process waits itself.
 """
 
 import heapq
@@ -16,13 +16,13 @@ from paceline.engine.links import Process
 
 
 class Moment(NamedTuple):
-    """A time on the virtual clock [virtual seconds]."""
+    """Time on the virtual clock [virtual seconds]."""
 
     time: float
 
 
 class Event:
-    """Something that happens once, with a value."""
+    """Event that happens once, with a value."""
 
     def __init__(self) -> None:
         self.has_happened = False
@@ -31,7 +31,7 @@ class Event:
 
 
 class Running(NamedTuple):
-    """A process that has started, and the event of its end."""
+    """Process that has started, and the event of its end."""
 
     process: Process[Any]
     end: Event
@@ -40,7 +40,7 @@ class Running(NamedTuple):
 class Kernel:
     """Runs processes in order of time; of two at one time, the one that was planned first.
 
-    `now`: virtual seconds. `num_processes`: those that have started and not ended.
+    `now`: virtual seconds. `num_processes`: number of processes that have started and not ended.
     """
 
     def __init__(self) -> None:
@@ -51,39 +51,40 @@ class Kernel:
         self._ready: deque[tuple[Running, Any]] = deque()
 
     def __len__(self) -> int:
-        """Number of planned calls."""
+        """Return the number of planned calls."""
         return len(self._planned)
 
     def at(self, time: float, call: Callable[[], object]) -> None:
-        """Plan `call` for `time`, which must not lie before now."""
+        """Plan `call` for `time`. Raises ValueError if that is before now."""
         if time < self.now:
             raise ValueError(f"planned for {time}, and it is {self.now}")
         heapq.heappush(self._planned, (time, next(self._order), call))
 
     def after(self, seconds: float) -> Moment:
+        """Return the moment `seconds` after now."""
         return Moment(self.now + seconds)
 
     def start(self, process: Process[Any]) -> Event:
-        """Run a process to its first wait; return its end, which happens with what it returns."""
+        """Run a process to its first wait; return the event of its end, with its return value."""
         running = Running(process, Event())
         self.num_processes += 1
         self._resume(running, None)
         return running.end
 
     def happen(self, event: Event, value: Any = None) -> None:
-        """Let those who wait for `event` go on, in the order in which they came."""
+        """Schedule the processes that wait for `event`, in the order of their arrival."""
         event.has_happened, event.value = True, value
         self._ready.extend((running, value) for running in event.waiting)
         event.waiting = []
 
     def advance(self) -> None:
-        """Go to the next planned call, and on until every process waits."""
+        """Advance to the next planned call, and run until every process waits."""
         self.now, _, call = heapq.heappop(self._planned)
         call()
         self.settle()
 
     def settle(self) -> None:
-        """Run every process that can go on at this instant."""
+        """Run every process that can continue at this instant."""
         while self._ready:
             self._resume(*self._ready.popleft())
 

@@ -1,4 +1,4 @@
-"""Weights and optimizer state of workers that apply updates themselves, shared where equal."""
+"""Weights and optimizer state of workers that apply updates themselves, shared while equal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,14 +10,18 @@ from paceline.virtual_clock.running_mean import RunningMean
 
 
 class SharedState:
-    """Weights and optimizer state that are the same for all workers in `holders`."""
+    """Weights and optimizer state of all workers in `holders`."""
 
     def __init__(self, weights: Buffer, sgd: FlatSGD, holders: set[int]) -> None:
         self.weights, self.sgd, self.holders = weights, sgd, holders
 
 
 class SharedStates:
-    """`of[worker]`: its state. All start with one; `shared` False: with a copy each."""
+    """States of all workers.
+
+    `of[worker]`: state of a worker. All workers begin with one state, or with a copy each if
+    `shared` is False.
+    """
 
     def __init__(
         self,
@@ -32,7 +36,7 @@ class SharedStates:
         first = pool.copy(weights)
         state = SharedState(first, FlatSGD(first.vector, segments), set(range(num_workers)))
         self.of = [state] * num_workers
-        self._kept: dict[int, Buffer] = {}  # what workers compute on whose weights have changed
+        self._kept: dict[int, Buffer] = {}  # weights of steps under way, if they have changed since
         for worker in range(0 if shared else num_workers - 1):
             self._split(state, {worker})
 
@@ -43,26 +47,26 @@ class SharedStates:
         return self.of[worker].weights
 
     def keep(self, worker: int) -> Buffer:
-        """Return a copy of what the worker computes on, until it begins again.
+        """Copy the weights of a step under way, which are about to change.
 
-        Its weights are about to change in the middle of its step.
+        Returns the copy, which is valid until the worker's next step begins.
         """
         if worker not in self._kept:
             self._kept[worker] = self._pool.copy(self.of[worker].weights.vector)
         return self._kept[worker]
 
     def apply(self, workers: set[int], gradient: Tensor, factor: float) -> None:
-        """Apply one gradient for all these workers; once, in place, for those that share a state.
+        """Apply one gradient for all these workers, once for those that share a state.
 
-        `factor`: multiplies the rates.
+        `factor` multiplies the rates.
         """
         for state in self._distinct(sorted(workers)):
-            among = state.holders & workers
-            own = state if among == state.holders else self._split(state, among)
+            applying = state.holders & workers
+            own = state if applying == state.holders else self._split(state, applying)
             own.sgd.step(gradient, factor)
 
     def hold(self, worker: int, weights: Tensor) -> None:
-        """Copy `weights` to the worker; its optimizer's state stays."""
+        """Copy `weights` to the worker; its optimizer's state does not change."""
         self._own(worker).copy_(weights)
 
     def average(self, one: int, other: int) -> None:
@@ -73,14 +77,14 @@ class SharedStates:
         self._own(other).copy_(mean)
 
     def mean(self) -> Tensor:
-        """Return the mean of all workers' weights, as a vector of its own."""
+        """Return the mean of all workers' weights, as a new vector."""
         mean = RunningMean()
         for state in self._distinct(range(len(self.of))):
             mean.add(state.weights.vector, len(state.holders))
         return mean.value
 
     def _own(self, worker: int) -> Tensor:
-        """Return the worker's weights, which nobody shares from now on."""
+        """Return the worker's weights, which no other worker shares from now on."""
         state = self.of[worker]
         own = state if state.holders == {worker} else self._split(state, {worker})
         return own.weights.vector
@@ -89,7 +93,7 @@ class SharedStates:
         return list(dict.fromkeys(self.of[worker] for worker in workers))
 
     def _split(self, state: SharedState, workers: set[int]) -> SharedState:
-        """Give these workers a state equal to the one that they shared until now."""
+        """Give these workers a copy of the state that they have shared until now."""
         weights = self._pool.copy(state.weights.vector)
         own = SharedState(weights, state.sgd.fork(weights.vector), set(workers))
         state.holders -= workers

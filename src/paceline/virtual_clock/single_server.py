@@ -1,4 +1,4 @@
-"""A process that does one thing at a time."""
+"""Queue in front of a process that does one thing at a time."""
 
 from collections import deque
 
@@ -7,9 +7,9 @@ from paceline.virtual_clock.kernel import Event, Kernel
 
 
 class SingleServer:
-    """A queue with one server: whoever has entered is served until it leaves.
+    """Queue with one server, which a process occupies from `enter` to `leave`.
 
-    Those who wait are served in the order in which they came, urgent ones before the others.
+    Waiting processes are served in the order of their arrival, urgent ones before the others.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -27,7 +27,7 @@ class SingleServer:
         self._busy = True
 
     def leave(self) -> None:
-        """Hand the server over to the next in line."""
+        """Free the server for the next process in the queue."""
         line = self._urgent or self._waiting
         self._busy = bool(line)
         if line:

@@ -1,5 +1,8 @@
-"""Snapshots of workers that hold weights of their own: the mean, each as it was when it first had
-so many samples behind it, over all workers."""
+"""Snapshots of workers with their own weights: the mean of copies made at different times.
+
+Each worker's weights are copied when the run-wide samples of its steps first reach those of the
+snapshot.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +21,7 @@ class _Means(NamedTuple):
 
 
 class SnapshotMean:
-    """Workers come to a snapshot at different times; it is complete when all have come."""
+    """Snapshots in the making; one is complete when all workers have reached its samples."""
 
     def __init__(self, spec: RunSpec, states: SharedStates) -> None:
         self.snapshots: list[Snapshot] = []
@@ -28,7 +31,7 @@ class SnapshotMean:
         self._means: dict[int, _Means] = {}  # by samples
 
     def add(self, workers: Sequence[VirtualWorker], now: float) -> None:
-        """Count in the weights of workers that have just finished a step."""
+        """Add the weights of workers that have just finished a step to the snapshots they reach."""
         passing: dict[int, list[VirtualWorker]] = {}
         for worker in workers:
             passed = self._spec.passed(self._num_passed[worker.index], worker.next_number)

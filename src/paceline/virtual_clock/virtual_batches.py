@@ -1,4 +1,4 @@
-"""Batches in the order of virtual time: drawn by worker and number, never read ahead."""
+"""Batches in the order of virtual time, drawn by worker and number, never in advance."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -11,11 +11,11 @@ from paceline.errors import SettingError
 
 
 def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
-    """Return how to draw worker k's n-th batch of a DataLoader, and the batches in a pass over it.
+    """Make a function that draws worker k's n-th batch; also return the batches in one pass.
 
     The order is the project's: batch n * workers + k of a seeded stream; the loader's own sampler
-    is not asked. Raises SettingError("data") for other loaders: they read ahead, and would hand out
-    batches before it is known which worker computes next.
+    is not used. Raises SettingError("data") for other loaders than a map-style DataLoader: they
+    read in advance, before it is known which worker computes next.
     """
     if not _is_map_style(loader):
         name = type(loader).__name__
@@ -42,7 +42,7 @@ def _is_map_style(loader: object) -> bool:
 class VirtualBatches:
     """Iterates over the batches of the workers that compute next, one at a time.
 
-    `next_batch()` raises StopIteration when no worker may go on.
+    `next_batch()` raises StopIteration when no worker may take another step.
     """
 
     def __init__(self, next_batch: Callable[[], Any], length: int) -> None:

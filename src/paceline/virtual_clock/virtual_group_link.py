@@ -1,4 +1,4 @@
-"""Workers that push as one on the virtual clock: by way of the first of their group."""
+"""Link of workers that push as one, through the first of their group, on the virtual clock."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 
 class Answer(NamedTuple):
-    """The weights that servers answered a push with, and whether the worker may step again."""
+    """Weights in the servers' answer to a push, and True if the worker may take another step."""
 
     weights: Buffer
     granted: bool
 
 
 class _Group:
-    """One group: its first worker's process, and what has come to it for the push under way."""
+    """State of one group: its first worker's process, and the gradients of the push under way."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.first = SingleServer(kernel)
@@ -33,15 +33,16 @@ class _Group:
 
     def begin_round(self) -> None:
         self.sum: Buffer | None = None
-        self.num_here = 0
+        self.num_arrived = 0
         self.complete = Event()
         self.answered: dict[int, Event] = {}  # by worker
 
 
 class VirtualGroupLink:
-    """`push(first)` carries the message of the first of a group to the servers and back.
+    """Link of all workers to the first workers of their groups.
 
-    Inside a node a message is work of the group's first, as at a server.
+    `push(first)` carries the message of a first worker to the servers, and returns their answer.
+    Inside a node a message occupies the group's first worker, as it does a server.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class VirtualGroupLink:
         return [self._workers[index] for index in self._accounting.group_of(worker.index)]
 
     def statistics(self, first: VirtualWorker) -> Tensor:
-        """Return the mean over the group, while its push is not answered."""
+        """Return the mean of the group's statistics, valid until its push is answered."""
         return torch.stack([each.statistics.vector for each in self.members(first)]).mean(0)
 
     def push(self, worker: VirtualWorker) -> Process[Answer]:
@@ -75,7 +76,7 @@ class VirtualGroupLink:
         group = self._groups[first.index]
         if worker is first:
             return (yield from self._push_mean(first, group))
-        return (yield from self._push_by_way_of(first, group, worker))
+        return (yield from self._push_through(first, group, worker))
 
     def _push_mean(self, first: VirtualWorker, group: _Group) -> Process[Answer]:
         arrived_at = self._kernel.now
@@ -90,12 +91,12 @@ class VirtualGroupLink:
         for other in self.members(first)[1:]:
             shared = Answer(self._pool.share(answer.weights), answer.granted)
             self._kernel.happen(waiting[other.index], shared)
-        yield None  # the others' messages line up first
+        yield None  # the others' messages enter the queue first
         yield from group.first.enter()
         group.first.leave()
         return answer
 
-    def _push_by_way_of(
+    def _push_through(
         self, first: VirtualWorker, group: _Group, worker: VirtualWorker
     ) -> Process[Answer]:
         assert worker.gradient is not None
@@ -109,19 +110,19 @@ class VirtualGroupLink:
         return answer
 
     def _take(self, worker: VirtualWorker, group: _Group) -> None:
-        """Add the worker's gradient to those that have come to the first of its group."""
+        """Add the worker's gradient to the sum at the first of its group."""
         assert worker.gradient is not None
         assert worker.message is worker.gradient.vector
         worker.message = None
         group.sum = self._pool.add(group.sum, worker.give_gradient())
-        group.num_here += 1
-        if group.num_here == self._scheme.group_size:
+        group.num_arrived += 1
+        if group.num_arrived == self._scheme.group_size:
             self._kernel.happen(group.complete)
 
     def _send(
         self, sender: VirtualWorker, receiver: VirtualWorker, num_bytes: int, *, since: float
     ) -> Process[None]:
-        """Send a message between the first of a group and another, who has waited `since` then."""
+        """Send a message between the first of a group and another worker, waiting `since` then."""
         first, other = sorted((sender, receiver), key=lambda worker: worker.index)
         sender.bytes_sent += num_bytes
         receiver.bytes_received += num_bytes

@@ -1,4 +1,4 @@
-"""A worker's links on the virtual clock."""
+"""Links of a worker on the virtual clock."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 @dataclass(frozen=True)
 class SharedLinks:
-    """What the links of all workers go over; None: the scheme has no such thing."""
+    """Parts that the links of all workers share; None for a part that the scheme does not use."""
 
     pool: BufferPool
     mean: VirtualMeanLink
@@ -25,7 +25,7 @@ class SharedLinks:
 
 
 class VirtualLinks(AbstractLinks):
-    """One worker's links, which wait for events of the virtual clock."""
+    """Links of one worker, which wait for events of the virtual clock."""
 
     def __init__(self, worker: VirtualWorker, shared: SharedLinks) -> None:
         self._worker, self._shared = worker, shared
@@ -62,6 +62,6 @@ class VirtualLinks(AbstractLinks):
             worker.weights = shared.pool.copy(weights)
 
     def release(self) -> None:
-        """Release what the rule, which has ended, may not use again."""
+        """Release the gradient and the answer of a step whose rule has ended."""
         self._worker.release_gradient(self._shared.pool)
         self._worker.release_answer(self._shared.pool)

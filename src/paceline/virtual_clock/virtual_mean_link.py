@@ -1,4 +1,4 @@
-"""Means over all workers on the virtual clock, and how long their all-reduce takes."""
+"""Means over all workers on the virtual clock, and the duration of their all-reduce."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel, Moment
 from paceline.virtual_clock.virtual_worker import VirtualWorker
 
-BUCKET_BYTES = 25 * 2**20  # of DistributedDataParallel: what is reduced at once
+BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
 BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
 
 
 class Brought(NamedTuple):
-    """When a worker brought its value, and how long its compute took [virtual seconds].
+    """Time of a worker's arrival with its value, and of its compute before [virtual seconds].
 
-    `overlapped`: it is the step's gradient, brought at the end of its backward, so that it can be
-    reduced while backward goes on.
+    `overlapped`: True if the value is the step's gradient, brought at the end of its backward, so
+    that its first buckets can be reduced during backward.
     """
 
     brought_at: float
@@ -31,11 +31,12 @@ class Brought(NamedTuple):
 def allreduce_end(
     brought: Sequence[Brought], num_bytes: int, seconds: Callable[[int], float]
 ) -> float:
-    """Return when an all-reduce of `num_bytes` is over; `seconds(num_bytes)`: what one takes alone.
+    """Return the end of an all-reduce of `num_bytes` [virtual seconds].
 
-    Gradients go as under DDP: buckets become ready evenly over backward, the last one at its end;
-    each is reduced when every worker has it and the one before is done. Anything else is reduced
-    as a whole when the last worker has brought it.
+    `seconds(num_bytes)`: duration of an all-reduce by itself. Gradients are reduced as under DDP:
+    buckets become ready evenly over backward, the last one at its end; each is reduced when every
+    worker has it and the one before is done. Other values are reduced as a whole when the last
+    worker has brought them.
     """
     overlapped = all(each.overlapped for each in brought)
     buckets = max(1, math.ceil(num_bytes / BUCKET_BYTES)) if overlapped else 1
@@ -48,7 +49,7 @@ def allreduce_end(
 
 
 class _Round:
-    """What has been brought for one mean, and the event at which each worker gets it."""
+    """State of one mean: the sum of the values so far, and each worker's event of its result."""
 
     def __init__(self) -> None:
         self.sum: Buffer | None = None
@@ -57,10 +58,10 @@ class _Round:
 
 
 class VirtualMeanLink:
-    """Adds up in what came first, in the order of arrival: one vector, however many workers.
+    """Means over all workers, with one vector for any number of workers.
 
-    `seconds(num_bytes)`: what an all-reduce takes; `volumes(num_elements)`: what each worker sends
-    and receives in it.
+    Values are added to the first one in the order of arrival. `seconds(num_bytes)`: duration of an
+    all-reduce. `volumes(num_elements)`: elements that each worker sends and receives in it.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class VirtualMeanLink:
         self._round = _Round()
 
     def mean(self, worker: VirtualWorker, value: Tensor) -> Process[Tensor]:
-        """Return the mean of what all workers bring, when all have."""
+        """Wait for the values of all workers; return their mean."""
         self._count_bytes(worker, value)
         self._bring(worker, value)
         met = self._round.met[worker.index] = Event()

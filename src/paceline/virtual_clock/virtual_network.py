@@ -1,9 +1,9 @@
 """Messages between nodes, and between workers, on the virtual clock.
 
-A message holds the sender's and the receiver's direction of a link while it passes, and messages
-pass one after the other, in the order in which they are sent. So do those of the parameter server
-on real processes, which receives and answers one worker at a time; and it moves as many bytes per
-second as fair sharing would: only who is served first differs.
+A message occupies the sender's outgoing and the receiver's incoming direction of a link, and
+messages pass one after another, in the order in which they are sent. This is also so for a
+parameter server on real processes, which serves one worker at a time. It moves as many bytes per
+second as fair sharing would; only the order of service differs.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from paceline.timing.profile import ClusterProfile, Link
 
 
 class Passage(NamedTuple):
-    """Times at which the first byte leaves and the last one arrives [virtual seconds]."""
+    """Departure of a message's first byte and arrival of its last [virtual seconds]."""
 
     start: float
     end: float
 
 
 class _Port:
-    """One direction of one link; `free`: the time at which its last message has passed."""
+    """One direction of one link. `free`: time at which its last message has passed."""
 
     def __init__(self) -> None:
         self.free = 0.0
@@ -33,7 +33,7 @@ class _Ends:
 
 
 class VirtualNetwork:
-    """Workers share their node's link; each server is a node by itself."""
+    """Network in which workers share their node's link, and each server is a node by itself."""
 
     def __init__(self, profile: ClusterProfile, workers: int, servers: int) -> None:
         self._link: Link = profile.link
@@ -49,7 +49,7 @@ class VirtualNetwork:
         return self._pass(now, self._servers[server].out, self._workers[worker].into, num_bytes)
 
     def pass_on(self, now: float, sender: int, receiver: int, num_bytes: int) -> Passage:
-        """Send from worker to worker; inside a node over links that nobody else holds."""
+        """Send a message from worker to worker; inside a node it occupies no shared link."""
         if self._workers[sender] is self._workers[receiver]:
             return Passage(now, now + self._node_link.seconds(num_bytes))
         return self._pass(now, self._workers[sender].out, self._workers[receiver].into, num_bytes)

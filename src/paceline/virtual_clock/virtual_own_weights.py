@@ -1,4 +1,4 @@
-"""Workers that hold weights of their own on the virtual clock: state, steps, snapshots."""
+"""Workers with their own weights on the virtual clock: state, steps, snapshots."""
 
 import itertools
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ class _Applying(NamedTuple):
 
 
 class VirtualOwnWeights:
-    """The weights of all workers; `recycled` False: a copy for each worker.
+    """Weights of all workers; `recycled`: False if workers never share equal weights.
 
-    Workers that apply the same gradient at one instant do so at once: those that share a state
-    update it in place.
+    Workers that apply the same gradient at one instant do so together: those that share a state
+    update it once, in place.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class VirtualOwnWeights:
         return self.states.begin(worker.index)
 
     def has_step(self, worker: VirtualWorker) -> bool:
-        """Return whether a step of the run is left for the worker."""
+        """Return True if a step of the run is left for the worker."""
         return not (self.diverged or self._spec.ends_before(worker.next_number))
 
     def apply(self, worker: VirtualWorker, gradient: Tensor) -> Process[Tensor]:
@@ -72,17 +72,17 @@ class VirtualOwnWeights:
         self.states.hold(worker.index, weights)
 
     def finish(self, worker: VirtualWorker) -> Process[None]:
-        """Count a step that the worker has taken, before anybody begins another at this instant."""
+        """Count a finished step, before any worker begins another at this instant."""
         yield from self._finishing.join(worker)
 
     @property
     def updates(self) -> int:
-        """Updates of each worker's weights, on average."""
+        """Mean number of updates of a worker's weights."""
         return self._num_finished // self._spec.num_workers
 
     @property
     def samples(self) -> int:
-        """Samples behind the weights of all, over all workers."""
+        """Samples over all workers that have been applied to their weights."""
         whole = self.updates * self._spec.num_workers
         return self._spec.samples_at(whole if self._equal_steps else self._num_finished)
 
@@ -103,7 +103,7 @@ class VirtualOwnWeights:
         return [worker.statistics.vector for worker in self._workers]
 
     def mean(self) -> Tensor:
-        """Return the mean of all workers' weights, as a vector of its own."""
+        """Return the mean of all workers' weights, as a new vector."""
         return self.states.mean()
 
     def _apply_all(self, applying: Sequence[_Applying]) -> None:

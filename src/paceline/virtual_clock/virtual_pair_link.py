@@ -11,9 +11,10 @@ from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 
 class VirtualPairLink:
-    """Both workers hold the mean from the message's arrival at the partner on.
+    """Link of all workers for pairwise means.
 
-    Nobody is asked who waits for an answer. Answering costs the partner no time.
+    Both workers have the mean from the arrival of the message at the partner on. Answering costs
+    the partner no time. A worker that waits for an answer is never asked itself.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class VirtualPairLink:
         self._network = VirtualNetwork(profile, len(workers), servers=0)
 
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
-        """Ask the partner for the mean, which both hold then."""
+        """Replace the worker's and the partner's weights by their mean."""
         partner = self._workers[partner_index]
         yield self._send(worker, partner, waiting=worker)
         if partner.computing:
@@ -41,7 +42,7 @@ class VirtualPairLink:
     def _send(
         self, sender: VirtualWorker, receiver: VirtualWorker, *, waiting: VirtualWorker
     ) -> Moment:
-        """Send the weights of one to another; return when they are there."""
+        """Send the sender's weights to the receiver; return the moment of their arrival."""
         now, size = self._kernel.now, self._states.of[sender.index].weights.vector.nbytes
         sender.bytes_sent += size
         receiver.bytes_received += size

@@ -1,8 +1,8 @@
-"""Pushes on the virtual clock: they wait in line at each server, are served, and are answered.
+"""Pushes on the virtual clock: they queue at each server, are served, and are answered.
 
-On one machine messages are work of the server's process, as they are over loopback: it receives a
-push, applies it and answers, in the order in which workers are released, then turns to the next.
-Between nodes the network carries messages while the server works.
+On one machine messages occupy the server's process, as over loopback: it receives a push, applies
+it and answers, in the order in which workers are released, before it receives the next. Between
+nodes the network carries messages while the server works.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,12 +51,12 @@ class VirtualPushLink:
             )
 
     def push(self, worker: VirtualWorker) -> Process[Answer]:
-        """Push the worker's message, by itself or with those of its group."""
+        """Push the worker's message, by itself or with those of its group; return the answer."""
         push = self._push if self._group is None else self._group.push
         return (yield from push(worker))
 
     def leave(self, worker: VirtualWorker) -> None:
-        """Tell the servers that the worker, which has been answered, sends no more."""
+        """Remove the worker, whose last push has been answered, from the servers."""
         for server, served in enumerate(self._servers.served if worker.versions else []):
             self._answer_all(server, served.leave(worker.index))
 
@@ -68,7 +68,7 @@ class VirtualPushLink:
         return Answer(*self._servers.collect(worker))
 
     def _push_to(self, server: int, worker: VirtualWorker) -> Process[None]:
-        """Send a push to one server, wait in its line, and be served there."""
+        """Send a push to one server, wait in its queue, and be served there."""
         message, (first, last) = worker.message, self._servers.bounds[server]
         assert message is not None
         size = (last - first) * message.element_size()
@@ -96,7 +96,7 @@ class VirtualPushLink:
             self._kernel.start(self._answer(server, self._workers[each]))
 
     def _answer(self, server: int, worker: VirtualWorker) -> Process[None]:
-        """Answer a worker with the weights as they are now; on one machine it waits in line."""
+        """Answer a worker with the present weights; on one machine the answer has to queue."""
         served, since, line = self._servers.served[server], self._kernel.now, self._lines[server]
         self._servers.answer(server, worker)
         size = served.weights.nbytes
@@ -114,9 +114,9 @@ class VirtualPushLink:
         self._kernel.happen(self._answered[worker.index][server])
 
     def _pass(self, server: int, worker: VirtualWorker, since: float, passage: Passage) -> Moment:
-        """Return the end of a passage; until it began the worker has waited.
+        """Return the end of a passage, before which the worker has waited `since` a time.
 
-        The timeline shows the way to the first server alone.
+        The timeline shows the passages to and from the first server only.
         """
         if server == 0:
             worker.spend("wait", since, passage.start)

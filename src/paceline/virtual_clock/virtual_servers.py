@@ -1,4 +1,4 @@
-"""What parameter servers hold on the virtual clock: their weights, and the answers under way."""
+"""Parameter servers on the virtual clock: their weights, and the answers under way."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +17,10 @@ from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 
 class VirtualServers:
-    """`served`: each server's part of the weights. `bounds`: its [first, last) of them."""
+    """All servers of a run.
+
+    `served`: each server's part of the weights. `bounds`: each server's [first, last) of them.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class VirtualServers:
         self._workers, self._pool = workers, pool
         self._accounting = Accounting(scheme, len(workers))
         self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
-        self._shared = Buffer(weights)  # by answers of a single server, while of one version
+        self._shared = Buffer(weights)  # version that answers of a single server share
         self._answers: dict[int, Buffer] = {}  # under way, by worker
         self._granted: dict[int, bool] = {}
         self.served = [
@@ -53,12 +56,12 @@ class VirtualServers:
 
     @property
     def updates(self) -> int:
-        """Updates of server 0's weights."""
+        """Number of updates of server 0's weights."""
         return self.served[0].report.updates
 
     @property
     def samples(self) -> int:
-        """Samples behind the weights, over all workers."""
+        """Samples of all workers that have been applied to server 0's weights."""
         return self.served[0].samples
 
     @property
@@ -75,16 +78,16 @@ class VirtualServers:
         return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
 
     def mean(self) -> Tensor:
-        """Return the weights, as a vector of its own."""
+        """Return a copy of the weights."""
         return self.weights.clone()
 
     @property
     def statistics(self) -> list[Tensor]:
-        """Statistics of the workers that have pushed, as they were then; before, those of one."""
+        """Statistics in each worker's last push; before the first push, those of worker 0."""
         return list(self._pushed.values()) or [self._workers[0].statistics.vector]
 
     def begin(self, worker: VirtualWorker) -> bool:
-        """Give the worker version 0; return whether it may take a step."""
+        """Give the worker version 0; return True if it may take a step."""
         first = self._accounting.group_of(worker.index)[0]
         if worker.index == first:
             worker.versions = [0] * len(self.served)
@@ -93,16 +96,16 @@ class VirtualServers:
         return self._granted[first]
 
     def keep_statistics(self, worker: VirtualWorker, statistics: Tensor) -> None:
-        """Keep what came with the worker's push to server 0."""
+        """Keep the statistics in the worker's push to server 0."""
         self._pushed.setdefault(worker.index, torch.empty_like(statistics)).copy_(statistics)
 
     def arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
         """Take the worker's push; return the workers that this server answers now."""
-        self._leave_version()
+        self._preserve_version()
         return self.served[server].arrive(worker.index, worker.versions[server])
 
     def answer(self, server: int, worker: VirtualWorker) -> None:
-        """Put the server's weights, as they are now, into the answer to the worker's push."""
+        """Put the server's present weights into the answer to the worker's push."""
         served = self.served[server]
         granted = served.grant(worker.index)
         if server == 0:
@@ -111,12 +114,15 @@ class VirtualServers:
         self._answers[worker.index] = self._content(server, worker)
 
     def collect(self, worker: VirtualWorker) -> tuple[Buffer, bool]:
-        """Return the answer of all servers, and whether the worker may take another step."""
+        """Return the answer of all servers, and True if the worker may take another step."""
         self._release_message(worker)
         return self._answers.pop(worker.index), self._granted[worker.index]
 
     def _content(self, server: int, worker: VirtualWorker) -> Buffer:
-        """Of a single server the weights themselves, until they change; of several a copy."""
+        """Return the buffer of an answer.
+
+        A single server shares its weights until they change; several copy theirs.
+        """
         if len(self.served) == 1:
             self._release_message(worker)
             return self._pool.share(self._shared)
@@ -125,15 +131,15 @@ class VirtualServers:
         buffer.vector[first:last].copy_(self.served[server].weights)
         return buffer
 
-    def _leave_version(self) -> None:
-        """Copy the weights for those who share them: the server is about to change its own."""
+    def _preserve_version(self) -> None:
+        """Copy the weights for the workers that share them, before the server changes its own."""
         if self._shared.holders > 1:
             self._shared.move(self._pool.copy(self.weights).vector)
             self._pool.release(self._shared)
             self._shared = Buffer(self.weights)
 
     def _release_message(self, worker: VirtualWorker) -> None:
-        """Release what was pushed, which is not needed once it has been answered."""
+        """Release the worker's message, which has been answered."""
         if worker.gradient is not None and worker.message is worker.gradient.vector:
             worker.release_gradient(self._pool)
         worker.message = None
@@ -145,5 +151,5 @@ class VirtualServers:
 
 
 def _no_statistics(worker: int) -> Tensor:
-    """Return nothing: statistics go to server 0 alone."""
+    """Return an empty vector: statistics are sent to server 0 only."""
     return torch.empty(0)

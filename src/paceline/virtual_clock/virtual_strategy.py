@@ -1,4 +1,4 @@
-"""One Lightning Trainer that trains all workers: each batch is one worker's step."""
+"""Lightning strategy by which one Trainer trains all workers: each batch is one worker's step."""
 
 import math
 import time
@@ -43,17 +43,20 @@ FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_ban
 
 
 class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
-    """`Trainer(strategy=VirtualStrategy(SyncAllReduce(), workers=64))` trains any LightningModule
+    """Strategy that trains many workers on a virtual clock.
+
+    `Trainer(strategy=VirtualStrategy(SyncAllReduce(), workers=64))` trains any LightningModule
     with automatic optimization and one torch.optim.SGD, from a DataLoader over map-style data.
 
-    Every worker's gradient is computed on the weights that it would hold, on the one device; time
-    is modelled by `step_times` and `profile`. `num_steps`: of all workers together, which schemes
-    that switch in the middle need. A pass over the data is one of all workers together.
-    While validating, and when training has ended, the module holds the shared weights and the mean
-    of the workers' BatchNorm statistics; buffers that are no floating-point numbers, as the first
-    worker has them. Random numbers (dropout) are one stream for all workers. `batch_size`: where
-    batches are not drawn from a DataLoader.
-    Raises SettingError, before training starts, for what cannot be honoured.
+    Every worker's gradient is computed on the weights that it would have, on the one device; time
+    is modelled by `step_times` and `profile`. `num_steps`: number of steps of all workers
+    together, required by schemes that switch in the middle. A pass over the data is one of all
+    workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
+
+    During validation and after training the module has the shared weights and the mean of the
+    workers' BatchNorm statistics; buffers of integers are the first worker's. Random numbers
+    (dropout) are one stream for all workers. Raises SettingError, before training starts, for
+    options that it does not support.
     """
 
     is_live = False
@@ -91,10 +94,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._snapshots_at: list[float] = []  # real seconds
 
     def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
-        """Return what to hand to `fit` instead of a DataLoader.
-
-        `draw(worker, n)`: worker's n-th batch.
-        """
+        """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
         self._draw, self._batch_size = draw, batch_size
         return VirtualBatches(self._next_batch, length)
 
@@ -105,7 +105,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         draw, length = draw_from(dataloader, self.workers, self._seed)
         return self.batches(draw, dataloader.batch_size, length)
 
-    # what whoever runs it asks for
+    # called by the runner
 
     @property
     def samples(self) -> int:
@@ -135,7 +135,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         return self._snapshots_at
 
-    # what Lightning calls
+    # called by Lightning
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
@@ -207,14 +207,14 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         return self._draw(worker.index, worker.num_steps)
 
     def _zero_gradient(self) -> None:
-        """Let backward add to a vector of the pool, so that gradients exist once."""
+        """Make backward add to a vector of the pool, so that gradients exist once."""
         assert self._gradient is not None
         zero_gradients(
             self._gradient.vector, self._held_weights, self._gradient.views(self._held_weights)
         )
 
     def _finish_step(self) -> None:
-        """Hand the gradient over to the clock, which goes on with the worker's rule."""
+        """Pass the gradient to the clock, which continues the worker's rule."""
         assert self._current_worker is not None
         assert self._gradient is not None
         gather_gradients(self._held_weights, self._gradient.views(self._held_weights))
@@ -238,7 +238,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
 
 def _point(tensors: Sequence[Tensor], views: Sequence[Tensor]) -> None:
-    """Let tensors show the content of others, without a copy."""
+    """Make tensors refer to the content of others, without a copy."""
     for tensor, view in zip(tensors, views, strict=True):
         tensor.data = view
 

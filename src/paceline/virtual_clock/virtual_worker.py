@@ -1,4 +1,4 @@
-"""One of many workers on the virtual clock: what it holds, and what it has done."""
+"""State of one of many workers on the virtual clock."""
 
 import numpy as np
 from torch import Tensor
@@ -12,12 +12,13 @@ TIMELINE_STEPS = 12  # of each worker, as much as a figure can show
 
 
 class VirtualWorker:
-    """`weights`: what it computes on; None while a push waits for its answer, which replaces them.
+    """State of one worker. Times are virtual seconds.
 
+    `weights`: weights on which it computes; None while it waits for an answer that replaces them.
     `statistics`: floating-point buffers of the module, as one vector; `counters`: its other
-    buffers. `computed`: happens with the gradient of the step under way, or with None where none
-    follows. `message`: what it pushes. `answer`: what its rule was answered with. `granted`:
-    whether server 0 lets it take another step. Times are virtual seconds.
+    buffers. `computed`: event with the gradient of the step under way as its value, or None if the
+    step is abandoned. `message`: vector that it pushes. `answer`: result of its rule's last
+    message. `granted`: True if server 0 lets it take another step.
     """
 
     def __init__(self, index: int, statistics: Buffer, counters: list[Tensor]) -> None:
@@ -30,11 +31,9 @@ class VirtualWorker:
         self.message: Tensor | None = None
         self.answer: Buffer | None = None
         self.granted = True
-        self.averages: list[tuple[int, int]] = []  # in pairs: own steps before, the partner
+        self.averages: list[tuple[int, int]] = []  # pairwise means: own steps before, partner
         self.num_steps = 0
-        self.step_numbers: list[
-            int
-        ] = []  # of its steps and the next; none where servers grant them
+        self.step_numbers: list[int] = []  # run-wide, the next step's last; none from servers
         self.bytes_sent = 0
         self.bytes_received = 0
         self.computing = False
@@ -42,11 +41,11 @@ class VirtualWorker:
         self.computed_at = 0.0
         self.seconds_communicating = 0.0  # waiting included
         self.step_ends: list[float] = []
-        self.timeline: list[Span] | None = None  # a list: record here
+        self.timeline: list[Span] | None = None  # None: spans are not recorded
 
     @property
     def next_number(self) -> int:
-        """Number of the next step among all steps of the run; 0 where servers grant steps."""
+        """Run-wide number of the worker's next step; 0 if servers grant steps."""
         return self.step_numbers[-1] if self.step_numbers else 0
 
     def spend(self, phase: str, start: float, end: float) -> None:
@@ -55,13 +54,13 @@ class VirtualWorker:
             self.timeline.append((self.index, phase, start, end))
 
     def give_gradient(self) -> Buffer:
-        """Hand the gradient's buffer over; the caller must release it."""
+        """Hand over the gradient's buffer, which the caller must release."""
         assert self.gradient is not None
         gradient, self.gradient = self.gradient, None
         return gradient
 
     def take_answer(self, answer: Buffer, pool: BufferPool) -> Tensor:
-        """Hold an answer until the rule ends, and return its vector."""
+        """Keep an answer until the rule ends; return its vector."""
         self.release_answer(pool)
         self.answer = answer
         return answer.vector

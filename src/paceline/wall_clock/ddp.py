@@ -2,33 +2,38 @@
 
 import datetime
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import torch.distributed as dist
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
-from torch import Tensor
-from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
-from paceline.timing.pace import Pace
+from paceline.wall_clock.paced_backward import paced_closure, reduce_bucket
 from paceline.wall_clock.synchronous_strategy import AbstractSynchronousStrategy
 
 
+class _DDPTiming(TypedDict, total=False):
+    """Mean times of a step [nanoseconds] in torch's logging data, absent before it samples."""
+
+    avg_backward_comm_time: int
+    avg_backward_compute_comm_overlap_time: int
+
+
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
-    """One worker, without DDP: speed-up counts against the best one-worker run."""
+    """Strategy of a single worker, without DDP: speed-up is relative to the best such run."""
 
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        computed = closure if self.pace is None else _paced(closure, self.pace)
+        computed = closure if self.pace is None else paced_closure(closure, self.pace)
         return super().optimizer_step(optimizer, computed, model, **kwargs)
 
 
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
-    """Two workers and more.
+    """Strategy of two workers and more, by DDP.
 
     BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step).
     """
@@ -50,56 +55,25 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             assert isinstance(self.model, DistributedDataParallel)
             self._mean = BucketMean(*self._chosen)
             # Lightning registers hooks on CUDA only.
-            self.model.register_comm_hook((self._mean, self.pace), _reduce)  # pyright: ignore[reportUnknownMemberType]
+            self.model.register_comm_hook((self._mean, self.pace), reduce_bucket)  # pyright: ignore[reportUnknownMemberType]
 
     def on_train_end(self) -> None:
-        """Read DDP's own timing: torch samples the first ten steps and every hundredth.
+        """Read DDP's own timing, for which torch samples the first ten steps and every hundredth.
 
         A timer around an all-reduce that overlaps backward would count hidden time too.
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
         model: Any = self.model  # its timing has no public name
-        timing: dict[str, Any] = model._get_ddp_logging_data()
+        timing: _DDPTiming = model._get_ddp_logging_data()
         communicating = timing.get("avg_backward_comm_time", 0)
         hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
         self._seconds_exposed = max(0, communicating - hidden) / 1e9
-        self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._by_ddp()
+        self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._native_bytes()
 
-    def _by_ddp(self) -> tuple[int, int]:
-        """Return bytes by formula: without a hook the backend moves them, and does not count."""
+    def _native_bytes(self) -> tuple[int, int]:
+        """Compute the bytes sent and received without a hook, which the backend does not count."""
         weights = [each for each in self.trained_module().parameters() if each.requires_grad]
         length, size = sum(weight.numel() for weight in weights), weights[0].element_size()
         volume = collective("native").volumes(self._workers, length)[dist.get_rank()]
         return volume.in_bytes(size * self.updates)
-
-
-def _paced(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
-    def computed() -> Any:
-        output = closure()
-        pace.wait()
-        pace.begin()
-        return output
-
-    return computed
-
-
-def _reduce(
-    how: tuple[BucketMean, Pace | None],
-    bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
-) -> Future[Tensor]:
-    """Reduce a bucket; a paced worker's last one leaves when the emulated backward has ended.
-
-    The next step begins when it is reduced: where workers share cores, one that had to wait for
-    a core would else begin late, because of others' real compute.
-    """
-    mean, pace = how
-    if pace is None or not bucket.is_last():
-        return mean(bucket)
-    pace.wait()
-
-    def begin(reduced: Future[Tensor]) -> Tensor:
-        pace.begin()
-        return reduced.value()
-
-    return mean(bucket).then(begin)

@@ -1,4 +1,4 @@
-"""The first of a group of workers, which push as one: to the others it is their server."""
+"""Link of the first worker of a group that pushes as one; it acts as a server for the others."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,9 @@ from paceline.exchange.wire.push_pull import ServerWire
 
 
 class GroupLink:
-    """`others`: ranks of those who push to this worker. `weights` [num_weights]: what it hands on
-    to them.
+    """Link of a group's first worker to the others.
+
+    `others`: their ranks. `weights` [num_weights]: weights that they get, changed by the caller.
     """
 
     def __init__(self, weights: Tensor, num_statistics: int, others: Sequence[int]) -> None:
@@ -19,8 +20,11 @@ class GroupLink:
         self._others = others
 
     def take(self, gradient: Tensor, statistics: Tensor) -> None:
-        """Wait for all, and replace both vectors by the group's mean. Raises LostPeerError."""
-        self._hear_all()
+        """Wait for the others' pushes; replace both arguments by the group's mean, in place.
+
+        Raises LostPeerError.
+        """
+        self._receive_all()
         for other in self._others:
             gradient += self.wire.gradient(other)
             statistics += self.wire.statistics(other)
@@ -28,15 +32,15 @@ class GroupLink:
             vector /= len(self._others) + 1
 
     def hand_on(self, version: int, granted: bool) -> None:
-        """Pass the weights on to the others, as the servers answered."""
+        """Send the weights to the others, as the servers answered."""
         for other in self._others:
             self.wire.answer(other, Header(version, granted))
 
     def finish(self) -> None:
-        """Wait until the others, which take no other step, have left."""
-        self._hear_all()
+        """Wait until the others have left. Raises LostPeerError."""
+        self._receive_all()
 
-    def _hear_all(self) -> None:
+    def _receive_all(self) -> None:
         """Receive one message of each."""
         for _ in self._others:
             other, message = self.wire.receive()

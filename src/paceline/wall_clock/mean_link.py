@@ -1,4 +1,4 @@
-"""A worker's side of means over all workers on real processes."""
+"""Link of a worker to all others for means, on real processes."""
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,7 @@ class MeanLink:
         self._num_means = 0
 
     def mean(self, value: Tensor) -> Tensor:
-        """Return the mean of what all workers bring, valid until the next one."""
+        """Return the mean of all workers' values, valid until the next call."""
         self._mean.copy_(value)
         dist.all_reduce(self._mean)
         self._num_means += 1

@@ -1,4 +1,4 @@
-"""The weights of a worker that applies gradients itself, on real processes."""
+"""Weights of a worker that applies gradients itself, on real processes."""
 
 from contextlib import nullcontext
 
@@ -12,10 +12,10 @@ from paceline.wall_clock.pair_link import AbstractPairLink
 
 
 class OwnWeights:
-    """`step_numbers`: of this worker's steps and the next, among all steps of the run.
+    """Weights of one worker, and the optimizer that updates them.
 
-    Where other workers may ask for pairwise means, the network computes on a copy of the weights,
-    which are those of the link.
+    `step_numbers`: run-wide numbers of this worker's steps, the next one last. If other workers may
+    ask for pairwise means, the link owns the weights, and the network computes on a copy.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class OwnWeights:
 
     @property
     def has_step(self) -> bool:
-        """Whether a step of the run is left for this worker."""
+        """True if a step of the run is left for this worker."""
         return not self._spec.ends_before(self.step_numbers[-1])
 
     def begin(self, first: Tensor) -> None:
-        """Hold the weights that all workers begin with."""
+        """Adopt the first weights, which are the same for all workers."""
         self.adopt(first)
         if self._pair is not None:
             self._pair.begin()
@@ -55,7 +55,7 @@ class OwnWeights:
         self._flat.adopt(self.weights)
 
     def pair(self, partner: int) -> None:
-        """Ask the partner for the mean, which both hold then."""
+        """Replace this worker's and the partner's weights by their mean."""
         assert self._pair is not None
         self._pair.average(partner)
         self._flat.adopt(self.weights)

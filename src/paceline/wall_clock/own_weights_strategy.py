@@ -1,4 +1,4 @@
-"""A worker that applies gradients to weights of its own, as a Lightning strategy."""
+"""Lightning strategy of a worker that applies gradients to weights of its own."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,8 +25,10 @@ _runs = itertools.count()  # of this process group
 
 
 class OwnWeightsStrategy(AbstractRuleStrategy):
-    """Without servers, a snapshot is the mean of the workers' weights, each as it was when it first
-    had so many samples behind it, over all workers; with servers, of what those hold.
+    """Strategy of a worker with its own weights.
+
+    Without servers a snapshot is the mean of all workers' weights, each copied when the run-wide
+    samples of its steps first reached those of the snapshot; with servers it is of their weights.
     """
 
     applied_by = "a worker with weights of its own"
@@ -79,7 +81,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         return self._pair.averages if self._pair else []
 
     def finish(self) -> list[Snapshot]:
-        """Return this worker's share: snapshot n is worker n modulo workers' to evaluate."""
+        """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
         if self._push is not None:
             return self._push.finish()
         means = [self._mean_of(kept) for kept in self._kept]
@@ -108,9 +110,9 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         )
 
     def _mean_of(self, kept: Snapshot) -> Snapshot:
-        """Return the mean of all workers' n-th; all must call this.
+        """Return the mean of all workers' copies for one snapshot; all must call this.
 
-        Its time is that of the last worker that came.
+        Its time is the latest of them.
         """
         for vector in (kept.weights, kept.statistics):
             dist.all_reduce(vector)

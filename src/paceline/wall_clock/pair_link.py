@@ -1,4 +1,4 @@
-"""A worker's side of pairwise means on real processes: it asks its neighbours, or answers them."""
+"""Link of a worker for pairwise means on real processes: it asks its neighbours, or answers."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -17,8 +17,10 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class AbstractPairLink(ABC):
-    """`weights` [num_weights]: what the worker holds, on the CPU. `computed`: what its network
-    computes on there. `averages`: (own steps before, partner) of each mean, in order.
+    """Link of one worker, which owns its weights.
+
+    `weights` [num_weights]: the worker's weights, on the CPU. `computed` [num_weights]: weights on
+    which its network computes. `averages`: (number of own steps before, partner) of each mean.
     """
 
     weights: Tensor
@@ -31,22 +33,22 @@ class AbstractPairLink(ABC):
 
     @contextmanager
     def step(self) -> Generator[None]:
-        """Keep means away while the worker's own step changes the weights."""
+        """Lock the weights for the worker's own step, so that no mean changes them meanwhile."""
         with self._changing:
             yield
             self._steps += 1
 
     @abstractmethod
     def begin(self) -> None:
-        """Connect to the neighbours, all of which must hold the same weights."""
+        """Connect to the neighbours, whose weights must equal this worker's."""
 
     @abstractmethod
     def average(self, partner: int) -> None:
-        """Ask the partner for the mean, which both hold then."""
+        """Ask `partner`; replace both workers' weights by their mean."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait, after the last step, until the weights change no more."""
+        """End the worker's steps; wait until no other worker changes its weights any more."""
 
     @property
     @abstractmethod
@@ -55,7 +57,7 @@ class AbstractPairLink(ABC):
 
 
 class ActiveLink(AbstractPairLink):
-    """The link of a worker that asks; nobody asks it."""
+    """Link of a worker that only asks. `partners`: ranks of its neighbours."""
 
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
         super().__init__()
@@ -78,9 +80,10 @@ class ActiveLink(AbstractPairLink):
 
 
 class PassiveLink(AbstractPairLink):
-    """The link of a worker that answers, by a thread of its own; its network computes on a copy.
+    """Link of a worker that only answers, by a thread, while its network computes on a copy.
 
-    It answers until all who ask have ended; what goes wrong is raised by the worker's next step.
+    It answers until all asking workers have ended. The worker's next step raises the thread's
+    error. `asking`: ranks of the asking workers.
     """
 
     def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:
@@ -117,11 +120,11 @@ class PassiveLink(AbstractPairLink):
     def _answer_all(self) -> None:
         try:
             while self._asking:
-                self._hear(*self._wire.receive())
+                self._take(*self._wire.receive())
         except Exception as error:
             self._error = error
 
-    def _hear(self, worker: int, message: Header | Lost) -> None:
+    def _take(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):
             raise LostPeerError(f"worker {worker} is gone: {message.reason}")
         if not message.proceed:
@@ -129,7 +132,7 @@ class PassiveLink(AbstractPairLink):
             return
         with self._changing:
             self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
-            self._wire.weights.copy_(self.weights)  # so that sending holds up no step
+            self._wire.weights.copy_(self.weights)  # so that sending needs no lock
             self.averages.append((self._steps, worker))
         self._wire.answer(worker, message)
 
@@ -139,7 +142,7 @@ class PassiveLink(AbstractPairLink):
 
 
 def pair_link(scheme: AbstractScheme, spec: RunSpec) -> AbstractPairLink | None:
-    """Return this worker's link; None where it has no neighbour."""
+    """Return this worker's link; None if it has no neighbours."""
     worker, workers = dist.get_rank(), range(spec.num_workers)
     dtype = getattr(torch, spec.dtype)
     if partners := scheme.partners(worker, spec.num_workers):

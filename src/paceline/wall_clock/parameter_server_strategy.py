@@ -1,4 +1,4 @@
-"""A worker whose gradients are applied by servers, as a Lightning strategy."""
+"""Lightning strategy of a worker whose gradients are applied by servers."""
 
 from pytorch_lightning import Trainer
 
@@ -11,12 +11,12 @@ from paceline.wall_clock.wall_links import WallLinks
 
 
 class ParameterServerStrategy(AbstractRuleStrategy):
-    """Each push is answered by the servers, which also grant the next step."""
+    """Strategy of a worker that pushes to servers, which answer with weights and grant steps."""
 
     applied_by = "a parameter server"
 
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
-        """Let weights and gradient lie in the wire's buffers, so that nothing is copied."""
+        """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
         self._push = PushLink(self.scheme, self.spec)
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
@@ -27,7 +27,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     @property
     def updates(self) -> int:
-        """Versions of server 0's weights when this worker read them last."""
+        """Updates of server 0's weights when this worker read them last."""
         return self._push.wire.versions[0]
 
     @property

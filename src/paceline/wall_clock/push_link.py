@@ -1,4 +1,4 @@
-"""A worker's side of parameter servers, for every strategy that has them."""
+"""Link of a worker to parameter servers, on real processes."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,9 +17,9 @@ from paceline.wall_clock.group_link import GroupLink
 
 
 class PushLink:
-    """Links this worker to the servers, or to the first of its group.
+    """Link of this worker to the servers, or to the first of its group.
 
-    `granted`: whether the last answer lets this worker take another step.
+    `granted`: True if the last answer lets this worker take another step.
     """
 
     def __init__(self, scheme: AbstractScheme, spec: RunSpec) -> None:
@@ -38,7 +38,7 @@ class PushLink:
             self._group = GroupLink(self.wire.weights, spec.num_statistics, others)
 
     def begin(self, weights: Tensor) -> None:
-        """Hand the run to the servers, and pull; worker 0's `weights` are the first of all."""
+        """Send the run's specification and worker 0's `weights` to the servers, then pull."""
         if dist.get_rank() == 0:
             for server_spec in self._spec.server_specs(self._scheme):
                 server = self._spec.num_workers + server_spec.server
@@ -48,7 +48,7 @@ class PushLink:
         self._hand_on(self.wire.pull())
 
     def push(self, value: Tensor, statistics: Sequence[Tensor]) -> Tensor:
-        """Push `value` [num_weights]; return the weights that the servers answer with."""
+        """Push `value` [num_weights]; return the weights in the servers' answers."""
         if value is not self.wire.gradient:
             self.wire.gradient.copy_(value)
         flatten(statistics, self.wire.statistics)
@@ -64,7 +64,7 @@ class PushLink:
         return sum(wire.bytes_sent for wire in wires), sum(wire.bytes_received for wire in wires)
 
     def finish(self) -> list[Snapshot]:
-        """Leave the servers; return the snapshots that are this worker's to evaluate."""
+        """Leave the servers; return the snapshots that this worker evaluates."""
         self.wire.leave()
         if self._group is not None:
             self._group.finish()

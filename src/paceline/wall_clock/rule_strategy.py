@@ -1,4 +1,4 @@
-"""Lightning strategies that drive a scheme's rule on a real process.
+"""Base class of Lightning strategies that drive a scheme's rule on a real process.
 
 Lightning's own world size is 1 in each worker: with more, its loop broadcasts a SIGTERM flag every
 step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
@@ -35,17 +35,17 @@ from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
 class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
-    """Ranks 0..workers-1 of the process group train; where the scheme has servers, they follow.
+    """Strategy of one worker: ranks 0..workers-1 of the process group train, servers follow.
 
     Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
     the servers' processes `join` the group and call `paceline.wall_clock.server.serve(scheme)`.
     The run ends when all workers together have taken `num_steps` steps; every worker must then call
-    `finish()`, for which the others wait. `clock`: that snapshots are timed by, where servers do
-    not. `pace` emulates the worker's accelerator; `server_seconds`: that a server takes for a push
-    at least.
+    `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
+    there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
+    of a server for a push.
     """
 
-    applied_by: str  # who applies updates, for messages
+    applied_by: str  # the component that applies updates, in messages
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         join(self._timeout_seconds, self.root_device.type)
 
     def setup(self, trainer: Trainer) -> None:
-        """Make weights and gradients one vector each, and agree with the others."""
+        """Make weights and gradients one vector each, and connect to the other processes."""
         super().setup(trainer)
         check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
         sgd = self.optimizers[0]
@@ -118,11 +118,11 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @abstractmethod
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
-        """Agree with the others on the first weights; return them, and the links to the others."""
+        """Connect to the others and take over the first weights; return them and the links."""
 
     @abstractmethod
     def _finish_step(self) -> None:
-        """Go on to the next step, or stop the Trainer where there is none."""
+        """Continue with the next step, or stop the Trainer if there is none."""
 
     def _run_spec(self, sgd: torch.optim.SGD) -> RunSpec:
         return RunSpec(

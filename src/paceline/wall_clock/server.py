@@ -1,4 +1,4 @@
-"""A parameter server process: it holds a part of the weights and applies pushes by a scheme's rule.
+"""Parameter server process, which applies pushes to its weights by a scheme's rule.
 
 It imports no Lightning, so that it starts as fast as torch does.
 """
@@ -40,10 +40,10 @@ class Server:
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
         )
-        self._spare = _spare(scheme, spec.num_workers)  # workers that may yet die
+        self._spare = _spare(scheme, spec.num_workers)  # number of workers that may still die
         self._training = set(self._workers)
-        self._stepping: set[int] = set()  # whose granted step has not come yet
-        self._waiting: list[int] = []  # they would stop, while the step of another may be lost
+        self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
+        self._waiting: list[int] = []  # workers without a step, until another's may return
 
     @property
     def living(self) -> list[int]:
@@ -55,32 +55,36 @@ class Server:
         return [snapshot.samples for snapshot in self._served.snapshots]
 
     def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
-        """Return the snapshots that server 0 has.
+        """Return this server's part of the snapshots that server 0 has.
 
-        Server 0 may have taken its part of a lost worker's last push where this server has none,
-        and so have come further: then the weights at the end stand for the snapshot.
+        Server 0 may have one that this server lacks, if a worker died between its parts of a push;
+        its part then is the final weights.
         """
         kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
         return [kept.get(each) or self._at_the_end(each) for each in samples]
 
     def run(self) -> ServerReport:
+        """Serve until no worker trains any more.
+
+        Raises LostPeerError if a worker dies without which the run cannot continue.
+        """
         dist.recv(self._wire.weights, 0)
         for worker in self._workers:
-            self._answer(worker, may_wait=False)  # all of them meet below
+            self._answer(worker, may_wait=False)  # count_workers below waits for all of them
         if self._spare:
             self._tolerate(self._training)
         count_workers(self._spec.num_workers, is_worker=False)
         self._clock.start()
         while self._training:
-            self._hear(*self._wire.receive())
+            self._receive(*self._wire.receive())
         report = self._served.report
         report.bytes_sent = self._wire.bytes_sent
         report.bytes_received = self._wire.bytes_received
         return report
 
-    def _hear(self, worker: int, message: Header | Lost) -> None:
+    def _receive(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):
-            self._lose(worker, message.reason)
+            self._remove_lost(worker, message.reason)
         elif message.proceed:
             self._take(worker, message)
         else:
@@ -89,8 +93,8 @@ class Server:
         waiting, self._waiting = self._waiting, []
         self._answer_all(waiting)
 
-    def _lose(self, worker: int, reason: str) -> None:
-        """Return the lost worker's unfinished step to the budget, for one that waits for it."""
+    def _remove_lost(self, worker: int, reason: str) -> None:
+        """Remove a dead worker; return its unfinished step to the budget, for a waiting worker."""
         if not self._spare:
             raise LostPeerError(f"worker {worker} is gone: {reason}")
         self._spare -= 1
@@ -101,7 +105,7 @@ class Server:
         self._answer_all(answered)
 
     def _take(self, worker: int, push: Header) -> None:
-        """Take a push; a paced server, which stands for a slower one, answers later."""
+        """Apply a push; answer no earlier than the emulated server would."""
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
@@ -115,7 +119,11 @@ class Server:
             self._answer(worker)
 
     def _answer(self, worker: int, *, may_wait: bool = True) -> None:
-        """Answer a worker; server 0 alone may let it wait: two could block each other."""
+        """Answer a worker, or let it wait for the step of another that may be lost.
+
+        Only on server 0, which alone grants steps, may workers wait: they could otherwise wait on
+        two servers for each other.
+        """
         granted = self._served.grant(worker)
         if granted:
             self._stepping.add(worker)
@@ -140,22 +148,22 @@ def _spare(scheme: AbstractScheme, workers: int) -> int:
     return workers - accounting.batches_per_update
 
 
-def _tell_nobody(workers: Iterable[int]) -> None:
-    """Do nothing: whoever started this server decides what a worker's death means."""
+def _report_nothing(workers: Iterable[int]) -> None:
+    """Do nothing: without the project's launcher there is no supervisor to inform."""
 
 
-def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerReport:
-    """Be a server of the joined process group: take the spec, serve, hand out the snapshots.
+def serve(scheme: AbstractScheme, tolerate: Tolerate = _report_nothing) -> ServerReport:
+    """Run a server of the joined process group, then send its snapshots to the workers.
 
     `tolerate(workers)` is called with the workers whose death the run survives from then on.
     Snapshot n goes to living worker n modulo their number, in order, so that all of them can
-    evaluate at once.
+    evaluate at once. Raises LostPeerError if a worker dies without which the run cannot continue.
     """
-    spec = ServerSpec(**receive_json(0))
+    spec = ServerSpec.from_json(receive_json(0))
     server = Server(scheme, spec, tolerate)
     report = server.run()
     living, samples = _agreed(server, spec, scheme.servers)
-    # The others' snapshots would go with them.
+    # A living worker that dies from now on would take its snapshots with it.
     tolerate(set(Accounting(scheme, spec.num_workers).pushing) - set(living))
     for index, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[index % len(living)])
@@ -165,7 +173,7 @@ def serve(scheme: AbstractScheme, tolerate: Tolerate = _tell_nobody) -> ServerRe
 
 
 def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
-    """Return living workers, and samples behind the snapshots, as server 0 observed them."""
+    """Return the living workers and the samples of all snapshots, as server 0 observed them."""
     if spec.server > 0:
         living, samples = receive_json(spec.num_workers)
         return living, samples

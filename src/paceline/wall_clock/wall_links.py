@@ -1,4 +1,4 @@
-"""A worker's links on real processes."""
+"""Links of a worker on real processes."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,10 @@ from paceline.wall_clock.push_link import PushLink
 
 
 class WallLinks(AbstractLinks):
-    """Blocks in every verb until it is done; None: the scheme has no such link.
+    """Links of one worker, whose verbs block.
 
-    `statistics`: floating-point buffers of the module, which go with each push.
+    `mean`, `push`, `own`: None if the scheme has no such link. `statistics`: floating-point buffers
+    of the module, which are sent with each push.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which strategy trains a scheme on real processes."""
+"""Choice of the strategy that trains a scheme on real processes."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -17,7 +17,7 @@ from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
 class WallRun(TypedDict):
-    """What every strategy on real processes is told of a run; see AbstractRuleStrategy."""
+    """Arguments of a run for every strategy on real processes; see AbstractRuleStrategy."""
 
     workers: int
     batch_size: int
@@ -36,7 +36,7 @@ def wall_strategy(
     server_seconds: float = 0,
     **run: Unpack[WallRun],
 ) -> AbstractWallStrategy:
-    """Return the strategy that trains `scheme`: Lightning's own DDP where that does the same."""
+    """Return the strategy that trains `scheme`, Lightning's own DDP if that is equivalent."""
     if scheme.carried_out_by_ddp:
         return _synchronous(scheme, device, run)
     kind = (
@@ -53,7 +53,8 @@ def _synchronous(
     if run["workers"] == 1:
         strategy = OneWorkerStrategy(device)
     else:
-        how = (scheme.collective, scheme.compression)
-        strategy = SyncAllReduceStrategy(run["timeout_seconds"], *how)
+        strategy = SyncAllReduceStrategy(
+            run["timeout_seconds"], scheme.collective, scheme.compression
+        )
     strategy.prepare(**run)
     return strategy

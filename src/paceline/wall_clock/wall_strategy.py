@@ -1,4 +1,4 @@
-"""What all strategies on real processes share: one process is one worker."""
+"""Base class of strategies on real processes, where one process is one worker."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,11 @@ from paceline.timing.pace import Pace
 
 
 class AbstractWallStrategy(AbstractTrainingStrategy):
-    """`counted`: workers that really take part. `num_steps`: this worker's. `step_numbers`: of its
-    steps and the next among all steps of the run; empty where servers grant steps. `pace` emulates
-    the worker's accelerator.
+    """Strategy of one worker.
+
+    `counted`: number of workers that really take part. `num_steps`: number of this worker's steps
+    so far. `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if
+    servers grant steps. `pace` emulates the worker's accelerator.
     """
 
     counted: int = 0
@@ -33,12 +35,12 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     @property
     @abstractmethod
     def updates(self) -> int:
-        """Updates behind the weights that this worker holds."""
+        """Number of updates of this worker's weights."""
 
     @property
     @abstractmethod
     def num_batches(self) -> int:
-        """Number of batches that this worker draws at most."""
+        """Largest number of batches that this worker may draw."""
 
     @property
     @abstractmethod
@@ -52,7 +54,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
 
     @property
     def averages(self) -> Sequence[tuple[int, int]]:
-        """Pairwise means in order: this worker's steps before, and the partner."""
+        """Pairwise means in order: (number of this worker's steps before, partner)."""
         return ()
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Ring all-reduce (Patarasuk & Yuan 2009, J. Parallel Distrib. Comput. 69).
 
 The vector is cut into one part per worker. In p-1 rounds each worker hands a part on to its
-neighbour, who adds it; then one part is complete at each, and in p-1 rounds these go round.
+neighbour, which adds it; then one part is complete at each, and in p-1 rounds these go round.
 Each worker sends 2 (p-1)/p n bytes.
 """
 

@@ -1,4 +1,4 @@
-"""A collective's schedule: which part of the vector moves from whom to whom, round by round.
+"""Schedule of a collective: the moves of parts of the vector between workers, round by round.
 
 A schedule is about all workers and holds no data, so that it can be checked without processes. In a
 round every worker sends what it had when the round began, and takes in what arrives.

@@ -1,4 +1,4 @@
-"""A connection between a worker and a server of one run, which have proved to be that."""
+"""Authenticated connection between a worker and a server of one run."""
 
 import hmac
 import os
@@ -15,14 +15,15 @@ from paceline.exchange.wire.handshake import (
     server_proof,
 )
 
-_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # a node that is gone: 25 s
+# A connection to a node that has failed ends after 25 s.
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """Close all connections in a child, which would keep them open when its parent is dead.
+    """Close all connections in a forked child, such as a DataLoader's.
 
-    DataLoaders have such children.
+    The child would otherwise keep them open when its parent is dead.
     """
     for connection in list(_open):
         connection.close()
@@ -32,7 +33,7 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 class Address(NamedTuple):
-    """The address of a server; `local` names its abstract Unix socket, for workers on its node."""
+    """Address of a server. `local`: its abstract Unix socket, for workers on its node."""
 
     node: str
     local: str
@@ -43,10 +44,10 @@ class Address(NamedTuple):
 def connect(
     secret: bytes, address: Address, hello: Hello, *, node: str, timeout_seconds: float
 ) -> tuple[socket.socket, bool]:
-    """Connect a worker, which is on `node`, to a server; also say if they can share memory.
+    """Connect a worker on `node` to a server.
 
-    Raises OSError where the server cannot be reached, refuses the worker, or does not know the
-    secret.
+    Returns the connection, and True if the two can share memory. Raises OSError if the server
+    cannot be reached, refuses the worker, or does not know the secret.
     """
     shared = address.node == node
     connection = _reach(address, shared, timeout_seconds)
@@ -81,7 +82,7 @@ def _introduce(connection: socket.socket, secret: bytes, hello: Hello) -> None:
 
 
 def prepare(connection: socket.socket) -> None:
-    """Set options: send small messages at once, notice when a process or a node is gone."""
+    """Set options: send small messages at once, detect the end of the other process or node."""
     _open.add(connection)
     if connection.family == socket.AF_UNIX:
         return

@@ -1,10 +1,10 @@
-"""Proof of the two ends of a new connection that they know the secret of the run.
+"""Handshake in which both ends of a new connection prove that they know the run's secret.
 
-    server -> worker:   a number of its own (challenge)
-    worker -> server:   hello: who it is, the sizes of bodies, a challenge of its own; its proof
+    server -> worker:   a random number (challenge)
+    worker -> server:   hello: its rank, the sizes of bodies, another challenge; its proof
     server -> worker:   its proof
 
-A proof is the HMAC-SHA256 of all that was said before, with the secret as its key.
+A proof is the HMAC-SHA256 of the messages before it, with the secret as its key.
 """
 
 import hmac
@@ -18,7 +18,7 @@ HELLO_BYTES = _HELLO.size + PROOF_BYTES
 
 
 class Hello(NamedTuple):
-    """The name of a worker, and the bytes in the body of a push and of an answer."""
+    """Rank of a worker, and the sizes of the bodies of a push and of an answer [bytes]."""
 
     worker: int
     push_bytes: int
@@ -33,31 +33,31 @@ def challenge() -> bytes:
 def say_hello(secret: bytes, hello: Hello, challenged: bytes, challenging: bytes) -> bytes:
     """Pack a worker's hello and proof.
 
-    `challenged`: what the server sent; `challenging`: what the server must use in its proof.
+    `challenged`: challenge from the server. `challenging`: challenge to the server.
     """
-    said = _HELLO.pack(*hello, challenging)
-    return said + _proof(secret, b"worker", challenged, said)
+    content = _HELLO.pack(*hello, challenging)
+    return content + _proof(secret, b"worker", challenged, content)
 
 
 def hear_hello(secret: bytes, content: bytes, challenging: bytes) -> tuple[Hello, bytes] | None:
-    """Check a worker's proof; return its hello and the server's proof, or None for a stranger.
+    """Check a worker's proof; return its hello and the server's proof, or None if it is wrong.
 
-    `challenging`: what this server sent.
+    `challenging`: challenge from this server.
     """
-    said, proof = content[: _HELLO.size], content[_HELLO.size :]
-    if not hmac.compare_digest(proof, _proof(secret, b"worker", challenging, said)):
+    hello, proof = content[: _HELLO.size], content[_HELLO.size :]
+    if not hmac.compare_digest(proof, _proof(secret, b"worker", challenging, hello)):
         return None
-    *fields, challenged = _HELLO.unpack(said)
+    *fields, challenged = _HELLO.unpack(hello)
     return Hello(*fields), server_proof(secret, challenged, challenging)
 
 
 def server_proof(secret: bytes, challenged: bytes, challenging: bytes) -> bytes:
-    """Prove to a worker that this server knows the secret.
+    """Return a server's proof to a worker.
 
-    `challenged`: what the worker sent; `challenging`: what the server sent.
+    `challenged`: challenge from the worker. `challenging`: challenge from the server.
     """
     return _proof(secret, b"server", challenging, challenged)
 
 
-def _proof(secret: bytes, *said: bytes) -> bytes:
-    return hmac.digest(secret, b"".join(said), "sha256")
+def _proof(secret: bytes, *messages: bytes) -> bytes:
+    return hmac.digest(secret, b"".join(messages), "sha256")

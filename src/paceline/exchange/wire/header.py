@@ -1,4 +1,4 @@
-"""The head of every message between a worker and a server: 16 bytes, whatever the wire."""
+"""Header of every message between a worker and a server: 16 bytes on every wire."""
 
 import struct
 from typing import NamedTuple
@@ -8,10 +8,10 @@ HEADER_BYTES = _STRUCT.size
 
 
 class Header(NamedTuple):
-    """The version of the weights that a worker read or a server sends, and what comes next.
+    """Version of the weights that a worker read or a server sends, and a flag.
 
-    `proceed`, to a server: this is a push (else the worker leaves, and no body follows);
-    to a worker: take another step (else the budget is used up).
+    `proceed`: to a server, True for a push, False if the worker leaves, after which no body
+    follows; to a worker, True if it may take another step, False if the budget is used up.
     """
 
     version: int

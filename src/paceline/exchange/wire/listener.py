@@ -1,7 +1,7 @@
-"""Sockets on which a server waits for the workers of its run, and keeps strangers out.
+"""Sockets on which a server accepts the workers of its run, and no other processes.
 
-A stranger sees 32 random bytes, and the end of the connection when it has said something wrong or
-nothing for a while. When all workers are connected, nobody can connect any more.
+Any other process receives 32 random bytes; its connection ends after a wrong message or a time
+limit. When all workers are connected, the sockets are closed.
 """
 
 import secrets
@@ -20,7 +20,7 @@ _MOST_GUESTS = 100  # at a time; the oldest goes first
 
 
 class Connected(NamedTuple):
-    """A connection whose other end has proved itself; `shared`: it is a Unix socket."""
+    """Connection to an authenticated worker. `shared`: True for a Unix socket."""
 
     worker: int
     connection: socket.socket
@@ -28,19 +28,19 @@ class Connected(NamedTuple):
 
 
 class _Guest:
-    """A process that has connected and proved nothing yet."""
+    """Connection of a process that is not authenticated yet. `until`: deadline [seconds]."""
 
     def __init__(self, connection: socket.socket, shared: bool, until: float) -> None:
         self.connection, self.shared, self.until = connection, shared, until
         self.challenge = challenge()
-        self.heard = b""
+        self.received = b""
         connection.setblocking(False)
 
 
 class Listener:
-    """The sockets of one server, open from the start, so that no worker comes too early.
+    """Sockets of one server, open from the start, so that no worker connects too early.
 
-    `expected`: the hellos of all workers.
+    `expected`: hellos of all workers. `patience`: time limit of a handshake [seconds].
     """
 
     def __init__(self, secret: bytes, expected: list[Hello], patience: float = PATIENCE) -> None:
@@ -58,9 +58,9 @@ class Listener:
             self._selector.register(listening, selectors.EVENT_READ)
 
     def meet(self, timeout_seconds: float) -> Iterator[Connected]:
-        """Yield each worker as it comes; then nobody can connect any more.
+        """Yield each worker as it connects, and close the sockets after the last.
 
-        Raises TimeoutError where some do not come.
+        Raises TimeoutError if workers are missing after `timeout_seconds`.
         """
         deadline = time.monotonic() + timeout_seconds
         try:
@@ -68,24 +68,24 @@ class Listener:
                 if time.monotonic() > deadline:
                     missing = ", ".join(map(str, self._missing))
                     raise TimeoutError(f"no connection from worker {missing}")
-                yield from self._come(deadline)
+                yield from self._accept(deadline)
         finally:
             self.close()
 
     def close(self) -> None:
-        """Stop listening, and dismiss all who have proved nothing."""
+        """Stop listening, and close connections that are not authenticated."""
         for guest in list(self._guests):
             self._dismiss(guest)
         self._selector.close()
         self._unix.close()
         self._tcp.close()
 
-    def _come(self, deadline: float) -> Iterator[Connected]:
+    def _accept(self, deadline: float) -> Iterator[Connected]:
         until = min([deadline, *(guest.until for guest in self._guests[:1])])
         for key, _ in self._selector.select(max(0.0, until - time.monotonic())):
             if key.data is None:
                 self._admit(key.fileobj)  # type: ignore[arg-type]
-            elif key.data in self._guests and (worker := self._hear(key.data)) is not None:
+            elif key.data in self._guests and (worker := self._read(key.data)) is not None:
                 yield worker
         while self._guests and self._guests[0].until < time.monotonic():
             self._dismiss(self._guests[0])
@@ -93,40 +93,40 @@ class Listener:
     def _admit(self, listening: socket.socket) -> None:
         try:
             connection, _ = listening.accept()
-        except OSError:  # whoever it was is gone again
+        except OSError:  # the other process has closed the connection
             return
         until = time.monotonic() + self._patience
         guest = _Guest(connection, listening is self._unix, until)
         self._guests.append(guest)
         self._selector.register(connection, selectors.EVENT_READ, guest)
-        self._say(guest, guest.challenge)
+        self._send(guest, guest.challenge)
         if len(self._guests) > _MOST_GUESTS:
             self._dismiss(self._guests[0])
 
-    def _say(self, guest: _Guest, content: bytes) -> bool:
+    def _send(self, guest: _Guest, content: bytes) -> bool:
         try:
             return guest.connection.send(content) == len(content)
         except OSError:
             self._dismiss(guest)
             return False
 
-    def _hear(self, guest: _Guest) -> Connected | None:
-        """Read what a guest sends; return a worker once its hello is complete and true."""
+    def _read(self, guest: _Guest) -> Connected | None:
+        """Read from a connection; return a worker once its hello is complete and verified."""
         try:
-            more = guest.connection.recv(HELLO_BYTES - len(guest.heard))
+            more = guest.connection.recv(HELLO_BYTES - len(guest.received))
         except OSError:
             more = b""
-        guest.heard += more
-        if more and len(guest.heard) < HELLO_BYTES:
+        guest.received += more
+        if more and len(guest.received) < HELLO_BYTES:
             return None
-        heard = hear_hello(self._secret, guest.heard, guest.challenge) if more else None
-        if heard is None or self._missing.get(heard[0].worker) != heard[0]:
+        verified = hear_hello(self._secret, guest.received, guest.challenge) if more else None
+        if verified is None or self._missing.get(verified[0].worker) != verified[0]:
             self._dismiss(guest)
             return None
-        return self._welcome(guest, *heard)
+        return self._welcome(guest, *verified)
 
     def _welcome(self, guest: _Guest, hello: Hello, proof: bytes) -> Connected | None:
-        if not self._say(guest, proof):
+        if not self._send(guest, proof):
             return None
         self._guests.remove(guest)
         self._selector.unregister(guest.connection)

@@ -1,6 +1,6 @@
-"""Connections of a worker that asks others for the mean of their weights and its own.
+"""Wire of a worker that asks other workers for the mean of their weights and its own.
 
-Who answers has a ServerWire: to it, the weights are a push, and their mean is the answer.
+A partner that answers has a ServerWire: the weights are a push, and their mean is the answer.
 """
 
 import os
@@ -17,9 +17,9 @@ from paceline.exchange.wire.worker_end import WorkerEnd, reach
 
 
 class PairWire:
-    """The end of a worker that asks: the mean replaces its `weights` [num_weights] in place.
+    """Connections of an asking worker: the mean replaces its `weights` [num_weights] in place.
 
-    `partners`: ranks of those who answer. `node`: where this worker is, if not here.
+    `partners`: ranks of the answering workers. `node`: node to claim instead of this one.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class PairWire:
         self.bytes_received = 0
 
     def connect(self) -> None:
-        """Connect to all partners, which announce where they are and send their weights first."""
+        """Connect to all partners, which announce their addresses, and receive first weights."""
         addresses = [Address(*receive_json(partner)) for partner in self._partners]
         body, places = bytes_of(self.weights), Places(0, 0, 0)
         for partner, address in zip(self._partners, addresses, strict=True):
@@ -51,14 +51,14 @@ class PairWire:
     def average(self, partner: int) -> None:
         """Replace `weights` by the mean of them and the partner's.
 
-        Raises LostPeerError, or TimeoutError where the partner does not answer.
+        Raises LostPeerError, or TimeoutError if the partner does not answer.
         """
         self._ends[partner].push(version=0)
         self.bytes_sent += self.weights.nbytes
         self._pull(partner)
 
     def leave(self) -> None:
-        """Tell the partners that nothing will follow."""
+        """Announce to the partners that no request follows, and disconnect."""
         for end in self._ends.values():
             end.leave(version=0)
 

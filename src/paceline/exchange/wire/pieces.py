@@ -1,4 +1,4 @@
-"""Buffers that are sent or filled one after the other, in as many calls as a socket needs."""
+"""Buffers that are sent or filled one after another, in as many calls as a socket needs."""
 
 import socket
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
-    """Return the memory of a contiguous tensor itself."""
+    """Return the memory of a contiguous tensor as bytes, without a copy."""
     return tensor.view(torch.uint8).numpy().data
 
 
 class Pieces:
-    """A sequence of buffers, and how much of them is `done` [bytes]."""
+    """A sequence of buffers. `done`: number of bytes that are sent or received."""
 
     def __init__(self, *buffers: memoryview) -> None:
         self._buffers = buffers
@@ -24,7 +24,7 @@ class Pieces:
         return self.done == self._num_bytes
 
     def send(self, connection: socket.socket) -> None:
-        """Send as much as the socket takes now, or all where it blocks. Raises OSError."""
+        """Send as much as the socket takes now, or all if it blocks. Raises OSError."""
         while not self.complete:
             try:
                 self.done += connection.sendmsg(self._rest())
@@ -32,7 +32,7 @@ class Pieces:
                 return
 
     def receive(self, connection: socket.socket) -> None:
-        """Read once what is there. Raises OSError, or EOFError at the end of the connection."""
+        """Read once from the socket. Raises OSError, or EOFError at the end of the connection."""
         more = connection.recvmsg_into(self._rest())[0]
         if more == 0:
             raise EOFError

@@ -1,9 +1,9 @@
-"""The wire between workers and parameter servers: shared memory inside a node, TCP between nodes.
+"""Wire between workers and parameter servers: shared memory inside a node, TCP between nodes.
 
 Every message is a header over a socket. The body of a push is the server's part of the gradient,
 for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
 the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
-an answer is one copy. Between nodes bodies follow their headers, from and into tensors' own memory.
+an answer is one copy. Between nodes bodies follow their headers, from and into tensor memory.
 """
 
 import os
@@ -32,11 +32,11 @@ _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class WorkerWire:
-    """The end of a worker that pushes to all servers.
+    """Connections of a worker to all servers.
 
-    `bounds`: each server's [first, last) of the flat weights. The wire owns what is sent and
-    received: `weights`, `gradient` [num_weights] and `statistics`. `node`: where this worker is, if
-    not here; servers of another node are reached over TCP.
+    `bounds`: each server's [first, last) of the flat weights. The wire owns the buffers that it
+    sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
+    `node`: node to claim instead of this one; servers of another node are reached over TCP.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class WorkerWire:
         self._pull_bytes = self.weights.nbytes
         self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd] = []
-        self.versions = [0] * len(bounds)  # read last, per server
+        self.versions = [0] * len(bounds)  # of the latest weights, by server
         self.bytes_sent = 0
         self.bytes_received = 0
 
     def connect(self, addresses: list[Address]) -> None:
-        """Connect to all servers, in order; the first `pull` does it by what they announce."""
+        """Connect to all servers in order; the first `pull` calls this with their addresses."""
         for server, address in enumerate(addresses):
             self._ends.append(self._connect(server, address))
         os.close(self._descriptor)
 
     def pull(self) -> bool:
-        """Receive what servers send first or in answer to a push; say if a step may follow."""
+        """Receive weights, first or in answer to a push; return True if a step may follow."""
         if not self._ends:
             ranks = range(self._first_server, self._first_server + len(self._bounds))
             self.connect([Address(*receive_json(rank)) for rank in ranks])
@@ -81,14 +81,14 @@ class WorkerWire:
         return headers[0].proceed
 
     def push_pull(self) -> bool:
-        """Send the gradient to all servers, wait for the weights; say if a step may follow."""
+        """Push the gradient to all servers, pull the weights; return True if a step may follow."""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.push(version)
         self.bytes_sent += self._push_bytes
         return self.pull()
 
     def leave(self) -> None:
-        """Tell the servers that no push will follow."""
+        """Announce to the servers that no push follows, and disconnect."""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.leave(version)
 
@@ -109,9 +109,9 @@ class WorkerWire:
 
 
 class ServerWire:
-    """The end of a server, which takes messages in the order of their arrival.
+    """Connections of a server to its workers, which takes messages in the order of their arrival.
 
-    `weights` [num_weights]: its part, as it answers; `workers`: their ranks.
+    `weights` [num_weights]: the server's part, which it sends in answers. `workers`: their ranks.
     """
 
     def __init__(self, weights: Tensor, num_statistics: int, workers: Sequence[int]) -> None:
@@ -143,43 +143,43 @@ class ServerWire:
     def receive(self) -> tuple[int, Header | Lost]:
         """Wait for the next message of any worker. A push is then in `gradient(worker)`.
 
-        A worker whose connection has ended or whose messages make no sense is Lost; what it has
-        not sent to the end is not taken. Raises TimeoutError.
+        A worker whose connection has ended or whose message is invalid is Lost; a push that it has
+        not completed is discarded. Raises TimeoutError.
         """
-        self._meet()
+        self._connect_workers()
         while not self._messages:
             if not self._attend():
                 raise TimeoutError(f"every worker is silent for {self._timeout_seconds} s")
         return self._messages.popleft()
 
     def answer(self, worker: int, header: Header) -> None:
-        """Send the weights as they are now, and take in what others push meanwhile.
+        """Send the present weights, and receive pushes of other workers meanwhile.
 
-        A worker that is gone is reported by `receive`.
+        The loss of a worker is reported by `receive`.
         """
-        self._meet()
+        self._connect_workers()
         end = self._ends[worker]
         if end.closed:
             return
         try:
             end.answer(header, self.weights)
         except OSError as error:
-            return self._lose(worker, str(error))
+            return self._report_lost(worker, str(error))
         self.bytes_sent += self._pull_bytes
         if end.pending:
             self._selector.modify(end.connection, _BOTH, worker)
         while end.pending and not end.closed:
             if not self._attend():
-                self._lose(worker, f"it takes no answer for {self._timeout_seconds} s")
+                self._report_lost(worker, f"it takes no answer for {self._timeout_seconds} s")
 
     def _attend(self) -> bool:
-        """Serve everybody who sends or takes something now; say if there was anybody."""
+        """Serve all connections that are ready; return False if none is before the timeout."""
         ready = self._selector.select(self._timeout_seconds)
         for key, events in ready:
             try:
                 self._attend_to(key.data, events)
             except OSError as error:
-                self._lose(key.data, str(error))
+                self._report_lost(key.data, str(error))
         return bool(ready)
 
     def _attend_to(self, worker: int, events: int) -> None:
@@ -200,7 +200,7 @@ class ServerWire:
             self._close(worker)
         self._messages.append((worker, header))
 
-    def _lose(self, worker: int, reason: str) -> None:
+    def _report_lost(self, worker: int, reason: str) -> None:
         self._close(worker)
         self._messages.append((worker, Lost(reason)))
 
@@ -208,8 +208,8 @@ class ServerWire:
         self._selector.unregister(self._ends[worker].connection)
         self._ends[worker].close()
 
-    def _meet(self) -> None:
-        """Tell all workers where this server is, and wait until they are connected."""
+    def _connect_workers(self) -> None:
+        """Send this server's address to all workers, and wait until they are connected."""
         if self._ends:
             return
         for worker in self._workers:

@@ -1,4 +1,4 @@
-"""Connection of a server to one worker, which never waits for what is not there."""
+"""Connection of a server to one worker, which never blocks."""
 
 import socket
 
@@ -9,11 +9,10 @@ from paceline.exchange.wire.pieces import Pieces, bytes_of
 
 
 class ServerEnd:
-    """The end of a server for one worker.
+    """Server's end of a connection to one worker.
 
-    `gradient`, `statistics`: where the bodies of pushes are, from a push to its answer.
-    `answered`: the worker's own weights, in memory that is shared with it; None where bodies are
-    sent over the connection.
+    `gradient`, `statistics`: body of a push, valid until its answer. `answered`: the worker's own
+    weights in shared memory; None if bodies are sent over the connection.
     """
 
     def __init__(
@@ -27,7 +26,7 @@ class ServerEnd:
         self._answered = answered
         self.landed = bytes_of(statistics)
         self.push_bytes = gradient.nbytes + statistics.nbytes
-        self._version: int | None = None  # that the worker may answer to; None: it may not speak
+        self._version: int | None = None  # latest that was answered; None: no message may come
         self._header = bytearray(HEADER_BYTES)
         self._body = [] if answered is not None else [bytes_of(gradient), self.landed]
         self._incoming = self._next_message()
@@ -36,17 +35,16 @@ class ServerEnd:
 
     @property
     def closed(self) -> bool:
-        """Say whether nothing can be sent any more."""
+        """True if the connection is closed."""
         return self.connection.fileno() < 0
 
     def close(self) -> None:
         self.connection.close()
 
     def receive(self) -> Header | None:
-        """Read what is there; return the header of a message that is complete now.
+        """Read available bytes; return the header once a message is complete, else None.
 
-        Raises ConnectionError at the end of the connection, and where the worker says what it
-        cannot mean.
+        Raises ConnectionError at the end of the connection, and for an invalid header.
         """
         try:
             self._incoming.receive(self.connection)
@@ -64,7 +62,7 @@ class ServerEnd:
         return header
 
     def answer(self, header: Header, weights: Tensor) -> None:
-        """Begin to send the weights, which must not change while this is `pending`.
+        """Begin to send the weights, which must not change while the answer is `pending`.
 
         Raises OSError.
         """
@@ -77,12 +75,12 @@ class ServerEnd:
         self.flush()
 
     def flush(self) -> None:
-        """Send more of an answer that did not fit. Raises OSError."""
+        """Continue to send an answer that is `pending`. Raises OSError."""
         self._outgoing.send(self.connection)
 
     @property
     def pending(self) -> bool:
-        """Say whether part of an answer is still to be sent."""
+        """True if part of an answer is not sent yet."""
         return not self._outgoing.complete
 
     def _next_message(self) -> Pieces:

@@ -1,6 +1,6 @@
-"""Memory without a name that two processes share, and that goes with the last of them.
+"""Memory without a name that two processes share, and that is freed with the last of them.
 
-Linux: a memfd is passed over a Unix socket, and nobody else can open it.
+It is a memfd of Linux, passed over a Unix socket, so that no other process can open it.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
 
 def allocate(num_bytes: int) -> tuple[int, Tensor]:
-    """Make memory [num_bytes] uint8, all zero, and a descriptor to share and to close."""
+    """Allocate memory [num_bytes] uint8, all zero; also return its descriptor, to be closed."""
     descriptor = os.memfd_create("paceline", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, max(1, num_bytes))
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -40,7 +40,8 @@ def share(connection: socket.socket, descriptor: int, places: Places) -> None:
 def take_share(connection: socket.socket) -> tuple[Tensor, Places]:
     """Map the memory [num_bytes] uint8 that another process shares; also return the places in it.
 
-    Raises ValueError where it could shrink: to read what is gone would kill this process.
+    Raises ConnectionError if none is shared, and ValueError if the memory could shrink: reading
+    beyond its end would kill this process.
     """
     content, descriptors, _, _ = socket.recv_fds(connection, _PLACES.size, 1)
     if len(descriptors) != 1 or len(content) != _PLACES.size:
@@ -54,7 +55,7 @@ def take_share(connection: socket.socket) -> tuple[Tensor, Places]:
 
 
 def part(memory: Tensor, first_byte: int, count: int, dtype: torch.dtype) -> Tensor:
-    """View `count` values in `memory` from `first_byte` on; raise ValueError beyond its end."""
+    """View `count` values in `memory` from `first_byte` on. Raises ValueError beyond its end."""
     last_byte = first_byte + count * dtype.itemsize
     if last_byte > memory.numel() or first_byte % dtype.itemsize:
         raise ValueError(f"no {count} values at byte {first_byte} of {memory.numel()}")
@@ -62,7 +63,7 @@ def part(memory: Tensor, first_byte: int, count: int, dtype: torch.dtype) -> Ten
 
 
 def whole_pages(num_bytes: int) -> int:
-    """Round `num_bytes` up, so that what follows begins on a page of its own."""
+    """Round `num_bytes` up to whole pages of memory."""
     return -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

@@ -1,4 +1,4 @@
-"""Connection of a worker to one server, or to a worker that answers as one."""
+"""Connection of a worker to one server, or to another worker that answers like one."""
 
 import socket
 import struct
@@ -17,10 +17,10 @@ _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 
 
 class WorkerEnd:
-    """The end of a worker for one server.
+    """Worker's end of a connection to one server.
 
-    `name`: of the other end, for error messages. `pushed`, `pulled`: what bodies are sent from and
-    received into; in shared memory none is.
+    `name`: name of the other process in error messages. `pushed`, `pulled`: buffers of the bodies
+    to send and to receive; empty if memory is shared.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class WorkerEnd:
         self._connection = connection
         self._pushed, self._pulled = pushed, pulled
         self._header = bytearray(HEADER_BYTES)
-        connection.setblocking(True)  # the kernel's own time limit spares a system call each time
+        connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
     def push(self, version: int) -> None:
-        """Send a push that was computed on weights of `version`. Raises LostPeerError."""
+        """Send a push computed on weights of `version`. Raises LostPeerError, TimeoutError."""
         self._send(Pieces(memoryview(pack(Header(version, True))), *self._pushed))
 
     def pull(self) -> Header:
@@ -57,7 +57,7 @@ class WorkerEnd:
         return unpack(self._header)
 
     def leave(self, version: int) -> None:
-        """Tell the server that no push will follow, and close the connection."""
+        """Announce to the server that no push follows, and close the connection."""
         self._send(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
 
@@ -86,12 +86,11 @@ def reach(
     places: Places,
     node: str,
 ) -> WorkerEnd:
-    """Connect this worker, which is on `node`, with the process at `address`.
+    """Connect this worker on `node` to the process at `address`.
 
-    `descriptor`, `places`: of `pushed` and `pulled` in the memory that they share if both are on
-    one node.
-
-    Raises LostPeerError where nobody is there who knows the run's secret.
+    `descriptor`, `places`: memory of `pushed` and `pulled`, and the offsets in it, which both
+    processes share if they are on one node. Raises LostPeerError if the process cannot be reached
+    or does not know the run's secret.
     """
     secret, timeout_seconds = joined()
     hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
