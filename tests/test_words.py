@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "paceline"
-# Folders and files of src/paceline whose docstrings are sentences; add what is rewritten.
-ROOMS = ("analysis", "calibration", "data", "measurement", "model", "report")
+# Every folder and file of src/paceline.
+ROOMS = sorted(path.name for path in SOURCE.iterdir() if path.suffix == ".py" or path.is_dir())
 
 # Words that continue the name of a function instead of beginning a sentence.
 PREPOSITIONS = """

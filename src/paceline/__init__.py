@@ -1,1 +1,1 @@
-"""What happens to accuracy, throughput and time-to-accuracy as SGD is spread over workers."""
+"""Accuracy, throughput and time-to-accuracy of SGD that is spread over workers."""

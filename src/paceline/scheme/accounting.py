@@ -94,12 +94,12 @@ class Accounting:
 
     @property
     def becomes_stale(self) -> bool:
-        """Whether servers apply stale pushes at the end of a run, and none at its beginning."""
+        """True if servers apply stale pushes at the end of a run, and none at its beginning."""
         return self.expected_staleness > 0 and self._mean_staleness(BEGINNING) == 0
 
     @property
     def divides_by_staleness(self) -> bool:
-        """Whether servers divide each push by its staleness."""
+        """True if servers divide each push by its staleness."""
         if not self.scheme.servers or self.own_weights:
             return False
         one = torch.ones(1)

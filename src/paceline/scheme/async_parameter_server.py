@@ -25,7 +25,9 @@ from paceline.settings import NotNegative, Whole, settings
 
 @settings("scheme")
 class AsyncParameterServer(AbstractServedScheme):
-    """`servers`: processes that share the weights by bytes. `compensation`: lambda above, the
+    """Gradients are applied when they come, damped by their staleness or not.
+
+    `servers`: processes that share the weights by bytes. `compensation`: lambda above, the
     constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2 that is also found belongs to
     DC-ASGD-a, which divides it by the root of a moving mean of squared gradients.
     """

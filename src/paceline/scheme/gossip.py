@@ -30,7 +30,10 @@ from paceline.settings import settings
 
 @settings("scheme")
 class Gossip(AbstractScheme):
-    """`graph`: who averages with whom. Who is drawn depends on (worker, step) alone."""
+    """Pairs of workers average their weights.
+
+    `graph`: the pairs. The partner that is drawn depends on (worker, step) alone.
+    """
 
     graph: Literal["ring", "exponential", "complete"]
 

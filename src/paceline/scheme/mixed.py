@@ -17,7 +17,10 @@ from paceline.settings import Whole, settings
 
 @settings("scheme")
 class Mixed(AbstractServedScheme):
-    """`group_size`: workers of a group; it divides their number."""
+    """Workers of a group push as one.
+
+    `group_size`: workers of a group; it divides their number.
+    """
 
     servers: Whole = Field()
     group_size: Whole = Field()

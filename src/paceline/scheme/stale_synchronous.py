@@ -16,7 +16,10 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class StaleSynchronous(AbstractServedScheme):
-    """`bound`: steps that the fastest worker may have taken more than the slowest."""
+    """Fast workers wait for slow ones within a bound.
+
+    `bound`: steps that the fastest worker may have taken more than the slowest.
+    """
 
     servers: Whole = Field()
     bound: Count = Field()

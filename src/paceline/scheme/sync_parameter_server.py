@@ -18,7 +18,10 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class SyncParameterServer(AbstractServedScheme):
-    """`backup_workers`: b above, of all workers."""
+    """Servers apply the mean of the first pushes of each version.
+
+    `backup_workers`: b above, of all workers.
+    """
 
     servers: Whole = Field()
     backup_workers: Count = 0

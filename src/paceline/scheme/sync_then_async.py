@@ -18,7 +18,10 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class SyncThenAsync(AbstractServedScheme):
-    """`switch_at`: a share of the run's samples."""
+    """Servers wait for all workers at first, and for none later.
+
+    `switch_at`: a share of the run's samples.
+    """
 
     needs_end = True
 

@@ -1,4 +1,4 @@
-"""What synchronous strategies share: all workers hold the same weights after every step."""
+"""Base class of synchronous strategies: all workers hold the same weights after every step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
