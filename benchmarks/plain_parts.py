@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from paceline.record.point import Point
-from paceline.run.point_data import open_data
+from paceline.run.open_data import open_data
 from paceline.run.training_process import reading_of
 
 

@@ -16,7 +16,8 @@ from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.cluster.launcher import launch
 from paceline.record.point import Point
-from paceline.run.point_data import PointData, open_data
+from paceline.run.open_data import open_data
+from paceline.run.point_data import PointData
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.training_process import reading_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer

@@ -23,7 +23,7 @@ from paceline.cluster.launcher import launch
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.run.point_data import open_data
+from paceline.run.open_data import open_data
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.run_point import prepare_data
 from paceline.run.training_process import reading_of

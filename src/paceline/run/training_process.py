@@ -23,7 +23,8 @@ from paceline.measurement.timed_batches import TimedBatches
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
-from paceline.run.point_data import Reading, open_data
+from paceline.run.open_data import open_data
+from paceline.run.point_data import Reading
 from paceline.run.quiet import quiet_trainer
 from paceline.run.weights import save_weights
 from paceline.scheme.accounting import Accounting
