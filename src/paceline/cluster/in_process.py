@@ -10,6 +10,7 @@ from paceline.cluster.cluster import Task
 from paceline.cluster.launcher import launch
 from paceline.cluster.wall_clock import AbstractWallClockCluster
 from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Count, settings
 
 
@@ -22,11 +23,14 @@ class InProcessCluster(AbstractWallClockCluster):
 
     rank: Count
 
-    def run(self, task: Task) -> list[Any]:
-        num_processes = task.num_workers + task.num_servers
+    def check(self, scheme: AbstractScheme, num_workers: int) -> None:
+        super().check(scheme, num_workers)
+        num_processes = sum(self.num_processes(scheme, num_workers))
         if self.rank >= num_processes:
             message = f"there are {num_processes} processes, the first is 0, not {self.rank}"
             raise SettingError("cluster.rank", message)
+
+    def run(self, task: Task) -> list[Any]:
         return launch(
             task.target,
             task.arguments,
