@@ -1,0 +1,118 @@
+"""What docs/ and README.md say of the code is there: links, files, modules, names, numbers."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from tests.test_project import ROOMS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(r"(?<![\w/])((?:src|conf|tests|experiments)/[\w/]+\.(?:py|yaml))")
+MODULE = re.compile(r"(?<![\w/])(paceline(?:\.\w+)+)")
+IMPORT = re.compile(r"^from (paceline[\w.]*) import (.+)$", re.MULTILINE)
+NEW = re.compile(r"`([\w/.]+)` \(new\)")  # what the reader of a page adds
+EXAMPLE = {  # settings and rows of the glossary's example
+    "`sync_allreduce`": SyncAllReduce(),
+    "`async_parameter_server`": AsyncParameterServer(servers=1),
+    "`local_sgd`, period 8": LocalSGD(period=8),
+    "`mixed`, group_size 2": Mixed(servers=1, group_size=2),
+}
+
+
+def links_of(page):
+    return [link for link in LINK.findall(page.read_text()) if "://" not in link]
+
+
+def added_files(page):
+    return set(NEW.findall(page.read_text()))
+
+
+def added_modules(page):
+    files = (path for path in added_files(page) if path.startswith("src/"))
+    return {path.removeprefix("src/").removesuffix(".py").replace("/", ".") for path in files}
+
+
+def is_there(name):
+    """A module, or what hangs on one."""
+    module, _, member = name.rpartition(".")
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        return bool(module) and member in vars(importlib.import_module(module))
+    return True
+
+
+@every_page
+def test_every_link_leads_somewhere(page):
+    broken = [
+        link for link in links_of(page) if not (page.parent / link.partition("#")[0]).exists()
+    ]
+    assert broken == []
+
+
+@every_page
+def test_every_file_that_a_page_names_is_there_or_is_added_by_its_reader(page):
+    named = set(FILE.findall(page.read_text())) - added_files(page)
+    named = {name for name in named if Path(name).stem != "mine"}  # the reader's own
+    assert sorted(name for name in named if not (ROOT / name).is_file()) == []
+
+
+@every_page
+def test_no_file_that_a_reader_adds_is_there(page):
+    assert sorted(name for name in added_files(page) if (ROOT / name).exists()) == []
+
+
+@every_page
+def test_every_module_and_class_that_a_page_names_is_there(page):
+    text, added = page.read_text(), added_modules(page)
+    names = set(MODULE.findall(text))
+    names |= {
+        f"{m}.{name.strip()}" for m, found in IMPORT.findall(text) for name in found.split(",")
+    }
+    old = {name for name in names if not any(f"{name}.".startswith(f"{new}.") for new in added)}
+    assert sorted(name for name in old if not is_there(name)) == []
+
+
+def test_the_index_links_every_file_of_docs():
+    files = {path.name for path in DOCS.iterdir()} - {"README.md"}
+    assert files <= set(links_of(DOCS / "README.md"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_house_has_every_room(room):
+    """In the page, in its drawing, and in the table of README.md."""
+    page = DOCS / "a_step_through_the_house.md"
+    assert f"../src/paceline/{room}" in links_of(page)
+    assert f">{room}</text>" in (DOCS / "house.svg").read_text()
+    assert f"`{room}/`" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("row", EXAMPLE)
+def test_the_glossary_counts_as_the_code_does(row):
+    """4 workers, batches of 32, 80 of them."""
+    accounting = Accounting(EXAMPLE[row], 4)
+    steps_per_push = f"{accounting.steps_per_push}" if accounting.scheme.servers else "-"
+    pushes = 80 // accounting.steps_per_push if accounting.scheme.servers else 0
+    cells = [
+        row,
+        accounting.batches_per_update,
+        accounting.images_per_update(32),
+        accounting.batches_per_round,
+        steps_per_push,
+        f"{accounting.expected_staleness:g}",
+        80 // accounting.batches_per_update,
+        pushes,
+    ]
+    line = " | ".join(map(str, cells))
+    assert f"| {line} |" in (DOCS / "glossary.md").read_text()
