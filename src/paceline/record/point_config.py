@@ -1,7 +1,7 @@
 """Settings of a point as Hydra composed them: the boundary between YAML and typed points."""
 
 import hashlib
-import importlib.util
+import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,11 +63,15 @@ class PointConfig:
 
     @property
     def _root_tells_content(self) -> bool:
-        """Ask the data set of the project; anybody else's is not imported for this."""
+        """Ask the class of the data set, if it is the project's own and can be imported."""
         module, _, name = str(self.values["data"]["_target_"]).rpartition(".")
-        if not self.data.is_ours or importlib.util.find_spec(module) is None:
+        if not self.data.is_ours:
             return True
-        return getattr(getattr(importlib.import_module(module), name), "root_tells_content", True)
+        try:
+            data = getattr(importlib.import_module(module), name)
+        except ImportError:
+            return True
+        return getattr(data, "root_tells_content", True)
 
     @property
     def folder(self) -> Path:
