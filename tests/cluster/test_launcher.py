@@ -21,7 +21,7 @@ def failing(scheme, killed):
         scheme,
         2,
         4,
-        model___target_="tests.tiny.FailingClassifier",
+        model___target_="tests.classifiers.FailingClassifier",
         model__killed=killed,
     )
 

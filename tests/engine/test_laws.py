@@ -207,7 +207,7 @@ def test_every_scheme_has_laws():
 def test_what_a_hook_puts_in_the_place_of_gradients_counts(scheme, clock, tmp_path):
     """Twice the gradient, without weight decay, is twice the rate."""
     settings = {
-        "model___target_": "tests.tiny.DoublingClassifier",
+        "model___target_": "tests.classifiers.DoublingClassifier",
         "model__optimizer__weight_decay": 0.0,
         **CLOCKS[clock],
     }
@@ -328,7 +328,7 @@ def waiting(blocked, broadcasting, folder, scheme=ASYNC, **settings):
         2,
         4,
         **(settings or {"training__samples": 4 * 260}),
-        model___target_="tests.tiny.WaitingClassifier",
+        model___target_="tests.classifiers.WaitingClassifier",
         model__blocked=blocked,
         model__folder=str(folder),
         model__broadcasting=broadcasting,

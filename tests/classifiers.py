@@ -1,0 +1,73 @@
+"""Modules that block, change their gradients, or fail, on the tiny problem."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from pytorch_lightning.strategies import Strategy
+
+from paceline.model.classifier import Classifier
+
+
+class WaitingClassifier(Classifier):
+    """Worker `blocked` takes no step until the other has taken 200, and gives up after `patience`.
+
+    `broadcasting`: with the broadcast that Lightning does each step when it knows of two workers.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        optimizer: Any,
+        blocked: int,
+        folder: str,
+        broadcasting: bool,
+        patience: int,
+    ) -> None:
+        super().__init__(network, optimizer)
+        self._blocked = blocked
+        self._sign = Path(folder) / "the other has taken 200 steps"
+        self._broadcasting = broadcasting
+        self._patience = patience
+
+    def on_train_start(self) -> None:
+        strategy: Strategy | Any = self.trainer.strategy
+        assert self.trainer.world_size == 1
+        if self._broadcasting:
+            strategy.world_size = 2
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() != self._blocked:
+            if batch_idx == 200:
+                self._sign.touch()
+            return
+        deadline = time.monotonic() + self._patience
+        while batch_idx == 0 and not self._sign.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError("lockstep: the other worker waits for this one")
+            time.sleep(0.01)
+
+
+class DoublingClassifier(Classifier):
+    """Puts twice the gradient in the place of each."""
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        for weight in self.parameters():
+            assert weight.grad is not None
+            weight.grad = 2 * weight.grad
+
+
+class FailingClassifier(Classifier):
+    """Worker 1 fails in its third step: by an exception, or `killed` by SIGKILL."""
+
+    def __init__(self, network: Any, optimizer: Any, killed: bool) -> None:
+        super().__init__(network, optimizer)
+        self._killed = killed
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() == 1 and batch_idx == 2:
+            if self._killed:
+                os.kill(os.getpid(), 9)
+            raise ValueError("a bad batch")
