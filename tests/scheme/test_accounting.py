@@ -197,6 +197,33 @@ def test_batches_behind_a_push_are_those_that_were_applied_before_it():
     assert Accounting(PushesAtThePeriodsEnd(), 2).steps_per_push == 3
 
 
+class InTwos(AbstractServing):
+    """Every two pushes that have come, of whatever version, are one update."""
+
+    def __init__(self):
+        self._waiting = ()
+
+    def arrive(self, arrival):
+        self._waiting = (*self._waiting, arrival.worker)
+        if len(self._waiting) < 2:
+            return Release()
+        both, self._waiting = self._waiting, ()
+        return Release(both, both)
+
+
+class StaleInTwos(AbstractServedScheme):
+    servers = 1
+
+    def serving(self, num_workers):
+        return InTwos()
+
+
+def test_batches_meanwhile_are_those_of_all_pushes_in_a_stale_update():
+    accounting = Accounting(StaleInTwos(), 6)
+    assert accounting.expected_staleness == 2  # updates by the two other pairs
+    assert accounting.batches_meanwhile == 4
+
+
 class AnswersNobody(AbstractServing):
     def arrive(self, arrival):
         return Release()

@@ -50,7 +50,7 @@ class TrainingProcess:
             images_per_update=self._budget.images_per_update,
             epoch=self._data.num_train,
             samples=self._budget.samples,
-            images_meanwhile=self._staleness * accounting.steps_per_push * point.batch_size,
+            images_meanwhile=accounting.batches_meanwhile * point.batch_size,
         )
         self._clock = TrainingClock()
         self._strategy = point.cluster.strategy(

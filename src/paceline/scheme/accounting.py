@@ -45,8 +45,8 @@ class Accounting:
 
     @cached_property
     def equal_steps(self) -> bool:
-        """True where workers meet in a Mean, and so take equally many steps; others take theirs
-        from a common budget: who is faster takes more.
+        """True where a message meets all workers, and so they take equally many steps; others take
+        theirs from a common budget: who is faster takes more.
         """
         single = (self._step(0, BEGINNING), self._step(0, END), self._end_after_one_step())
         return any(message.meets_all for message in itertools.chain(*single))
@@ -93,6 +93,14 @@ class Accounting:
         return 0.0 if self.own_weights else self._mean_staleness(END)
 
     @property
+    def batches_meanwhile(self) -> float:
+        """The mean of batches that servers apply between the read behind a push and its arrival, at
+        the end of a run of equally fast workers; 0 where workers apply gradients themselves.
+        """
+        stale = self.expected_staleness
+        return stale * self._mean_batches(END) if stale else 0.0
+
+    @property
     def becomes_stale(self) -> bool:
         """True if servers apply stale pushes at the end of a run, and none at its beginning."""
         return self.expected_staleness > 0 and self._mean_staleness(BEGINNING) == 0
@@ -115,8 +123,7 @@ class Accounting:
             return self.num_workers
         if not self.scheme.servers:
             return 1
-        sizes = [len(release.applied) for _, release in self._second_round() if release.applied]
-        return self.scheme.group_size * sum(sizes) // len(sizes)
+        return int(self._mean_batches(BEGINNING))
 
     def images_per_update(self, batch_size: int) -> int:
         """Count the images behind one update, where each worker's batch has `batch_size`."""
@@ -139,7 +146,7 @@ class Accounting:
 
     def most_batches(self, num_steps: int) -> int:
         """Bound the batches that are drawn until `num_steps` of them are in the weights."""
-        late = self.scheme.servers and any(release.dropped for _, release in self._second_round())
+        late = self.scheme.servers and any(release.dropped for _, release in self._second_turn())
         if not late:
             return num_steps
         return (num_steps // self.batches_per_update + 1) * self.num_workers
@@ -154,18 +161,24 @@ class Accounting:
     def _mean_staleness(self, progress: float) -> float:
         staleness = [
             arrival.staleness
-            for arrival, release in self._second_round(progress)
+            for arrival, release in self._second_turn(progress)
             if arrival.worker not in release.dropped
         ]
         return sum(staleness) / len(staleness)
+
+    def _mean_batches(self, progress: float) -> float:
+        """Average the batches behind one update by servers."""
+        releases = [release for _, release in self._second_turn(progress) if release.applied]
+        pushes = sum(len(release.applied) for release in releases)
+        return self.scheme.group_size * pushes / len(releases)
 
     @property
     def _have_partners(self) -> bool:
         workers = range(self.num_workers)
         return any(self.scheme.partners(worker, self.num_workers) for worker in workers)
 
-    def _second_round(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
-        """Serve two rounds; in the first one, not all that is under way has come."""
+    def _second_turn(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
+        """Serve everybody's push twice; of the first ones, not all that is under way has come."""
         pushes = pushes_in_turn(self.scheme, self.num_workers, lambda batches: progress)
         return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
 
