@@ -16,7 +16,7 @@ def releasing(config):
         case "async_parameter_server" | "mixed":
             return at_once
         case other:
-            raise ValueError(f"there is no rule for {other}")
+            raise ValueError(f"there is no rule for {other}: write it in tests/engine/releases.py")
 
 
 def at_once(worker, staleness=0, progress=0.0):
