@@ -99,12 +99,20 @@ def test_nothing_listens_beyond_loopback(tmp_path):
     run_tiny(config, tmp_path)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
-def test_a_launcher_that_is_told_to_end_ends_its_processes(sent, tmp_path):
+@pytest.fixture
+def heard(request):
+    """A signal that this process hears, even where tests run under nohup."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+@pytest.mark.parametrize("heard", [signal.SIGTERM, signal.SIGHUP], indirect=True)
+def test_a_launcher_that_is_told_to_end_ends_its_processes(heard, tmp_path):
     target, before = "tests.cluster.counting:signal_launcher", handlers()
     with pytest.raises(SystemExit) as ended:
-        launch(target, (os.getpid(), int(sent)), workers=2, servers=1, log_folder=tmp_path)
-    assert ended.value.code == 128 + sent
+        launch(target, (os.getpid(), int(heard)), workers=2, servers=1, log_folder=tmp_path)
+    assert ended.value.code == 128 + heard
     assert handlers() == before
     pids = [int((tmp_path / name).read_text()) for name in ("worker_0.log", "worker_1.log")]
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
