@@ -12,6 +12,8 @@ EVALUATED = {
     "async_parameter_server": "weights at the servers; BatchNorm statistics: mean over workers",
 }
 SPEED = {"sync_allreduce": (8000, 12000), "async_parameter_server": (7900, 15000)}
+RATES = {("sync_allreduce", 1): 1000, ("sync_allreduce", 2): 1500}
+RATES |= {("async_parameter_server", 1): 1000, ("async_parameter_server", 2): 1800}
 SAMPLES = 96000
 PHASES = ("seconds_data", "seconds_compute", "seconds_communicate")
 
@@ -83,6 +85,24 @@ def made_runs():
     runs[-1] = fail(runs[-1], "diverged", "accuracy at chance: top-1 is 0.100") | {"top1": 0.1}
     runs[-4] = fail(runs[-4])
     return runs
+
+
+def made_two_schemes(seeds=(0, 1, 2), spread=1.0, accuracy=0.8, schemes=("sync", "async")):
+    """Rates of RATES and top-1 of 0.9 (asynchronous: `accuracy`), with `spread` between seeds."""
+    return [
+        make_run(
+            scheme,
+            workers,
+            32,
+            seed,
+            images_per_second=rate + spread * seed * workers,
+            top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
+            test_top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
+        )
+        for (scheme, workers), rate in RATES.items()
+        for seed in seeds
+        if scheme.startswith(schemes)
+    ]
 
 
 def make_curve(run, rows=8):

@@ -3,25 +3,7 @@
 import pytest
 
 from paceline.analysis.verdicts import verdicts
-from tests.made_reports import fail, make_run
-
-RATES = {("sync_allreduce", 1): 1000, ("sync_allreduce", 2): 1500}
-RATES |= {("async_parameter_server", 1): 1000, ("async_parameter_server", 2): 1800}
-
-
-def runs(seeds=(0, 1, 2), spread=1.0, accuracy=0.8):
-    return [
-        make_run(
-            scheme,
-            workers,
-            32,
-            seed,
-            images_per_second=rate + spread * seed * workers,
-            test_top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
-        )
-        for (scheme, workers), rate in RATES.items()
-        for seed in seeds
-    ]
+from tests.made_reports import fail, made_two_schemes, make_run
 
 
 def asked(made, rows, what):
@@ -34,17 +16,19 @@ def words(made, rows, what):
 
 
 def test_what_the_numbers_tell_apart(made):
-    speed, accuracy = (row for row in asked(made, runs(), "scheme") if row["workers"] == 2)
+    speed, accuracy = (
+        row for row in asked(made, made_two_schemes(), "scheme") if row["workers"] == 2
+    )
     assert (speed["metric"], speed["verdict"], speed["n"]) == ("images_per_second", "higher", 3)
     assert speed["against"] == "sync_allreduce"
     assert speed["mean"] == pytest.approx(1.2, rel=1e-3)
     assert (accuracy["metric"], accuracy["verdict"]) == ("test_top1", "lower")
     assert accuracy["mean"] == pytest.approx(-0.1)
-    assert words(made, runs(), "workers") == ["higher", "higher"]
+    assert words(made, made_two_schemes(), "workers") == ["higher", "higher"]
 
 
 def test_what_they_do_not(made):
-    rows = runs(spread=-700, accuracy=0.9)
+    rows = made_two_schemes(spread=-700, accuracy=0.9)
     assert words(made, rows, "scheme") == ["not told apart"] * 2
     assert words(made, rows, "workers") == ["not told apart"] * 2
 
@@ -52,28 +36,29 @@ def test_what_they_do_not(made):
 def test_a_paired_difference_is_not_enough_where_own_intervals_overlap(made):
     rows = [
         run | {"images_per_second": run["images_per_second"] * (1 + run["seed"])}
-        for run in runs(spread=0)
+        for run in made_two_schemes(spread=0)
     ]
     speed, _ = words(made, rows, "scheme")
     assert speed == "not told apart"
 
 
 def test_one_seed_or_none_tells_nothing(made):
-    assert words(made, runs(seeds=(0,)), "scheme") == ["one seed"] * 2
-    assert words(made, runs(seeds=(0,)), "workers") == ["one seed"] * 2
-    unknown = [run | {"test_top1": None, "top1": None} for run in runs()]
+    assert words(made, made_two_schemes(seeds=(0,)), "scheme") == ["one seed"] * 2
+    assert words(made, made_two_schemes(seeds=(0,)), "workers") == ["one seed"] * 2
+    unknown = [run | {"test_top1": None, "top1": None} for run in made_two_schemes()]
     assert words(made, unknown, "scheme") == ["higher", "unknown"]
 
 
 def test_rows_with_fewer_workers_are_marked(made):
-    rows = asked(made, runs(), "scheme")
+    rows = asked(made, made_two_schemes(), "scheme")
     assert [(row["workers"], row["most_workers"]) for row in rows] == [(1, 0)] * 2 + [(2, 1)] * 2
 
 
 def test_equal_rates_are_not_told_apart_by_rounding(made):
     """A ratio that misses one by the last digit of a sum is one in every table."""
     rows = [
-        run | {"images_per_second": 0.1 + 0.2 if run["workers"] == 1 else 0.3} for run in runs()
+        run | {"images_per_second": 0.1 + 0.2 if run["workers"] == 1 else 0.3}
+        for run in made_two_schemes()
     ]
     assert set(words(made, rows, "workers")) == {"not told apart"}
 

@@ -1,32 +1,11 @@
 import pytest
 
 from paceline.report.answer import answer
-from tests.made_reports import fail, make_run
-
-RATES = {("sync_allreduce", 1): 1000, ("sync_allreduce", 2): 1500}
-RATES |= {("async_parameter_server", 1): 1000, ("async_parameter_server", 2): 1800}
-
-
-def made(seeds=(0, 1, 2), spread=1.0, accuracy=0.8, schemes=("sync", "async")):
-    """Rates of RATES and top-1 of 0.9 (asynchronous: `accuracy`), with `spread` between seeds."""
-    return [
-        make_run(
-            scheme,
-            workers,
-            32,
-            seed,
-            images_per_second=rate + spread * seed * workers,
-            top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
-            test_top1=(accuracy if scheme.startswith("async") else 0.9) + seed / 1000,
-        )
-        for (scheme, workers), rate in RATES.items()
-        for seed in seeds
-        if scheme.startswith(schemes)
-    ]
+from tests.made_reports import fail, made_two_schemes, make_run
 
 
 def test_what_the_numbers_tell_apart(findings):
-    first, against, *scaled = answer(findings(made()))
+    first, against, *scaled = answer(findings(made_two_schemes()))
     assert first == (
         "Highest mean images/s at 2 workers (measured, n = 3): "
         "async_parameter_server in 1 of 1 setting."
@@ -42,21 +21,21 @@ def test_what_the_numbers_tell_apart(findings):
 
 
 def test_what_they_do_not(findings):
-    _, against, *scaled = answer(findings(made(spread=-700, accuracy=0.9)))
+    _, against, *scaled = answer(findings(made_two_schemes(spread=-700, accuracy=0.9)))
     assert against.count("3 seeds cannot tell them apart") == 2
     assert all("no gain can be told from noise." in text for text in scaled)
 
 
 def test_a_paired_difference_is_not_enough_where_own_intervals_overlap(findings):
     """Each seed 20 % faster, but the seeds lie far apart."""
-    runs = made(spread=0)
+    runs = made_two_schemes(spread=0)
     for run in runs:
         run["images_per_second"] *= 1 + run["seed"]
     assert "3 seeds cannot tell them apart" in answer(findings(runs))[1]
 
 
 def test_one_seed_tells_nothing(findings):
-    _, against, *scaled = answer(findings(made(seeds=(0,))))
+    _, against, *scaled = answer(findings(made_two_schemes(seeds=(0,))))
     assert "n = 1, no interval" in against
     assert "one seed in common cannot tell them apart" in against
     assert all("one seed cannot tell this from chance" in text for text in scaled)
@@ -75,11 +54,11 @@ def test_where_every_seed_diverged(findings):
 
 @pytest.mark.parametrize("scheme", ["sync", "async"])
 def test_one_scheme_is_compared_with_none(findings, scheme):
-    texts = answer(findings(made(schemes=(scheme,))))
+    texts = answer(findings(made_two_schemes(schemes=(scheme,))))
     assert len(texts) == 2
     assert texts[1].startswith("Nothing can be said between schemes")
 
 
 def test_without_one_worker_there_is_no_speedup(findings):
-    runs = [run for run in made() if run["workers"] == 2]
+    runs = [run for run in made_two_schemes() if run["workers"] == 2]
     assert "What more workers bring cannot be said" in answer(findings(runs))[-1]
