@@ -18,21 +18,21 @@ Process = Generator[Any, Any, Result]
 class AbstractLinks(ABC):
     """One worker's links to the others, and its weights.
 
-    A verb that communicates is a process: on the virtual clock it yields each event it waits for,
-    on the wall clock it blocks and never yields. Its result is valid until the rule ends.
+    A verb returns a process: on the virtual clock it yields each event it waits for, on the wall
+    clock it blocks and never yields. Its result is valid until the rule ends.
     """
 
     def carry_out(self, message: Message) -> Process[Any]:
-        """Carry out a message of the rule, and return what the rule is answered."""
+        """Return the process that carries out a message; its result is the rule's answer."""
         match message:
             case Mean(value):
-                return (yield from self.mean(value))
+                return self.mean(value)
             case Push(value):
-                return (yield from self.push(value))
+                return self.push(value)
             case PairMean(partner):
-                return (yield from self.pair(partner))
+                return self.pair(partner)
             case Apply(gradient):
-                return (yield from self.apply(gradient))
+                return self.apply(gradient)
             case Adopt(weights):
                 return self.adopt(weights)
             case _:
@@ -55,7 +55,7 @@ class AbstractLinks(ABC):
         """Apply `gradient` by the worker's own optimizer and return the weights after that."""
 
     @abstractmethod
-    def adopt(self, weights: Tensor) -> None:
+    def adopt(self, weights: Tensor) -> Process[None]:
         """Replace this worker's weights by a copy of `weights`."""
 
 

@@ -9,7 +9,7 @@ from paceline.scheme.rule import AbstractScheme, Step, begin_step, next_message
 class RuleDriver:
     """Carries out the messages of one worker's rule over its links, and answers each.
 
-    Its methods are processes: the virtual clock runs them among those of the other workers, the
+    Its methods return processes: the virtual clock runs them among those of the other workers, the
     wall clock completes them at once (see `complete`).
     """
 
@@ -32,11 +32,11 @@ class RuleDriver:
             num_steps=num_steps,
             progress=progress,
         )
-        yield from self._drive(step)
+        return self._drive(step)
 
     def end(self, weights: Tensor, num_steps: int) -> Process[None]:
         """Carry out the scheme's `end` after the last step of a worker with its own weights."""
-        yield from self._drive(self._scheme.end(weights, num_steps))
+        return self._drive(self._scheme.end(weights, num_steps))
 
     def _drive(self, rule: Step) -> Process[None]:
         answer = None

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
 
 
 class StepNumbers:
@@ -14,10 +13,9 @@ class StepNumbers:
     of rounds that all workers have drawn before.
     """
 
-    def __init__(self, scheme: AbstractScheme, workers: int, draw: Callable[[], int]) -> None:
-        accounting = Accounting(scheme, workers)
+    def __init__(self, accounting: Accounting, draw: Callable[[], int]) -> None:
         self._round = None if accounting.equal_steps else accounting.steps_per_push
-        self._workers, self._draw = workers, draw
+        self._workers, self._draw = accounting.num_workers, draw
         self._taken = 0
         self._first = 0  # of the round under way
 

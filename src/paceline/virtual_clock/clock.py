@@ -156,7 +156,7 @@ class VirtualClock:
         assert worker.weights is not None
         gradient, weights = worker.gradient.vector, worker.weights.vector
         progress = self._spec.progress(worker.next_number)
-        yield from driver.step(gradient, weights, worker.num_steps, progress)
+        return driver.step(gradient, weights, worker.num_steps, progress)
 
     def _finish(self, worker: VirtualWorker) -> Process[None]:
         worker.num_steps += 1

@@ -24,6 +24,8 @@ class Moment(NamedTuple):
 class Event:
     """Event that happens once, with a value."""
 
+    __slots__ = ("has_happened", "value", "waiting")
+
     def __init__(self) -> None:
         self.has_happened = False
         self.value: Any = None

@@ -75,8 +75,8 @@ class VirtualGroupLink:
         first = self.members(worker)[0]
         group = self._groups[first.index]
         if worker is first:
-            return (yield from self._push_mean(first, group))
-        return (yield from self._push_through(first, group, worker))
+            return self._push_mean(first, group)
+        return self._push_through(first, group, worker)
 
     def _push_mean(self, first: VirtualWorker, group: _Group) -> Process[Answer]:
         arrived_at = self._kernel.now

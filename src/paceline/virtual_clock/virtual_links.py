@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paceline.engine.links import AbstractLinks, Process
+from paceline.engine.links import AbstractLinks, Process, at_once
 from paceline.virtual_clock.buffers import BufferPool
 from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
 from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
@@ -31,7 +31,7 @@ class VirtualLinks(AbstractLinks):
         self._worker, self._shared = worker, shared
 
     def mean(self, value: Tensor) -> Process[Tensor]:
-        return (yield from self._shared.mean.mean(self._worker, value))
+        return self._shared.mean.mean(self._worker, value)
 
     def push(self, value: Tensor) -> Process[Tensor]:
         worker, shared = self._worker, self._shared
@@ -46,12 +46,13 @@ class VirtualLinks(AbstractLinks):
 
     def pair(self, partner: int) -> Process[None]:
         assert self._shared.pair is not None
-        yield from self._shared.pair.pair(self._worker, partner)
+        return self._shared.pair.pair(self._worker, partner)
 
     def apply(self, gradient: Tensor) -> Process[Tensor]:
         assert self._shared.own is not None
-        return (yield from self._shared.own.apply(self._worker, gradient))
+        return self._shared.own.apply(self._worker, gradient)
 
+    @at_once
     def adopt(self, weights: Tensor) -> None:
         worker, shared = self._worker, self._shared
         if shared.own is not None:

@@ -48,11 +48,12 @@ class VirtualOwnWeights:
         self._snapshot_mean = SnapshotMean(spec, self.states)
         self._applying = Joint[_Applying](kernel, self._apply_all)
         self._finishing = Joint[VirtualWorker](kernel, self._finish_all)
+        accounting = Accounting(scheme, spec.num_workers)
         draw = itertools.count().__next__
-        self._numbers = [StepNumbers(scheme, spec.num_workers, draw) for _ in workers]
+        self._numbers = [StepNumbers(accounting, draw) for _ in workers]
         for worker, numbers in zip(workers, self._numbers, strict=True):
             worker.step_numbers = [numbers.next()]
-        self._equal_steps = Accounting(scheme, spec.num_workers).equal_steps
+        self._equal_steps = accounting.equal_steps
         self._num_finished = 0  # steps of all workers
 
     def begin(self, worker: VirtualWorker) -> Buffer:
@@ -73,7 +74,7 @@ class VirtualOwnWeights:
 
     def finish(self, worker: VirtualWorker) -> Process[None]:
         """Count a finished step, before any worker begins another at this instant."""
-        yield from self._finishing.join(worker)
+        return self._finishing.join(worker)
 
     @property
     def updates(self) -> int:

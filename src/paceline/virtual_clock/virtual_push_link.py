@@ -53,7 +53,7 @@ class VirtualPushLink:
     def push(self, worker: VirtualWorker) -> Process[Answer]:
         """Push the worker's message, by itself or with those of its group; return the answer."""
         push = self._push if self._group is None else self._group.push
-        return (yield from push(worker))
+        return push(worker)
 
     def leave(self, worker: VirtualWorker) -> None:
         """Remove the worker, whose last push has been answered, from the servers."""

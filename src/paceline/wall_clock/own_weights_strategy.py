@@ -14,6 +14,7 @@ from paceline.engine.rule_driver import complete
 from paceline.engine.snapshot import Snapshot, flatten
 from paceline.engine.step_numbers import StepNumbers
 from paceline.exchange.process_group import draw_number
+from paceline.scheme.accounting import Accounting
 from paceline.wall_clock.mean_link import MeanLink
 from paceline.wall_clock.own_weights import OwnWeights
 from paceline.wall_clock.pair_link import pair_link
@@ -46,7 +47,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         else:
             dist.broadcast(first, 0)
         draw = partial(draw_number, f"steps of run {next(_runs)}")
-        numbers = StepNumbers(self.scheme, self.workers, draw)
+        numbers = StepNumbers(Accounting(self.scheme, self.workers), draw)
         self._own = OwnWeights(flat, self.spec, numbers, self._pair)
         self._own.begin(first)
         self.step_numbers = self._own.step_numbers

@@ -50,6 +50,7 @@ class WallLinks(AbstractLinks):
         assert self._own is not None
         return self._own.apply(gradient)
 
+    @at_once
     def adopt(self, weights: Tensor) -> None:
         holder = self._own or self._flat
         holder.adopt(weights)
