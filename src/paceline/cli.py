@@ -14,6 +14,11 @@ What happens to accuracy and throughput as SGD is spread over workers.
              Hydra's whole command line: --help, --cfg job, --multirun
   calibrate  measure this machine -> conf/cluster/this_machine.yaml, for `cluster=this_machine`;
              settings as in train choose what it computes: model=resnet18 batch_size=64
+  count      weights, multiply-adds and activations of a network, layer by layer:
+             `paceline count model=nin data=image_folder batch_size=1024`; --write NAME makes
+             conf/workload/NAME.yaml of it, for `workload=NAME` on a modelled cluster
+  predict    images/s, staleness and the busiest link of a modelled cluster, without training:
+             `paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE
   prepare    find or download, and verify, the data of a study
   sweep      run the points of a study that have no record yet; --dry-run shows them
   collect    records of a study -> reports/<study>/runs.csv, curves.csv, ...
@@ -22,7 +27,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
 """
 
 
-_TAKES_SETTINGS = ("calibrate", "prepare", "sweep", "collect")
+_WITHOUT_STUDY = ("calibrate", "count", "predict")
+_TAKES_SETTINGS = (*_WITHOUT_STUDY, "prepare", "sweep", "collect")
 
 
 def main() -> None:
@@ -56,6 +62,8 @@ def _run(arguments: list[str]) -> int:
     root = _enter_root()
     return {
         "calibrate": _calibrate,
+        "count": _count,
+        "predict": _predict,
         "prepare": _prepare,
         "sweep": _sweep,
         "collect": _collect,
@@ -72,14 +80,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("train", add_help=False)
-    for name in ("calibrate", "prepare", "sweep", "collect", "analyse", "report"):
+    for name in (*_WITHOUT_STUDY, "prepare", "sweep", "collect", "analyse", "report"):
         command = commands.add_parser(name)
-        if name != "calibrate":
+        if name not in _WITHOUT_STUDY:
             command.add_argument("study", metavar="STUDY", help="a file in experiments/")
         if name == "sweep":
             command.add_argument(
                 "--dry-run", action="store_true", help="show points, hours, memory"
             )
+        if name == "count":
+            command.add_argument("--write", metavar="NAME", help="write conf/workload/NAME.yaml")
+        if name == "predict":
+            command.add_argument("--steps", type=int, default=100, help="of each worker")
+            command.add_argument("--json", metavar="FILE", help="write the predictions to a file")
         if name in _TAKES_SETTINGS:
             command.epilog = "Settings may follow, as in `paceline train`: seed=0,1"
     return parser
@@ -134,6 +147,34 @@ def _calibrate(options: argparse.Namespace, root: Path) -> int:
         return 1
     print(table(measured))
     print(write(measured, Point.of(config), root / "conf/cluster").relative_to(root))
+    return 0
+
+
+def _count(options: argparse.Namespace, root: Path) -> int:
+    from paceline.calibration.workload_file import count, table, write
+    from paceline.study.compose import composed
+
+    config = composed(options.overrides, root)
+    size = count(config)
+    print(table(size, config.values["batch_size"]))
+    if options.write:
+        command = " ".join(["count", *options.overrides, "--write", options.write])
+        path = write(config, size, options.write, command, root / "conf/workload")
+        print(path.relative_to(root))
+    return 0
+
+
+def _predict(options: argparse.Namespace, root: Path) -> int:
+    from paceline.prediction.predict import as_json, predict, table
+    from paceline.study.compose import composed_each
+
+    predictions = [
+        predict(each.config, options.steps, each.swept)
+        for each in composed_each(options.overrides, root)
+    ]
+    print(table(predictions))
+    if options.json:
+        Path(options.json).write_text(as_json(predictions))
     return 0
 
 

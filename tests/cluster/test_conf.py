@@ -1,5 +1,6 @@
 """Every file of conf/cluster: its keys, that it can be modelled, and where its numbers are from."""
 
+import csv
 import itertools
 import re
 from dataclasses import MISSING, fields
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.cluster.virtual import VirtualCluster
+from paceline.prediction.predict import predict
 from paceline.record.target import Target
 from paceline.study.compose import composed
 
@@ -27,7 +29,16 @@ WALL = [
     "straggler_factor",
     "server_seconds",
 ]
-VIRTUAL = [*WALL, "server_bandwidth", "workers_per_node", "node_cores", "link", "node_link"]
+VIRTUAL = [
+    *WALL,
+    "server_bandwidth",
+    "workers_per_node",
+    "node_cores",
+    "overlap",
+    "step_rates",
+    "link",
+    "node_link",
+]
 MODELLED = re.compile(
     r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth): [^n]"
 )
@@ -63,7 +74,8 @@ def test_a_virtual_cluster_can_be_modelled(name):
     cluster = cluster_of(name)
     assert cluster.kind == "virtual"
     assert cluster.profile.num_nodes(8) in (1, 2, 8)
-    assert cluster.step_times(32, seed=0).seconds(0, 0) > 0
+    workload = next(iter(cluster.step_rates), "own")
+    assert cluster.step_times(32, 0, workload).seconds(0, 0) > 0
 
 
 def test_a_step_of_the_abstract_cluster_takes_a_second_and_all_else_nothing():
@@ -86,17 +98,10 @@ def test_every_modelled_number_says_where_it_is_from(name):
 @pytest.mark.parametrize(
     ("name", "setting", "published"),
     [
-        # images of a batch / images per second of one GPU
-        ("minotauro", "step_seconds.32", 32 / 49.5),
-        ("titan", "step_seconds.32", 32 / (64 * EPOCH / (21 * DAY))),
-        ("four_titans", "step_seconds.256", 256 / (100 * EPOCH / (10.5 * DAY))),
-        ("minsky", "step_seconds.64", 64 / (EPOCH / 224 / 32)),
         # bits or bytes per second
         ("minotauro", "link.bandwidth", 56e9 / 8),
         ("titan", "link.bandwidth", 5.2e9),
         ("minsky", "link.bandwidth", 100e9 / 8),
-        # 240 MB in what is lost beside half of one GPU's time, at batch 256
-        ("four_titans", "node_link.bandwidth", 240e6 * 100 * EPOCH / (256 * (7 - 5.25) * DAY)),
         # GPUs in a node
         ("minotauro", "workers_per_node", 4),
         ("titan", "workers_per_node", 1),
@@ -111,12 +116,47 @@ def test_published_numbers(name, setting, published):
     assert value == (published if published is None else pytest.approx(published, rel=0.01))
 
 
-def test_other_networks_in_comments():
-    """NiN on Titan, GoogLeNet-BN on Minsky."""
-    titan, minsky = ((CONF / f"cluster/{name}.yaml").read_text() for name in ("titan", "minsky"))
-    assert float(re.search(r"step_seconds=(\S+) batch_size=256", titan)[1]) == pytest.approx(
-        256 * 5.8 * DAY / (47 * EPOCH), rel=0.01
-    )
-    assert float(re.search(r"step_seconds=(\S+) batch_size=64", minsky)[1]) == pytest.approx(
-        64 * 32 * 155 / EPOCH, rel=0.01
-    )
+def published():
+    with (CONF.parent / "papers/published.csv").open() as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def images_per_second(rows):
+    """Of an accelerator, from the rows that a rate was fitted to, by their batch size."""
+    rates = {
+        int(row["batch_size"]): float(row["value"])
+        for row in rows
+        if row["metric"] == "images_per_second"
+    }
+    for row in rows:
+        if row["metric"] in ("train_time", "time_100_epochs"):
+            epochs = [float(each["value"]) for each in rows if each["metric"] == "epochs"] or [100]
+            seconds = float(row["value"]) * {"days": DAY, "h": 3600}[row["unit"]]
+            rates[int(row["batch_size"] or 256)] = epochs[0] * EPOCH / seconds
+    return rates
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_rate_gives_back_the_rows_that_it_was_fitted_to(name):
+    known = published()
+    for workload, rate in cluster_of(name).step_rates.items():
+        found = images_per_second([known[row] for row in rate.rows])
+        assert sorted(found) in ([rate.batch_sizes[0]], list(rate.batch_sizes)), workload
+        for batch_size, images in found.items():
+            assert batch_size / rate.seconds(batch_size) == pytest.approx(images, rel=0.002)
+
+
+def test_four_titans_give_back_the_time_of_two_to_which_their_bus_was_fitted():
+    """100 epochs in 7.0 days, at 128 images each."""
+    settings = ["cluster=four_titans", "workload=alexnet", "workers=2", "batch_size=128"]
+    prediction = predict(composed(settings, CONF.parent), 1000)
+    row = published()["C/table1-100-epochs/alexnet/data-parallel-sync-2gpu-time-100-epochs"]
+    days = 100 * EPOCH / prediction.run.images_per_second / DAY
+    assert days == pytest.approx(float(row["value"]), rel=0.02)
+
+
+def test_published_rows_have_ids_sources_and_a_verdict():
+    with (CONF.parent / "papers/published.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert all(row["id"] and row["source"] and row["verified"] in ("yes", "no") for row in rows)

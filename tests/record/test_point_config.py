@@ -21,8 +21,8 @@ CONFIG = {
 }
 
 
-def changed(setting, value):
-    config = copy.deepcopy(CONFIG)
+def changed(setting, value, config=CONFIG):
+    config = copy.deepcopy(config)
     *parents, leaf = setting.split(".")
     holder = config
     for parent in parents:
@@ -40,6 +40,29 @@ def test_a_key_is_twelve_hexadecimal_digits_and_names_the_folder():
 def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings():
     assert PointConfig(CONFIG).key == "4cd9ceaea4ff"
     assert PointConfig(dict(reversed(CONFIG.items()))).key == "4cd9ceaea4ff"
+
+
+LATER = {
+    "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
+    "cluster": {"overlap": True, "step_rates": {}},
+}
+
+
+def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing():
+    assert PointConfig({**CONFIG, "cluster": {}}).key == PointConfig({**CONFIG, **LATER}).key
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("workload", {"_target_": "paceline.timing.workload.CountedNetwork", "name": "nin"}),
+        ("cluster.overlap", False),
+        ("cluster.step_rates", {"nin": {"fixed": 0}}),
+    ],
+)
+def test_such_a_setting_changes_the_key_elsewhere(setting, value):
+    later = changed(setting, value, {**CONFIG, **LATER})
+    assert PointConfig(later).key != PointConfig({**CONFIG, **LATER}).key
 
 
 @pytest.mark.parametrize(

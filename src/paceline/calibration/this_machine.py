@@ -36,6 +36,8 @@ server_seconds: {server_seconds}
 server_bandwidth: {server_bandwidth}
 workers_per_node: null # all on one machine
 node_cores: {cores} # shared by all processes, also for passing messages
+overlap: true # gradients are reduced in buckets during backward, as under DDP
+step_rates: {{}} # of published accelerators, by workload
 link: # not on the way
   latency: 0
   bandwidth: null

@@ -10,9 +10,11 @@ import torch
 from paceline.cluster.accelerator import Device, choose
 from paceline.engine.assignment import Assignment
 from paceline.engine.training_clock import TrainingClock
+from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import NotNegative, Positive, Whole, settings
 from paceline.timing.pacing import AbstractPacing
+from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
     from paceline.engine.training_strategy import AbstractTrainingStrategy
@@ -86,6 +88,12 @@ class AbstractCluster(AbstractPacing, ABC):
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         """Raise SettingError for a scheme that this cluster cannot carry out."""
         self.device(scheme, num_workers)
+
+    def check_workload(self, workload: AbstractWorkload) -> None:
+        """Raise SettingError for a workload of which this cluster does not know the step."""
+        if workload.name != OWN:
+            message = f"real processes send the network that they train, not {workload.name}"
+            raise SettingError("workload", message)
 
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
         """Return the device of all workers. Raises SettingError for too few GPUs."""

@@ -12,6 +12,8 @@ from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Bandwidth, Whole, settings
 from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.step_rate import StepRate
+from paceline.timing.workload import AbstractWorkload
 
 if TYPE_CHECKING:
     from paceline.engine.training_strategy import AbstractTrainingStrategy
@@ -19,13 +21,18 @@ if TYPE_CHECKING:
 
 @settings("cluster")
 class VirtualCluster(AbstractCluster):
-    """Modelled cluster; ClusterProfile documents its own fields."""
+    """Modelled cluster; ClusterProfile documents its own fields.
+
+    `step_rates`: rates of its accelerators by the name of a workload; `step_seconds` goes first.
+    """
 
     server_bandwidth: Bandwidth
     workers_per_node: Whole | None
     node_cores: Whole | None
     link: Link
     node_link: Link
+    overlap: bool
+    step_rates: dict[str, StepRate]
     allreduce_link: Link | None = None
 
     @property
@@ -43,6 +50,7 @@ class VirtualCluster(AbstractCluster):
             server_bandwidth=self.server_bandwidth,
             node_cores=self.node_cores,
             allreduce_link=self.allreduce_link,
+            overlap=self.overlap,
         )
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
@@ -53,11 +61,29 @@ class VirtualCluster(AbstractCluster):
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
-        if self.step_seconds is None:
+        if self.step_seconds is None and not self.step_rates:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
         if scheme.compression != "none":
             message = f"{scheme.compression} has no virtual form"
             raise SettingError("scheme.compression", message)
+
+    def check_workload(self, workload: AbstractWorkload) -> None:
+        if self.step_seconds is None and workload.name not in self.step_rates:
+            known = ", ".join(sorted(self.step_rates))
+            message = (
+                f"the step of {workload.name} is not known for this cluster; there are: {known}; "
+                "or choose cluster.step_seconds yourself"
+            )
+            raise SettingError("workload", message)
+
+    def rate_of(self, workload: AbstractWorkload) -> StepRate | None:
+        """Return the rate by which a workload's step is timed; None if step_seconds decides."""
+        return self.step_rates[workload.name] if self.step_seconds is None else None
+
+    def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
+        if self.step_seconds is None:
+            return self.step_rates[workload].seconds(batch_size)
+        return super().mean_step_seconds(batch_size, workload)
 
     def strategy(
         self,
@@ -72,8 +98,11 @@ class VirtualCluster(AbstractCluster):
             scheme,
             workers=assignment.num_workers,
             batch_size=assignment.batch_size,
-            step_times=self.step_times(assignment.batch_size, assignment.seed),
+            step_times=self.step_times(
+                assignment.batch_size, assignment.seed, assignment.workload.name
+            ),
             profile=self.profile,
+            workload=assignment.workload,
             num_steps=assignment.num_steps,
             snapshot_samples=assignment.snapshot_samples,
             learning_rate=assignment.learning_rate,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.model.learning_rate import LearningRate
+from paceline.timing.workload import AbstractWorkload
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,7 @@ class Assignment:
 
     `batch_size`: images per worker and step. `num_steps`: number of steps of all workers together.
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
+    `workload`: network that the gradients stand for on a modelled cluster.
     """
 
     num_workers: int
@@ -20,3 +22,4 @@ class Assignment:
     snapshot_samples: Sequence[int]
     learning_rate: LearningRate
     seed: int
+    workload: AbstractWorkload

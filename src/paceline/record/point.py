@@ -19,6 +19,7 @@ from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Count, Whole, settings
+from paceline.timing.workload import AbstractWorkload
 
 
 @settings("")
@@ -37,6 +38,7 @@ class Point:
     save_weights: bool
     scheme: AbstractScheme
     cluster: AbstractCluster
+    workload: AbstractWorkload
     training: Training
     measurement: Measurement
     sweep: Sweep
@@ -51,6 +53,7 @@ class Point:
         point = cls(
             scheme=config.target("scheme").build_as(AbstractScheme),
             cluster=config.target("cluster").build_as(AbstractCluster),
+            workload=config.target("workload").build_as(AbstractWorkload),
             training=config.target("training").build_as(Training),
             measurement=config.measurement,
             sweep=config.sweep,
@@ -86,6 +89,7 @@ class Point:
         self.training.check(Accounting(self.scheme, self.workers), self.model)
         self._check_collective()
         self.cluster.check(self.scheme, self.workers)
+        self.cluster.check_workload(self.workload)
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
             check_clipping(self.training.gradient_clip_val, self.scheme, self.workers)
         self._check_precision()

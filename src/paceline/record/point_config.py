@@ -25,6 +25,12 @@ _UNKEYED = (
     "sweep",
     "measurement.mlflow",
 )
+# Settings that came later, at the value that changes nothing: earlier records keep their keys.
+_LATER = {
+    "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
+    "cluster.overlap": True,
+    "cluster.step_rates": {},
+}
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,12 @@ class PointConfig:
         content = json.loads(json.dumps(self.values))
         unkeyed = _UNKEYED if self._root_tells_content else (*_UNKEYED, "data.root")
         for path in unkeyed:
-            *parents, leaf = path.split(".")
-            group = content
-            for parent in parents:
-                group = group.get(parent, {})
+            group, leaf = _place(content, path)
             group.pop(leaf, None)
+        for path, value in _LATER.items():
+            group, leaf = _place(content, path)
+            if group.get(leaf) == value:
+                del group[leaf]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -127,3 +134,11 @@ class PointConfig:
     def replaced(self, **values: Any) -> "PointConfig":
         """Return a copy in which these top-level settings have other values."""
         return PointConfig({**self.values, **values})
+
+
+def _place(content: Any, path: str) -> tuple[Any, str]:
+    """Return the group of settings in which the last part of `path` stands, and that part."""
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        content = content.get(parent, {})
+    return content, leaf

@@ -103,6 +103,7 @@ class TrainingProcess:
             snapshot_samples=self._budget.thresholds,
             learning_rate=self._rate,
             seed=self._point.seed,
+            workload=self._point.workload,
         )
 
     def _build_module(self) -> LightningModule:

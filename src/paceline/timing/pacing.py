@@ -21,12 +21,22 @@ class AbstractPacing:
     straggler_probability: Share
     straggler_factor: Positive
 
-    def step_times(self, batch_size: int, seed: int) -> StepTimes | None:
-        """Return the durations of all steps; None if steps are not emulated."""
+    def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
+        """Return the mean duration of a step; None if steps are not emulated.
+
+        `workload`: name of the network that the gradients stand for.
+        """
         if self.step_seconds is None:
             return None
+        return seconds_of_step(self.step_seconds, batch_size)
+
+    def step_times(self, batch_size: int, seed: int, workload: str = "own") -> StepTimes | None:
+        """Return the durations of all steps; None if steps are not emulated."""
+        seconds = self.mean_step_seconds(batch_size, workload)
+        if seconds is None:
+            return None
         return StepTimes(
-            step_seconds=seconds_of_step(self.step_seconds, batch_size),
+            step_seconds=seconds,
             jitter=self.step_jitter,
             slow_workers=self.slow_workers,
             slow_factor=self.slow_factor,

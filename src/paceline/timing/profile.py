@@ -28,7 +28,8 @@ class ClusterProfile:
     server inside a node. `workers_per_node`: number of workers on a node, with each server on a
     node of its own; None if all processes are on one machine. `node_cores`: number of cores that
     copy the messages inside a node, one message each at a time; None for no limit.
-    `allreduce_link`: link of all-reduces inside a node; None for `node_link`.
+    `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
+    gradients are reduced in buckets during backward, as under DDP; False if only after it.
 
     A server takes `server_seconds` for a push, plus the time to update its weights at
     `server_bandwidth` [bytes/s].
@@ -41,6 +42,7 @@ class ClusterProfile:
     server_bandwidth: Bandwidth
     node_cores: Whole | None = None
     allreduce_link: Link | None = None
+    overlap: bool = True
 
     @property
     def one_machine(self) -> bool:

@@ -16,8 +16,10 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import AbstractWorkload
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel
+from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.virtual_links import SharedLinks, VirtualLinks
 from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
 from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
@@ -33,7 +35,8 @@ class VirtualClock:
     """Clock that runs the rules of all workers, and asks its caller for gradients.
 
     `next_worker()` returns the worker whose backward ends next: compute its gradient on its
-    weights, and pass it to `finish_step`. `statistics`: floating-point buffers of the module, as
+    weights, and pass it to `finish_step`. `workload`: network that decides the bytes of messages.
+    `statistics`: floating-point buffers of the module, as
     one vector. `counters`: its other buffers.
     """
 
@@ -44,6 +47,7 @@ class VirtualClock:
         *,
         profile: ClusterProfile,
         step_times: StepTimes,
+        workload: AbstractWorkload,
         weights: Tensor,
         statistics: Tensor,
         counters: Sequence[Tensor] = (),
@@ -52,6 +56,7 @@ class VirtualClock:
         self.kernel = Kernel()
         self.pool = BufferPool(weights, recycled=recycled)
         self._spec, self._times = spec, step_times
+        self._sizes = MessageSizes(workload, weights.nbytes, overlap=profile.overlap)
         own = BufferPool(statistics)
         self.workers = [
             VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
@@ -104,6 +109,16 @@ class VirtualClock:
         holder = self.holder
         statistics = torch.stack(holder.statistics).mean(0)
         return Snapshot(holder.samples, holder.updates, self.kernel.now, holder.mean(), statistics)
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the virtual seconds in which each link or server that is modelled was busy."""
+        links = (self._links.mean, self._links.push, self._links.pair)
+        return {
+            name: seconds
+            for link in links
+            if link is not None
+            for name, seconds in link.busy_seconds().items()
+        }
 
     def report(self) -> StrategyReport:
         return StrategyReport(
@@ -180,13 +195,21 @@ class VirtualClock:
                 scheme, spec, weights.clone(), workers=workers, kernel=kernel, pool=pool
             )
             self._push = VirtualPushLink(
-                scheme, self.servers, workers=workers, profile=profile, kernel=kernel, pool=pool
+                scheme,
+                self.servers,
+                workers=workers,
+                profile=profile,
+                sizes=self._sizes,
+                kernel=kernel,
+                pool=pool,
             )
         if Accounting(scheme, spec.num_workers).own_weights:
             self._own = VirtualOwnWeights(
                 scheme, spec, weights, workers=workers, kernel=kernel, pool=pool, recycled=recycled
             )
-            pair = VirtualPairLink(self._own.states, workers, profile=profile, kernel=kernel)
+            pair = VirtualPairLink(
+                self._own.states, workers, profile=profile, sizes=self._sizes, kernel=kernel
+            )
         mean = self._mean_link(scheme, profile)
         self._links = SharedLinks(pool, mean, self._push, pair, self._own)
 
@@ -195,6 +218,7 @@ class VirtualClock:
         return VirtualMeanLink(
             self.pool,
             self.workers,
+            sizes=self._sizes,
             seconds=partial(chosen.seconds, workers=num_workers, profile=profile),
             volumes=lambda length: chosen.volumes(num_workers, length, profile.workers_per_node),
             kernel=self.kernel,

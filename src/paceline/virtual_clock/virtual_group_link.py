@@ -12,6 +12,7 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
 from paceline.virtual_clock.virtual_network import Passage, VirtualNetwork
 from paceline.virtual_clock.virtual_worker import VirtualWorker
@@ -52,13 +53,14 @@ class VirtualGroupLink:
         *,
         profile: ClusterProfile,
         network: VirtualNetwork,
+        sizes: MessageSizes,
         kernel: Kernel,
         pool: BufferPool,
         push: Callable[[VirtualWorker], Process[Answer]],
     ) -> None:
         self._scheme, self._workers = scheme, workers
         self._accounting = Accounting(scheme, len(workers))
-        self._profile, self._network = profile, network
+        self._profile, self._network, self._sizes = profile, network, sizes
         self._kernel, self._pool, self._push = kernel, pool, push
         self._groups = {first: _Group(kernel) for first in self._accounting.pushing}
 
@@ -100,13 +102,15 @@ class VirtualGroupLink:
         self, first: VirtualWorker, group: _Group, worker: VirtualWorker
     ) -> Process[Answer]:
         assert worker.gradient is not None
-        size = worker.statistics.vector.nbytes + worker.gradient.vector.nbytes
+        size = self._sizes.statistics(worker.statistics.vector.nbytes)
+        size += self._sizes.weights(worker.gradient.vector.nbytes)
         yield from self._send(worker, first, size, since=self._kernel.now)
         arrived_at = self._kernel.now
         answered = group.answered[worker.index] = Event()
         self._take(worker, group)
         answer: Answer = yield answered
-        yield from self._send(first, worker, answer.weights.vector.nbytes, since=arrived_at)
+        size = self._sizes.weights(answer.weights.vector.nbytes)
+        yield from self._send(first, worker, size, since=arrived_at)
         return answer
 
     def _take(self, worker: VirtualWorker, group: _Group) -> None:

@@ -1,6 +1,5 @@
 """Means over all workers on the virtual clock, and the duration of their all-reduce."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -8,11 +7,12 @@ from torch import Tensor
 
 from paceline.engine.links import Process
 from paceline.exchange.schedule.volume import Volume
+from paceline.timing.workload import Bucket
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.virtual_worker import VirtualWorker
 
-BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
 BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
 
 
@@ -29,22 +29,18 @@ class Brought(NamedTuple):
 
 
 def allreduce_end(
-    brought: Sequence[Brought], num_bytes: int, seconds: Callable[[int], float]
+    brought: Sequence[Brought], buckets: Sequence[Bucket], seconds: Callable[[int], float]
 ) -> float:
-    """Return the end of an all-reduce of `num_bytes` [virtual seconds].
+    """Return the end of an all-reduce [virtual seconds].
 
-    `seconds(num_bytes)`: duration of an all-reduce by itself. Gradients are reduced as under DDP:
-    buckets become ready evenly over backward, the last one at its end; each is reduced when every
-    worker has it and the one before is done. Other values are reduced as a whole when the last
-    worker has brought them.
+    `seconds(num_bytes)`: duration of an all-reduce by itself. A bucket is reduced, as under DDP,
+    when every worker has it and the one before is done.
     """
-    overlapped = all(each.overlapped for each in brought)
-    buckets = max(1, math.ceil(num_bytes / BUCKET_BYTES)) if overlapped else 1
     done = 0.0
-    for bucket in range(1, buckets + 1):
-        left = BACKWARD_SHARE * (1 - bucket / buckets)
+    for num_bytes, share in buckets:
+        left = BACKWARD_SHARE * (1 - share)
         ready = max(each.brought_at - left * each.compute_seconds for each in brought)
-        done = max(ready, done) + seconds(num_bytes // buckets)
+        done = max(ready, done) + seconds(num_bytes)
     return done
 
 
@@ -60,8 +56,11 @@ class _Round:
 class VirtualMeanLink:
     """Means over all workers, with one vector for any number of workers.
 
-    Values are added to the first one in the order of arrival. `seconds(num_bytes)`: duration of an
-    all-reduce. `volumes(num_elements)`: elements that each worker sends and receives in it.
+    Values are added to the first one in the order of arrival. Gradients are reduced in the buckets
+    of `sizes`, other values as a whole when the last worker has brought them.
+
+    `seconds(num_bytes)`: duration of an all-reduce. `volumes(num_elements)`: elements that each
+    worker sends and receives in it.
     """
 
     def __init__(
@@ -69,13 +68,19 @@ class VirtualMeanLink:
         pool: BufferPool,
         workers: Sequence[VirtualWorker],
         *,
+        sizes: MessageSizes,
         seconds: Callable[[int], float],
         volumes: Callable[[int], Sequence[Volume]],
         kernel: Kernel,
     ) -> None:
         self._pool, self._workers, self._kernel = pool, workers, kernel
-        self._seconds, self._volumes = seconds, volumes
+        self._sizes, self._seconds, self._volumes = sizes, seconds, volumes
         self._round = _Round()
+        self._seconds_reducing = 0.0
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the seconds in which buckets were reduced."""
+        return {"all-reduce": self._seconds_reducing}
 
     def mean(self, worker: VirtualWorker, value: Tensor) -> Process[Tensor]:
         """Wait for the values of all workers; return their mean."""
@@ -84,7 +89,7 @@ class VirtualMeanLink:
         met = self._round.met[worker.index] = Event()
         if len(self._round.met) == len(self._workers):
             complete, self._round = self._round, _Round()
-            self._kernel.start(self._reduce(complete, value.nbytes))
+            self._kernel.start(self._reduce(complete, self._sizes.weights(value.nbytes)))
         mean = yield met
         return worker.take_answer(self._pool.share(mean), self._pool)
 
@@ -98,14 +103,19 @@ class VirtualMeanLink:
         worker.release_gradient(self._pool)
 
     def _count_bytes(self, worker: VirtualWorker, value: Tensor) -> None:
-        volume = self._volumes(value.numel())[worker.index]
+        length = self._sizes.weights(value.nbytes) // value.element_size()
+        volume = self._volumes(length)[worker.index]
         sent, received = volume.in_bytes(value.element_size())
         worker.bytes_sent += sent
         worker.bytes_received += received
 
     def _reduce(self, complete: _Round, num_bytes: int) -> Process[None]:
         complete_at, count = self._kernel.now, len(self._workers)
-        yield Moment(allreduce_end(list(complete.brought.values()), num_bytes, self._seconds))
+        brought = list(complete.brought.values())
+        overlapped = all(each.overlapped for each in brought)
+        buckets = self._sizes.buckets() if overlapped else [Bucket(num_bytes, 1.0)]
+        self._seconds_reducing += sum(self._seconds(bucket.num_bytes) for bucket in buckets)
+        yield Moment(allreduce_end(brought, buckets, self._seconds))
         assert complete.sum is not None
         if count > 1:
             complete.sum.vector.div_(count)

@@ -19,10 +19,13 @@ class Passage(NamedTuple):
 
 
 class _Port:
-    """One direction of one link. `free`: time at which its last message has passed."""
+    """One direction of one link.
+
+    `free`: time at which its last message has passed; `busy`: seconds in which messages passed.
+    """
 
     def __init__(self) -> None:
-        self.free = 0.0
+        self.free = self.busy = 0.0
 
 
 class _Ends:
@@ -38,9 +41,19 @@ class VirtualNetwork:
     def __init__(self, profile: ClusterProfile, workers: int, servers: int) -> None:
         self._link: Link = profile.link
         self._node_link: Link = profile.node_link
-        nodes = [_Ends() for _ in range(profile.num_nodes(workers))]
-        self._workers = [nodes[profile.node_of(worker)] for worker in range(workers)]
+        self._nodes = [_Ends() for _ in range(profile.num_nodes(workers))]
+        self._workers = [self._nodes[profile.node_of(worker)] for worker in range(workers)]
         self._servers = [_Ends() for _ in range(servers)]
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the seconds in which messages passed each direction of each link between nodes."""
+        ends = {f"node {node}": each for node, each in enumerate(self._nodes)}
+        ends |= {f"server {server}": each for server, each in enumerate(self._servers)}
+        return {
+            f"{name}, {direction}": port.busy
+            for name, each in ends.items()
+            for direction, port in (("out", each.out), ("in", each.into))
+        }
 
     def push(self, now: float, worker: int, server: int, num_bytes: int) -> Passage:
         return self._pass(now, self._workers[worker].out, self._servers[server].into, num_bytes)
@@ -56,5 +69,8 @@ class VirtualNetwork:
 
     def _pass(self, now: float, out: _Port, into: _Port, num_bytes: int) -> Passage:
         start = max(now, out.free, into.free)
-        out.free = into.free = start + num_bytes / self._link.bandwidth
+        seconds = num_bytes / self._link.bandwidth
+        out.free = into.free = start + seconds
+        out.busy += seconds
+        into.busy += seconds
         return Passage(start, out.free + self._link.latency)

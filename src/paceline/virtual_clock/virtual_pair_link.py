@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from paceline.engine.links import Process
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.kernel import Kernel, Moment
+from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.shared_state import SharedStates
 from paceline.virtual_clock.virtual_network import VirtualNetwork
 from paceline.virtual_clock.virtual_worker import VirtualWorker
@@ -23,10 +24,16 @@ class VirtualPairLink:
         workers: Sequence[VirtualWorker],
         *,
         profile: ClusterProfile,
+        sizes: MessageSizes,
         kernel: Kernel,
     ) -> None:
         self._states, self._workers, self._kernel = states, workers, kernel
+        self._sizes = sizes
         self._network = VirtualNetwork(profile, len(workers), servers=0)
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the seconds in which messages passed each link between nodes."""
+        return self._network.busy_seconds()
 
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
         """Replace the worker's and the partner's weights by their mean."""
@@ -43,7 +50,8 @@ class VirtualPairLink:
         self, sender: VirtualWorker, receiver: VirtualWorker, *, waiting: VirtualWorker
     ) -> Moment:
         """Send the sender's weights to the receiver; return the moment of their arrival."""
-        now, size = self._kernel.now, self._states.of[sender.index].weights.vector.nbytes
+        now = self._kernel.now
+        size = self._sizes.weights(self._states.of[sender.index].weights.vector.nbytes)
         sender.bytes_sent += size
         receiver.bytes_received += size
         passage = self._network.pass_on(now, sender.index, receiver.index, size)

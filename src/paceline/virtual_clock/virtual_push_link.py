@@ -12,6 +12,7 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
 from paceline.virtual_clock.virtual_group_link import Answer, VirtualGroupLink
 from paceline.virtual_clock.virtual_network import Passage, VirtualNetwork
@@ -29,11 +30,12 @@ class VirtualPushLink:
         *,
         workers: Sequence[VirtualWorker],
         profile: ClusterProfile,
+        sizes: MessageSizes,
         kernel: Kernel,
         pool: BufferPool,
     ) -> None:
         self._servers, self._workers, self._profile = servers, workers, profile
-        self._kernel = kernel
+        self._sizes, self._kernel = sizes, kernel
         self._lines = [SingleServer(kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         network = VirtualNetwork(profile, len(workers), len(servers.served))
@@ -45,10 +47,17 @@ class VirtualPushLink:
                 workers,
                 profile=profile,
                 network=network,
+                sizes=sizes,
                 kernel=kernel,
                 pool=pool,
                 push=self._push,
             )
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the seconds in which messages occupied each server or each link between nodes."""
+        if self._network is not None:
+            return self._network.busy_seconds()
+        return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
 
     def push(self, worker: VirtualWorker) -> Process[Answer]:
         """Push the worker's message, by itself or with those of its group; return the answer."""
@@ -71,8 +80,8 @@ class VirtualPushLink:
         """Send a push to one server, wait in its queue, and be served there."""
         message, (first, last) = worker.message, self._servers.bounds[server]
         assert message is not None
-        size = (last - first) * message.element_size()
-        body = size + (worker.statistics.vector.nbytes if server == 0 else 0)
+        size = self._sizes.weights((last - first) * message.element_size())
+        body = size + (self._statistics_bytes(worker) if server == 0 else 0)
         worker.bytes_sent += body
         self._servers.served[server].report.bytes_received += body
         seconds = self._profile.server_seconds + size / self._profile.server_bandwidth
@@ -99,7 +108,7 @@ class VirtualPushLink:
         """Answer a worker with the present weights; on one machine the answer has to queue."""
         served, since, line = self._servers.served[server], self._kernel.now, self._lines[server]
         self._servers.answer(server, worker)
-        size = served.weights.nbytes
+        size = self._sizes.weights(served.weights.nbytes)
         served.report.bytes_sent += size
         worker.bytes_received += size
         if self._network is None:
@@ -122,6 +131,9 @@ class VirtualPushLink:
             worker.spend("wait", since, passage.start)
             worker.spend("communicate", *passage)
         return Moment(passage.end)
+
+    def _statistics_bytes(self, worker: VirtualWorker) -> int:
+        return self._sizes.statistics(worker.statistics.vector.nbytes)
 
     def _keep_statistics(self, worker: VirtualWorker) -> None:
         own = worker.statistics.vector

@@ -32,6 +32,7 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import AbstractWorkload, OwnNetwork
 from paceline.virtual_clock.buffers import Buffer
 from paceline.virtual_clock.checks import check_scheme
 from paceline.virtual_clock.clock import VirtualClock
@@ -49,7 +50,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     with automatic optimization and one torch.optim.SGD, from a DataLoader over map-style data.
 
     Every worker's gradient is computed on the weights that it would have, on the one device; time
-    is modelled by `step_times` and `profile`. `num_steps`: number of steps of all workers
+    is modelled by `step_times` and `profile`, with messages of `workload` (by default of the module
+    itself). `num_steps`: number of steps of all workers
     together, required by schemes that switch in the middle. A pass over the data is one of all
     workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
 
@@ -69,6 +71,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         batch_size: int = 0,
         step_times: StepTimes | None = None,
         profile: ClusterProfile | None = None,
+        workload: AbstractWorkload | None = None,
         num_steps: int | None = None,
         snapshot_samples: Sequence[int] = (),
         learning_rate: LearningRate | None = None,
@@ -82,7 +85,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self.scheme = scheme
         self.workers = workers
         self._step_times = step_times or StepTimes(seed=seed)
-        self._profile = profile or FREE
+        self._profile, self._workload = profile or FREE, workload or OwnNetwork()
         self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
         self._learning_rate = learning_rate
         self._seed, self._recycled = seed, recycled
@@ -170,6 +173,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             spec,
             profile=self._profile,
             step_times=self._step_times,
+            workload=self._workload,
             weights=weights,
             statistics=statistics,
             counters=self._counters,

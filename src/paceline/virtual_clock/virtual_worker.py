@@ -40,6 +40,7 @@ class VirtualWorker:
         self.compute_seconds = 0.0  # of the step under way
         self.computed_at = 0.0
         self.seconds_communicating = 0.0  # waiting included
+        self.seconds_waiting = 0.0  # for others; of several servers, for the first
         self.step_ends: list[float] = []
         self.timeline: list[Span] | None = None  # None: spans are not recorded
 
@@ -50,6 +51,8 @@ class VirtualWorker:
 
     def spend(self, phase: str, start: float, end: float) -> None:
         """Record a span of time; `phase`: compute, communicate or wait."""
+        if phase == "wait" and end > start:
+            self.seconds_waiting += end - start
         if self.timeline is not None and self.num_steps < TIMELINE_STEPS and end > start:
             self.timeline.append((self.index, phase, start, end))
 

@@ -1,0 +1,82 @@
+"""Counts a network's weights, multiply-adds and activations on the meta device, from shapes."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from paceline.errors import SettingError
+from paceline.model.network_size import Layer, NetworkSize
+
+
+def count_layers(network: nn.Module, image_shape: Sequence[int]) -> NetworkSize:
+    """Count the layers of a network for images [C, H, W]; the network is moved to the meta device.
+
+    A layer is a module with parameters or arithmetic of its own. Layers that forward uses in
+    training only (auxiliary heads) come last, with weights and without arithmetic. Raises
+    SettingError("model") for a network that cannot process such images.
+    """
+    network = network.to("meta").eval()
+    inputs: dict[str, int] = {}  # elements of each module's first input, in order of execution
+    hooks = [
+        module.register_forward_pre_hook(_note(inputs, name))
+        for name, module in network.named_modules()
+    ]
+    counter = FlopCounterMode(display=False)
+    try:
+        with counter:
+            network(torch.empty(1, *image_shape, device="meta"))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        shape = "x".join(map(str, image_shape))
+        raise SettingError("model", f"it cannot take {shape} images: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    multiply_adds = _own_multiply_adds(network, counter)
+    weights = {
+        name: sum(weight.numel() for weight in module.parameters(recurse=False))
+        for name, module in network.named_modules()
+    }
+    order = [*inputs, *(name for name in weights if name not in inputs)]
+    layers = [
+        Layer(name, weights[name], multiply_adds.get(name, 0), inputs.get(name, 0))
+        for name in order
+    ]
+    return NetworkSize([layer for layer in layers if layer.weights or layer.multiply_adds])
+
+
+def _note(inputs: dict[str, int], name: str) -> Any:
+    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        tensors = [value for value in arguments if isinstance(value, Tensor)]
+        inputs.setdefault(name, tensors[0].numel() if tensors else 0)
+
+    return note
+
+
+def _own_multiply_adds(network: nn.Module, counter: FlopCounterMode) -> dict[str, int]:
+    """Return the multiply-adds of each module without those of the modules inside it.
+
+    The counter names a module by its class and path, and counts what is inside as well. Containers
+    that are not called themselves (ModuleList) have no count.
+    """
+    root = type(network).__name__
+    own = {
+        name.removeprefix(root).removeprefix("."): sum(by_operator.values()) // 2
+        for name, by_operator in counter.get_flop_counts().items()
+        if name != "Global"
+    }
+    for name, inside in list(own.items()):
+        if (parent := _enclosing(name, own)) is not None:
+            own[parent] -= inside
+    return own
+
+
+def _enclosing(name: str, names: Collection[str]) -> str | None:
+    """Return the nearest of the modules `names` that contains the module `name`."""
+    while name:
+        name = name.rpartition(".")[0]
+        if name in names:
+            return name
+    return None

@@ -1,0 +1,127 @@
+"""Network that the gradients stand for: its messages and its step, on a modelled cluster."""
+
+import math
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import NamedTuple
+
+from paceline.model.network_size import BYTES, Layer, NetworkSize
+from paceline.settings import Whole, settings
+
+OWN = "own"  # the trained network itself
+BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
+
+
+class Bucket(NamedTuple):
+    """Part of the gradients that is reduced at a time.
+
+    `ready`: share of backward after which it is there.
+    """
+
+    num_bytes: int
+    ready: float
+
+
+@settings("workload")
+class AbstractWorkload(ABC):
+    """Network that decides the bytes and the time of a step on a modelled cluster."""
+
+    name: str
+
+    @abstractmethod
+    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
+        """Return the bytes of a message with `num_bytes` of the trained network's `own_bytes`."""
+
+    @abstractmethod
+    def of_size(self, num_bytes: int) -> "AbstractWorkload":
+        """Return the workload of a run without training, whose vectors are short.
+
+        `num_bytes`: of the weights of the network that would be trained.
+        """
+
+    @abstractmethod
+    def statistics_bytes(self, num_bytes: int) -> int:
+        """Return the bytes of BatchNorm statistics that are sent with a push.
+
+        `num_bytes`: of the trained network.
+        """
+
+    @abstractmethod
+    def buckets(self, own_bytes: int) -> list[Bucket]:
+        """Divide the gradients of a step into buckets, in the order of backward.
+
+        `own_bytes`: of the trained network's gradients.
+        """
+
+
+@settings("workload")
+class OwnNetwork(AbstractWorkload):
+    """The trained network itself, whose layers are not known: buckets become ready evenly."""
+
+    name: str = OWN
+
+    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
+        return num_bytes
+
+    def of_size(self, num_bytes: int) -> AbstractWorkload:
+        return SizedNetwork(num_bytes=num_bytes)
+
+    def statistics_bytes(self, num_bytes: int) -> int:
+        return num_bytes
+
+    def buckets(self, own_bytes: int) -> list[Bucket]:
+        count = max(1, math.ceil(own_bytes / BUCKET_BYTES))
+        return [Bucket(own_bytes // count, n / count) for n in range(1, count + 1)]
+
+
+@settings("workload")
+class SizedNetwork(OwnNetwork):
+    """The network that would be trained, which has `num_bytes` of weights."""
+
+    num_bytes: Whole = 1
+
+    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
+        return round(num_bytes * self.num_bytes / own_bytes)
+
+    def buckets(self, own_bytes: int) -> list[Bucket]:
+        return super().buckets(self.num_bytes)
+
+
+@settings("workload")
+class CountedNetwork(AbstractWorkload):
+    """Network that `paceline count` has counted, for images of `image_shape` [C, H, W].
+
+    Statistics of its BatchNorm layers are not sent.
+    """
+
+    image_shape: list[Whole]
+    num_classes: Whole
+    layers: list[Layer]
+
+    @cached_property
+    def size(self) -> NetworkSize:
+        return NetworkSize(self.layers)
+
+    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
+        return round(num_bytes * self.size.weight_bytes / own_bytes)
+
+    def of_size(self, num_bytes: int) -> AbstractWorkload:
+        return self
+
+    def statistics_bytes(self, num_bytes: int) -> int:
+        return 0
+
+    def buckets(self, own_bytes: int) -> list[Bucket]:
+        """Fill buckets with the layers' gradients, from the last layer to the first.
+
+        A bucket is closed when it has at least DistributedDataParallel's size, and is ready with
+        the last gradient in it.
+        """
+        found, filled = list[Bucket](), 0
+        shares = self.size.shares_of_backward()
+        for layer, share in zip(reversed(self.layers), reversed(shares), strict=True):
+            filled += BYTES * layer.weights
+            if filled >= BUCKET_BYTES:
+                found.append(Bucket(filled, share))
+                filled = 0
+        return [*found, Bucket(filled, 1.0)] if filled else found

@@ -1,0 +1,30 @@
+"""Sizes of messages on the virtual clock: those of the workload, not of the trained network."""
+
+from collections.abc import Sequence
+
+from paceline.timing.workload import AbstractWorkload, Bucket
+
+
+class MessageSizes:
+    """Sizes of all messages of a run.
+
+    `own_bytes`: bytes of the trained network's weights. `overlap`: False if gradients are reduced
+    as a whole after backward.
+    """
+
+    def __init__(self, workload: AbstractWorkload, own_bytes: int, *, overlap: bool) -> None:
+        self._workload, self._own_bytes, self._overlap = workload, own_bytes, overlap
+
+    def weights(self, num_bytes: int) -> int:
+        """Return the bytes of a message with `num_bytes` of the trained network's weights."""
+        return self._workload.message_bytes(num_bytes, self._own_bytes)
+
+    def statistics(self, num_bytes: int) -> int:
+        """Return the bytes of BatchNorm statistics; the trained network has `num_bytes`."""
+        return self._workload.statistics_bytes(num_bytes)
+
+    def buckets(self) -> Sequence[Bucket]:
+        """Return the parts of a step's gradients in the order in which they are reduced."""
+        if not self._overlap:
+            return [Bucket(self.weights(self._own_bytes), 1.0)]
+        return self._workload.buckets(self._own_bytes)

@@ -1,0 +1,43 @@
+"""Files of conf/workload are what `paceline count` writes."""
+
+from pathlib import Path
+
+import pytest
+
+from paceline.calibration.workload_file import count, table, write
+from paceline.errors import SettingError
+from paceline.model.network_size import Layer, NetworkSize
+from paceline.record.target import Target
+from paceline.study.compose import composed
+
+ROOT = Path(__file__).parents[2]
+COUNTED = sorted(
+    path.stem for path in (ROOT / "conf/workload").glob("*.yaml") if path.stem != "own"
+)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_file_is_what_its_own_command_writes(name, tmp_path):
+    text = (ROOT / f"conf/workload/{name}.yaml").read_text()
+    command = text.splitlines()[1].removeprefix("# paceline ")
+    counts, *overrides, option, written = command.split()
+    assert (counts, option, written) == ("count", "--write", name)
+    config = composed(overrides, ROOT)
+    size = count(config)
+    assert write(config, size, name, command, tmp_path).read_text() == text
+    workload = composed([f"workload={name}"], ROOT).values["workload"]
+    assert Target("workload", workload).build().size.layers == size.layers
+
+
+def test_a_table_has_layers_and_totals():
+    size = NetworkSize([Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)])
+    *_, itself, totals = table(size, 1000).splitlines()
+    assert itself.split() == ["(itself)", "24", "0", "5"]
+    assert totals == ("weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP")
+
+
+@pytest.mark.parametrize("name", ["own", "Mine", "a/b", ""])
+def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
+    with pytest.raises(SettingError, match="no name for a workload"):
+        write(composed([], ROOT), NetworkSize([]), name, "count", tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,57 @@
+"""Workloads: bytes of messages, and buckets of gradients by hand."""
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.timing.workload import BUCKET_BYTES, Bucket, CountedNetwork, OwnNetwork
+
+MIB = 2**20 // 4  # weights
+
+
+def counted(*layers):
+    rows = [[f"layer {n}", weights, work, 1] for n, (weights, work) in enumerate(layers)]
+    return CountedNetwork(name="counted", image_shape=[3, 4, 4], num_classes=2, layers=rows)
+
+
+def test_the_trained_network_itself():
+    own = OwnNetwork()
+    assert own.name == "own"
+    assert own.message_bytes(30, 40) == own.statistics_bytes(30) == 30
+    assert own.buckets(BUCKET_BYTES) == [(BUCKET_BYTES, 1.0)]
+    third = BUCKET_BYTES * 3 // 4
+    assert own.buckets(4 * third) == [(4 * third // 3, n / 3) for n in (1, 2, 3)]
+
+
+def test_the_trained_network_where_nothing_is_trained():
+    sized = OwnNetwork().of_size(1000)
+    assert sized.message_bytes(4, 4) == 1000
+    assert sized.message_bytes(4, 8) == 500
+    assert sized.buckets(4) == [(1000, 1.0)]
+
+
+def test_messages_of_a_counted_network():
+    """A quarter of the trained network's weights becomes a quarter of this one's."""
+    network = counted((1000, 1), (3000, 1))
+    assert network.message_bytes(25, 100) == 4 * 1000
+    assert network.message_bytes(100, 100) == 4 * 4000
+    assert network.statistics_bytes(100) == 0
+    assert network.of_size(5) is network
+
+
+def test_buckets_are_filled_from_the_last_layer_on():
+    """30 MiB of the last layer by itself, 26 MiB of the two before, and what is left."""
+    network = counted((2 * MIB, 40), (20 * MIB, 30), (6 * MIB, 20), (30 * MIB, 10))
+    assert network.buckets(100) == [
+        Bucket(30 * 2**20, 0.1),
+        Bucket(26 * 2**20, 0.6),
+        Bucket(2 * 2**20, 1.0),
+    ]
+
+
+def test_a_layer_without_weights_makes_no_bucket():
+    assert counted((0, 40), (30 * MIB, 10)).buckets(100) == [Bucket(30 * 2**20, 0.2)]
+
+
+def test_a_layer_with_a_number_too_few_is_refused():
+    with pytest.raises(SettingError, match=r"workload\.layers"):
+        CountedNetwork(name="bad", image_shape=[3, 4, 4], num_classes=2, layers=[["a", 1, 2]])
