@@ -7,15 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.record import Result, read_result
-from paceline.study.compose import as_in_a_run, composer
+from paceline.study.compose import as_in_a_run, composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
 from paceline.study.tuned_rate import set_rate
 
@@ -75,11 +73,11 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
     with hydra_errors("study"), composer(root) as compose:
         base = compose([f"experiments={study}"])
         grids = [
-            _parsed([*_texts(base.hydra.sweeper.params), f"experiments={study}", *grid, *overrides])
+            parsed([*_texts(base.hydra.sweeper.params), f"experiments={study}", *grid, *overrides])
             for grid in _grids(base)
         ]
         names = _swept(grids)
-        points = [_point(root, compose(job), names, job) for axes in grids for job in _jobs(axes)]
+        points = [_point(root, compose(job), names, job) for axes in grids for job in jobs_of(axes)]
     _require_distinct(points, grids)
     return points
 
@@ -112,14 +110,6 @@ def _grids(base: DictConfig) -> list[list[str]]:
 
 def _texts(settings: DictConfig | None) -> list[str]:
     return [f"{name}={values}" for name, values in (settings or {}).items()]
-
-
-def _parsed(arguments: list[str]) -> list[Override]:
-    return OverridesParser.create().parse_overrides(arguments)
-
-
-def _jobs(axes: list[Override]) -> list[list[str]]:
-    return BasicSweeper.split_arguments(axes, max_batch_size=None)[0]
 
 
 def _swept(grids: list[list[Override]]) -> list[str]:

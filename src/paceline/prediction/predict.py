@@ -1,0 +1,117 @@
+"""Prediction of a point's throughput on a modelled cluster."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster.virtual import VirtualCluster
+from paceline.errors import SettingError
+from paceline.prediction.timed_run import TimedRun, timed_run
+from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+from paceline.timing.workload import OWN
+
+_BYTES = 4  # of a weight: float32
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Prediction for one point.
+
+    `swept`: values of the settings by which it differs from others. `extrapolated`: True if the
+    batch size is outside of the range to which the accelerator's rate was fitted. `rows`: ids of
+    the published rows that went into the rate.
+    """
+
+    point: Point
+    run: TimedRun
+    swept: Mapping[str, str]
+    extrapolated: bool
+    rows: Sequence[str]
+
+
+def predict(config: PointConfig, steps: int, swept: Mapping[str, str] | None = None) -> Prediction:
+    """Predict from `steps` steps of every worker; Prediction documents `swept`.
+
+    Raises SettingError for a cluster that is not modelled, and for fewer than two steps.
+    """
+    if steps < 2:
+        raise SettingError("steps", f"{steps} are too few for a rate")
+    point = Point.of(config)
+    own_bytes = _weight_bytes(config) if point.workload.name == OWN else 0
+    run = timed_run(point, own_bytes, steps)
+    assert isinstance(point.cluster, VirtualCluster)
+    rate = point.cluster.rate_of(point.workload)
+    return Prediction(
+        point=point,
+        run=run,
+        swept=swept or {},
+        extrapolated=rate is not None and not rate.covers(point.batch_size),
+        rows=rate.rows if rate else (),
+    )
+
+
+def table(predictions: Sequence[Prediction]) -> str:
+    """Return a line for each prediction, with its units in the head."""
+    columns = [_columns(each) for each in predictions]
+    head = list(columns[0])
+    rows = [head, *(list(each.values()) for each in columns)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
+    notes = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
+    if any(each.extrapolated for each in predictions):
+        notes.append("*: outside of the batch sizes to which the accelerator's rate was fitted")
+    return "\n".join([*(line.rstrip() for line in lines), *notes])
+
+
+def as_json(predictions: Sequence[Prediction]) -> str:
+    return json.dumps([_json(each) for each in predictions], indent=2) + "\n"
+
+
+def _columns(prediction: Prediction) -> dict[str, str]:
+    point, run, names = prediction.point, prediction.run, prediction.point.config.names
+    name, share = run.busiest
+    settings = {
+        "cluster": names["cluster"],
+        "workload": names["workload"],
+        "scheme": names["scheme"],
+        **prediction.swept,
+        "workers": f"{point.workers:,}",
+        "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
+    }
+    return settings | {
+        "images/s": f"{run.images_per_second:,.{0 if run.images_per_second >= 100 else 1}f}",
+        "computing": f"{100 * run.computing:.0f} %",
+        "exchanging": f"{100 * run.exchanging:.0f} %",
+        "waiting": f"{100 * run.waiting:.0f} %",
+        "staleness": f"{run.mean_staleness:.2f}" if run.staleness else "-",
+        "busiest": f"{name} {100 * share:.0f} %",
+    }
+
+
+def _json(prediction: Prediction) -> dict[str, object]:
+    point, run, names = prediction.point, prediction.run, prediction.point.config.names
+    name, share = run.busiest
+    return {
+        "kind": "predicted",
+        "cluster": names["cluster"],
+        "workload": names["workload"],
+        "scheme": names["scheme"],
+        "settings": dict(prediction.swept),
+        "workers": point.workers,
+        "batch_size": point.batch_size,
+        "images_per_second": run.images_per_second,
+        "share_computing": run.computing,
+        "share_exchanging": run.exchanging,
+        "share_waiting": run.waiting,
+        "pushes_by_staleness": {str(key): n for key, n in sorted(run.staleness.items())},
+        "busiest": name,
+        "share_busiest": share,
+        "extrapolated_batch_size": prediction.extrapolated,
+        "rows": list(prediction.rows),
+    }
+
+
+def _weight_bytes(config: PointConfig) -> int:
+    model = config.target("model").build()
+    return _BYTES * sum(weight.numel() for weight in model.parameters())

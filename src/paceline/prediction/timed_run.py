@@ -1,0 +1,136 @@
+"""Run on the virtual clock without training: the rules, messages and times, and no gradients."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from paceline.cluster.virtual import VirtualCluster
+from paceline.engine.flat_sgd import Segment
+from paceline.engine.run_spec import RunSpec
+from paceline.errors import SettingError
+from paceline.measurement.throughput import images_per_second
+from paceline.record.point import Point
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.profile import ClusterProfile
+from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import AbstractWorkload
+from paceline.virtual_clock.clock import VirtualClock
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """Times of a run without training. All seconds are virtual.
+
+    `computing`, `exchanging`, `waiting`: shares of the workers' time; waiting is for other workers,
+    and in front of a server or a link. `staleness`: number of pushes to the first server by their
+    staleness [updates]. `busiest`: the link or server that was busy for the longest time, and for
+    which share of the run.
+    """
+
+    images_per_second: float
+    seconds: float
+    computing: float
+    exchanging: float
+    waiting: float
+    staleness: Counter[int]
+    busiest: tuple[str, float]
+
+    @property
+    def mean_staleness(self) -> float:
+        pushes = sum(self.staleness.values())
+        return sum(stale * number for stale, number in self.staleness.items()) / pushes
+
+
+def timed_run(point: Point, own_bytes: int, steps: int) -> TimedRun:
+    """Run `steps` steps of every worker. `own_bytes`: bytes of the weights of the point's model.
+
+    Raises SettingError for a cluster that is not modelled, and for too few steps.
+    """
+    cluster = point.cluster
+    if not isinstance(cluster, VirtualCluster):
+        name = point.config.names["cluster"]
+        raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
+    step_times = cluster.step_times(point.batch_size, point.seed, point.workload.name)
+    assert step_times is not None
+    clock = timed_clock(
+        point.scheme,
+        workers=point.workers,
+        steps=steps,
+        profile=cluster.profile,
+        step_times=step_times,
+        workload=point.workload.of_size(own_bytes),
+    )
+    ends = [np.array(worker.step_ends) for worker in clock.workers]
+    rate = images_per_second(ends, point.batch_size, point.measurement.warmup_fraction)
+    if rate is None:
+        raise SettingError("steps", f"{steps} are too few for a rate")
+    total = sum(float(end[-1]) for end in ends if len(end))
+    communicating = sum(worker.seconds_communicating for worker in clock.workers)
+    waiting = min(communicating, sum(worker.seconds_waiting for worker in clock.workers))
+    busy, seconds = clock.busy_seconds(), clock.kernel.now
+    name = max(busy, key=lambda each: busy[each])
+    return TimedRun(
+        images_per_second=rate,
+        seconds=seconds,
+        computing=1 - communicating / total,
+        exchanging=(communicating - waiting) / total,
+        waiting=waiting / total,
+        staleness=Counter(
+            staleness for server in clock.report().servers[:1] for _, staleness in server.pushes
+        ),
+        busiest=(name, busy[name] / seconds),
+    )
+
+
+def timed_clock(
+    scheme: AbstractScheme,
+    *,
+    workers: int,
+    steps: int,
+    profile: ClusterProfile,
+    step_times: StepTimes,
+    workload: AbstractWorkload,
+) -> VirtualClock:
+    """Return the clock at the end of `steps` steps of every worker, with one weight per server."""
+    weights = torch.zeros(max(1, scheme.servers))
+    batches = Accounting(scheme, workers).batches_per_round
+    clock = VirtualClock(
+        scheme,
+        RunSpec(
+            num_workers=workers,
+            batch_size=1,
+            num_steps=math.ceil(steps * workers / batches) * batches,
+            snapshot_samples=(),
+            learning_rate=None,
+            segments=[_segment(len(weights))],
+            num_statistics=0,
+            dtype="float32",
+        ),
+        profile=profile,
+        step_times=step_times,
+        workload=workload,
+        weights=weights,
+        statistics=torch.zeros(0),
+    )
+    while (worker := clock.next_worker()) is not None:
+        gradient = clock.pool.take()
+        gradient.vector.zero_()
+        clock.finish_step(worker, gradient)
+    clock.end()
+    return clock
+
+
+def _segment(num_weights: int) -> Segment:
+    """Return weights with plain SGD, which costs the least to compute."""
+    return {
+        "num_weights": num_weights,
+        "lr": 1.0,
+        "momentum": 0.0,
+        "dampening": 0.0,
+        "weight_decay": 0.0,
+        "nesterov": False,
+    }

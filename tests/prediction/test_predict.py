@@ -1,0 +1,93 @@
+"""Predictions on the command line: the table, the file, and what cannot be predicted."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.prediction.predict import as_json, predict, table
+from paceline.study.compose import composed, composed_each
+from tests.tiny import CONF
+
+ROOT = CONF.parent
+
+
+def each(*overrides, steps=10):
+    return [predict(each.config, steps, each.swept) for each in composed_each(overrides, ROOT)]
+
+
+def test_a_line_for_every_combination_and_a_column_for_what_differs():
+    sizes = ("scheme.collective=ring,tree", "batch_size=32,64")
+    head, *lines, note = table(
+        each("cluster=minotauro", "workload=resnet50", "workers=4", *sizes)
+    ).splitlines()
+    assert head.split()[:7] == [
+        *("cluster", "workload", "scheme", "scheme.collective"),
+        *("batch_size", "workers", "images/s"),
+    ]
+    assert [line.split()[3:6] for line in lines] == [
+        ["ring", "32", "4"],
+        ["ring", "64", "4"],
+        ["tree", "32", "4"],
+        ["tree", "64", "4"],
+    ]
+    assert note.startswith("predicted: modelled time, nothing trained")
+
+
+def test_a_batch_outside_of_what_was_fitted_is_said():
+    (prediction,) = each("cluster=titan", "workload=googlenet", "batch_size=8")
+    assert prediction.extrapolated
+    text = table([prediction])
+    assert " 8* " in text
+    assert text.splitlines()[-1].startswith("*: outside of the batch sizes")
+    assert not each("cluster=titan", "workload=googlenet", "batch_size=32")[0].extrapolated
+
+
+def test_the_file_names_rows_and_kind():
+    predictions = each("cluster=titan", "workload=nin", "scheme=async_parameter_server")
+    (found,) = json.loads(as_json(predictions))
+    assert found["kind"] == "predicted"
+    assert found["rows"] == [
+        "B/table2-nin/nin/single-gpu-caffe-1gpu-b256-train-time",
+        "B/table2-nin/nin/single-gpu-caffe-1gpu-b256-epochs",
+    ]
+    assert sum(found["pushes_by_staleness"].values()) == 10
+
+
+def test_the_trained_network_itself_has_its_own_bytes():
+    """7,674 weights of the small CNN, over a link that carries as many a second."""
+    slow = ("cluster=virtual", "workers=2", "scheme.collective=ring", "cluster.overlap=false")
+    (prediction,) = each(*slow, "cluster.node_link.bandwidth=30696")
+    assert prediction.run.images_per_second == pytest.approx(64 / 2)
+    assert prediction.rows == ()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "steps", "setting"),
+    [
+        (["workers=2"], 10, "cluster"),
+        (["cluster=titan"], 10, "workload"),
+        (["cluster=titan", "workload=resnet50"], 10, "workload"),
+        (["cluster=virtual"], 1, "steps"),
+    ],
+)
+def test_what_cannot_be_predicted_is_named(overrides, steps, setting):
+    with pytest.raises(SettingError) as error:
+        predict(composed(overrides, ROOT), steps)
+    assert error.value.setting == setting
+
+
+def test_the_command(tmp_path):
+    file = tmp_path / "found.json"
+    command = [sys.executable, "-m", "paceline.cli", "predict", "cluster=virtual", "workers=1,2"]
+    done = subprocess.run(
+        [*command, "--steps", "10", "--json", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [entry["workers"] for entry in json.loads(file.read_text())] == [1, 2]
+    assert "virtual" in done.stdout
