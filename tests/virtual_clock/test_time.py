@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from paceline.exchange.find_collective import collective as named
+from paceline.prediction.timed_run import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
@@ -17,7 +18,9 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.virtual_mean_link import BUCKET_BYTES, Brought, allreduce_end
+from paceline.timing.workload import BUCKET_BYTES, Bucket, OwnNetwork
+from paceline.virtual_clock.kernel import Kernel, Moment
+from paceline.virtual_clock.virtual_mean_link import Brought, allreduce_end
 from paceline.virtual_clock.virtual_network import VirtualNetwork
 from tests.virtual_clock.trained import train
 
@@ -29,21 +32,81 @@ def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
     return ClusterProfile(FREE, link, None, server_seconds, server_bandwidth)
 
 
-def test_messages_to_one_server_pass_one_after_the_other():
+def passages(profile, messages, workers=4, servers=2):
+    """Passages of (time, verb, sender, receiver, bytes) over one network."""
+    kernel, found = Kernel(), {}
+    network = VirtualNetwork(profile, workers, servers, kernel=kernel)
+
+    def send(number, begin, verb, *message):
+        yield Moment(begin)
+        found[number] = yield from getattr(network, verb)(*message)
+
+    for number, message in enumerate(messages):
+        kernel.start(send(number, *message))
+    while len(kernel):
+        kernel.advance()
+    return [found[number] for number in range(len(messages))]
+
+
+def test_messages_to_one_server_share_its_link():
+    """From 1 s to 3 s by halves; the first had half of its bytes before, the second has after."""
     profile = ClusterProfile(Link(0.5, 100), FREE, 1, 0, math.inf)
-    network = VirtualNetwork(profile, workers=3, servers=2)
-    assert network.push(0, 0, 0, 200) == (0, 2.5)
-    assert network.push(1, 1, 0, 200) == (2, 4.5)
-    assert network.push(1, 2, 1, 200) == (1, 3.5)  # another server's link is free
-    assert network.answer(1, 0, 1, 100) == (1, 2.5)  # and so is the other direction
+    messages = [
+        (0, "push", 0, 0, 200),
+        (1, "push", 1, 0, 200),
+        (1, "push", 2, 1, 200),  # another server's link is free
+        (1, "answer", 0, 1, 100),  # and so is the other direction
+    ]
+    assert passages(profile, messages) == [(0, 3.5), (1, 4.5), (1, 3.5), (1, 2.5)]
 
 
 def test_workers_of_a_node_share_its_link():
     profile = ClusterProfile(Link(0, 100), FREE, 2, 0, math.inf)
-    network = VirtualNetwork(profile, workers=4, servers=2)
-    assert network.push(0, 0, 0, 100) == (0, 1)
-    assert network.push(0, 1, 1, 100) == (1, 2)
-    assert network.push(0, 2, 1, 100) == (2, 3)  # the second node is free, the server is not
+    messages = [(0, "push", 0, 0, 100), (0, "push", 1, 1, 100), (2, "push", 2, 1, 100)]
+    assert passages(profile, messages) == [(0, 2), (0, 2), (2, 3)]
+
+
+BANDWIDTH, PUSH = 16_000, 1600
+
+
+def steps_of_64_workers(scheme, step_times, steps):
+    """The clock after so many steps of each of 64 workers on 16 nodes, over the links alone."""
+    return timed_clock(
+        scheme,
+        workers=64,
+        steps=steps,
+        profile=ClusterProfile(Link(0, BANDWIDTH), FREE, 4, 0, math.inf),
+        step_times=step_times,
+        workload=OwnNetwork().of_size(PUSH),
+    )
+
+
+def least_one_way(servers):
+    """Seconds of all bytes into a server, or of four workers' out of their node."""
+    return max(64 / servers, 4) * PUSH / BANDWIDTH
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4, 8, 16])
+def test_a_synchronous_step_takes_what_the_busiest_link_needs(servers):
+    times = StepTimes(step_seconds=0.1, jitter=0.05)
+    clock = steps_of_64_workers(SyncParameterServer(servers=servers), times, 10)
+    computing = sum(max(times.seconds(worker, step) for worker in range(64)) for step in range(10))
+    least = 10 * 2 * least_one_way(servers)
+    assert least <= clock.kernel.now <= computing + 1.1 * least
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4, 8, 16])
+def test_asynchronous_steps_take_what_the_busiest_link_needs(servers):
+    """Pushes and answers pass at the same time; from the middle of the run on, since all workers
+    begin together.
+    """
+    times = StepTimes(step_seconds=2, jitter=0.3)
+    clock = steps_of_64_workers(AsyncParameterServer(servers=servers), times, 40)
+    ends = sorted(end for worker in clock.workers for end in worker.step_ends)
+    middle, last = len(ends) // 2, len(ends) - 65  # while all of them are at work
+    seconds = 64 * (ends[last] - ends[middle]) / (last - middle)
+    least = max(least_one_way(servers), 2 + 2 * PUSH / BANDWIDTH)
+    assert 0.95 * least <= seconds <= 1.1 * least
 
 
 def test_a_server_takes_its_time_for_each_push():
@@ -96,11 +159,11 @@ def per_byte(num_bytes):
 
 
 def test_the_last_bucket_of_a_gradient_cannot_hide_behind_backward():
-    one = [Brought(10, 6, overlapped=True)]
-    assert allreduce_end(one, BUCKET_BYTES, per_byte) == 11
+    one, buckets = [Brought(10, 6, overlapped=True)], OwnNetwork().buckets
+    assert allreduce_end(one, buckets(BUCKET_BYTES), per_byte) == 11
     # three buckets: ready at 10 - 4 x 2/3, 10 - 4 x 1/3 and 10; each takes a second
-    assert allreduce_end(one, 3 * BUCKET_BYTES, per_byte) == 11
-    assert allreduce_end([one[0]._replace(overlapped=False)], 3 * BUCKET_BYTES, per_byte) == 13
+    assert allreduce_end(one, buckets(3 * BUCKET_BYTES), per_byte) == 11
+    assert allreduce_end(one, [Bucket(3 * BUCKET_BYTES, 1.0)], per_byte) == 13
 
 
 class LateMean(AbstractScheme):
@@ -144,7 +207,8 @@ def test_a_slow_network_delays_every_bucket():
     one = [Brought(10, 6, overlapped=True), Brought(9, 1, overlapped=True)]
     slow = partial(lambda size: 4 * size / BUCKET_BYTES)
     first = max(10 - 4 * 2 / 3, 9 - (2 / 3) * (2 / 3))
-    assert allreduce_end(one, 3 * BUCKET_BYTES, slow) == pytest.approx(first + 12)
+    buckets = OwnNetwork().buckets(3 * BUCKET_BYTES)
+    assert allreduce_end(one, buckets, slow) == pytest.approx(first + 12)
 
 
 def test_on_one_machine_messages_are_work_of_the_server():
@@ -166,12 +230,23 @@ def test_a_server_answers_the_workers_that_it_releases_in_order():
     assert [worker for worker, _ in clock.servers.served[0].report.pushes] == [0, 1, 2] * 2
 
 
+@pytest.mark.parametrize(
+    ("scheme", "ends"), [(SyncParameterServer(1), 2), (AsyncParameterServer(1), 4)]
+)
+def test_an_update_takes_its_time_once_and_not_for_each_push(scheme, ends):
+    """Three pushes at 1 s, and a second for each update: one of all three, or three."""
+    profile = machine(server_bandwidth=NUM_BYTES)
+    strategy, _ = train(scheme, 3, 3, step_times=StepTimes(), profile=profile)
+    assert max(worker.step_ends[0] for worker in strategy.clock.workers) == ends
+
+
 def test_between_nodes_messages_pass_while_the_server_works():
+    """Both pushes share the link until 1.5 s; they are served until 1.75 s and 2 s."""
     profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0.25, math.inf)
     strategy, _ = train(AsyncParameterServer(1), 2, 4, step_times=StepTimes(), profile=profile)
     first, second = (worker.step_ends for worker in strategy.clock.workers)
-    assert first == [1.75, 3.5]
-    assert second == [2.0, 3.75]
+    assert first == [2.0, 3.75]
+    assert second == [2.25, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -190,12 +265,12 @@ def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
 
 
 def test_a_group_sends_one_message_over_the_network():
-    """0.125 s inside a node, each way, and 0.25 s to the server or back; the groups meet there."""
+    """0.125 s inside a node, each way, and 0.5 s to the server or back: the groups share it."""
     profile = ClusterProfile(Link(0, 4 * NUM_BYTES), Link(0.125, math.inf), 2, 0, math.inf)
     strategy, _ = train(Mixed(1, group_size=2), 4, 8, step_times=StepTimes(), profile=profile)
     clock = strategy.clock
     ends = [worker.step_ends for worker in clock.workers]
-    assert ends == [[1.75, 3.5]] * 2 + [[2.0, 3.75]] * 2
+    assert ends == [[2.25, 4.5]] * 4
     assert clock.servers.served[0].report.pushes == [(0, 0), (2, 1), (0, 1), (2, 1)]
     assert clock.servers.served[0].report.bytes_received == 4 * NUM_BYTES
     assert [worker.bytes_sent for worker in clock.workers] == [n * NUM_BYTES for n in (4, 2, 4, 2)]
@@ -206,14 +281,14 @@ def test_a_group_sends_one_message_over_the_network():
     assert [span[1:] for span in first] == [
         ("compute", 0, 1),
         ("wait", 1, 1.125),
-        ("communicate", 1.125, 1.375),
-        ("communicate", 1.375, 1.625),
+        ("communicate", 1.125, 1.625),
+        ("communicate", 1.625, 2.125),
     ]
     assert [span[1:] for span in other] == [
         ("compute", 0, 1),
         ("communicate", 1, 1.125),
-        ("wait", 1.125, 1.625),
-        ("communicate", 1.625, 1.75),
+        ("wait", 1.125, 2.125),
+        ("communicate", 2.125, 2.25),
     ]
 
 
@@ -248,11 +323,11 @@ def test_a_mean_in_pairs_goes_there_and_back_and_costs_the_partner_no_time():
 def test_means_in_pairs_between_nodes_pass_the_links_of_the_nodes():
     """Workers 0 and 1 on a node, 2 and 3 on another, and a second per message between them."""
     profile = ClusterProfile(Link(0.5, NUM_BYTES), FREE, 2, 0, math.inf)
-    network = VirtualNetwork(profile, workers=4, servers=0)
-    assert network.pass_on(1, 1, 0, NUM_BYTES) == (1, 1)
-    assert network.pass_on(1, 1, 2, NUM_BYTES) == (1, 2.5)
-    assert network.pass_on(1, 0, 3, NUM_BYTES) == (2, 3.5)  # the link is held until 2 s
-    assert network.pass_on(1, 2, 1, NUM_BYTES) == (1, 2.5)  # and free the other way
+    messages = [(1, "pass_on", *ends, NUM_BYTES) for ends in ((1, 0), (1, 2), (0, 3), (2, 1))]
+    inside, first, second, back = passages(profile, messages, servers=0)
+    assert inside == (1, 1)
+    assert first == second == (1, 3.5)  # they share the link
+    assert back == (1, 2.5)  # and it is free the other way
     strategy, _ = train(Gossip("complete"), 4, 8, step_times=StepTimes(), profile=profile)
     for active in strategy.clock.workers[1::2]:
         away = sum(partner // 2 != active.index // 2 for _, partner in active.averages)

@@ -103,7 +103,11 @@ class CountedNetwork(AbstractWorkload):
         return NetworkSize(self.layers)
 
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
-        return round(num_bytes * self.size.weight_bytes / own_bytes)
+        return round(num_bytes * self._weight_bytes / own_bytes)
+
+    @cached_property
+    def _weight_bytes(self) -> int:
+        return self.size.weight_bytes
 
     def of_size(self, num_bytes: int) -> AbstractWorkload:
         return self

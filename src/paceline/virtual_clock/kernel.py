@@ -32,6 +32,9 @@ class Event:
         self.waiting: list[Running] = []
 
 
+Plan = list[Any]  # time, order of planning, and call, which is None if it has been cancelled
+
+
 class Running(NamedTuple):
     """Process that has started, and the event of its end."""
 
@@ -48,19 +51,25 @@ class Kernel:
     def __init__(self) -> None:
         self.now = 0.0
         self.num_processes = 0
-        self._planned: list[tuple[float, int, Callable[[], object]]] = []
+        self._planned: list[Plan] = []
         self._order = count()
         self._ready: deque[tuple[Running, Any]] = deque()
 
     def __len__(self) -> int:
-        """Return the number of planned calls."""
+        """Return the number of planned calls, with those that have been cancelled."""
         return len(self._planned)
 
-    def at(self, time: float, call: Callable[[], object]) -> None:
+    def at(self, time: float, call: Callable[[], object]) -> Plan:
         """Plan `call` for `time`. Raises ValueError if that is before now."""
         if time < self.now:
             raise ValueError(f"planned for {time}, and it is {self.now}")
-        heapq.heappush(self._planned, (time, next(self._order), call))
+        plan: Plan = [time, next(self._order), call]
+        heapq.heappush(self._planned, plan)
+        return plan
+
+    def cancel(self, plan: Plan) -> None:
+        """Remove a planned call, whose time may then never come."""
+        plan[2] = None
 
     def after(self, seconds: float) -> Moment:
         """Return the moment `seconds` after now."""
@@ -81,9 +90,11 @@ class Kernel:
 
     def advance(self) -> None:
         """Advance to the next planned call, and run until every process waits."""
-        self.now, _, call = heapq.heappop(self._planned)
-        call()
-        self.settle()
+        time, _, call = heapq.heappop(self._planned)
+        if call is not None:
+            self.now = time
+            call()
+            self.settle()
 
     def settle(self) -> None:
         """Run every process that can continue at this instant."""

@@ -11,7 +11,7 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import Buffer, BufferPool
-from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
 from paceline.virtual_clock.virtual_network import Passage, VirtualNetwork
@@ -133,9 +133,7 @@ class VirtualGroupLink:
         if self._profile.node_of(first.index) == self._profile.node_of(other.index):
             passage = yield from self._pass_inside(self._groups[first.index].first, num_bytes)
         else:
-            now = self._kernel.now
-            passage = self._network.pass_on(now, sender.index, receiver.index, num_bytes)
-            yield Moment(passage.end)
+            passage = yield from self._network.pass_on(sender.index, receiver.index, num_bytes)
         other.spend("wait", since, passage.start)
         other.spend("communicate", *passage)
 

@@ -1,14 +1,16 @@
 """Messages between nodes, and between workers, on the virtual clock.
 
-A message occupies the sender's outgoing and the receiver's incoming direction of a link, and
-messages pass one after another, in the order in which they are sent. This is also so for a
-parameter server on real processes, which serves one worker at a time. It moves as many bytes per
-second as fair sharing would; only the order of service differs.
+A message passes the outgoing direction of the sender's link and the incoming one of the receiver's;
+messages that are under way at the same time share both fairly.
 """
 
+import math
 from typing import NamedTuple
 
-from paceline.timing.profile import ClusterProfile, Link
+from paceline.engine.links import Process
+from paceline.timing.profile import ClusterProfile
+from paceline.virtual_clock.fair_flows import FairFlows
+from paceline.virtual_clock.kernel import Kernel
 
 
 class Passage(NamedTuple):
@@ -18,59 +20,55 @@ class Passage(NamedTuple):
     end: float
 
 
-class _Port:
-    """One direction of one link.
-
-    `free`: time at which its last message has passed; `busy`: seconds in which messages passed.
-    """
-
-    def __init__(self) -> None:
-        self.free = self.busy = 0.0
-
-
-class _Ends:
-    """Both directions of one node's link."""
-
-    def __init__(self) -> None:
-        self.out, self.into = _Port(), _Port()
-
-
 class VirtualNetwork:
     """Network in which workers share their node's link, and each server is a node by itself."""
 
-    def __init__(self, profile: ClusterProfile, workers: int, servers: int) -> None:
-        self._link: Link = profile.link
-        self._node_link: Link = profile.node_link
-        self._nodes = [_Ends() for _ in range(profile.num_nodes(workers))]
-        self._workers = [self._nodes[profile.node_of(worker)] for worker in range(workers)]
-        self._servers = [_Ends() for _ in range(servers)]
+    def __init__(
+        self, profile: ClusterProfile, workers: int, servers: int, *, kernel: Kernel
+    ) -> None:
+        self._link, self._node_link, self._kernel = profile.link, profile.node_link, kernel
+        num_nodes = profile.num_nodes(workers)
+        self._names = [f"node {node}" for node in range(num_nodes)]
+        self._names += [f"server {server}" for server in range(servers)]
+        self._node_of = [profile.node_of(worker) for worker in range(workers)]
+        self._first_server = num_nodes
+        num_ends = len(self._names)
+        self._flows = FairFlows(kernel, 2 * num_ends, self._link.bandwidth)  # out, then in
+        self._bytes = [0] * (2 * num_ends)
 
     def busy_seconds(self) -> dict[str, float]:
-        """Return the seconds in which messages passed each direction of each link between nodes."""
-        ends = {f"node {node}": each for node, each in enumerate(self._nodes)}
-        ends |= {f"server {server}": each for server, each in enumerate(self._servers)}
+        """Return the seconds that each direction of each link needed for its bytes."""
         return {
-            f"{name}, {direction}": port.busy
-            for name, each in ends.items()
-            for direction, port in (("out", each.out), ("in", each.into))
+            f"{name}, {direction}": self._bytes[first + end] / self._link.bandwidth
+            for end, name in enumerate(self._names)
+            for direction, first in (("out", 0), ("in", len(self._names)))
         }
 
-    def push(self, now: float, worker: int, server: int, num_bytes: int) -> Passage:
-        return self._pass(now, self._workers[worker].out, self._servers[server].into, num_bytes)
+    def push(self, worker: int, server: int, num_bytes: int) -> Process[Passage]:
+        """Send a message from a worker to a server."""
+        return self._pass(self._node_of[worker], self._first_server + server, num_bytes)
 
-    def answer(self, now: float, server: int, worker: int, num_bytes: int) -> Passage:
-        return self._pass(now, self._servers[server].out, self._workers[worker].into, num_bytes)
+    def answer(self, server: int, worker: int, num_bytes: int) -> Process[Passage]:
+        """Send a message from a server to a worker."""
+        return self._pass(self._first_server + server, self._node_of[worker], num_bytes)
 
-    def pass_on(self, now: float, sender: int, receiver: int, num_bytes: int) -> Passage:
+    def pass_on(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:
         """Send a message from worker to worker; inside a node it occupies no shared link."""
-        if self._workers[sender] is self._workers[receiver]:
-            return Passage(now, now + self._node_link.seconds(num_bytes))
-        return self._pass(now, self._workers[sender].out, self._workers[receiver].into, num_bytes)
+        if self._node_of[sender] == self._node_of[receiver]:
+            return self._pass_inside(num_bytes)
+        return self._pass(self._node_of[sender], self._node_of[receiver], num_bytes)
 
-    def _pass(self, now: float, out: _Port, into: _Port, num_bytes: int) -> Passage:
-        start = max(now, out.free, into.free)
-        seconds = num_bytes / self._link.bandwidth
-        out.free = into.free = start + seconds
-        out.busy += seconds
-        into.busy += seconds
-        return Passage(start, out.free + self._link.latency)
+    def _pass_inside(self, num_bytes: int) -> Process[Passage]:
+        begun = self._kernel.now
+        yield self._kernel.after(self._node_link.seconds(num_bytes))
+        return Passage(begun, self._kernel.now)
+
+    def _pass(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:
+        begun = self._kernel.now
+        out, into = sender, len(self._names) + receiver
+        self._bytes[out] += num_bytes
+        self._bytes[into] += num_bytes
+        if math.isfinite(self._link.bandwidth):
+            yield from self._flows.send(out, into, num_bytes)
+        yield self._kernel.after(self._link.latency)
+        return Passage(begun, self._kernel.now)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from paceline.engine.links import Process
 from paceline.timing.profile import ClusterProfile
-from paceline.virtual_clock.kernel import Kernel, Moment
+from paceline.virtual_clock.kernel import Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.shared_state import SharedStates
 from paceline.virtual_clock.virtual_network import VirtualNetwork
@@ -27,9 +27,9 @@ class VirtualPairLink:
         sizes: MessageSizes,
         kernel: Kernel,
     ) -> None:
-        self._states, self._workers, self._kernel = states, workers, kernel
+        self._states, self._workers = states, workers
         self._sizes = sizes
-        self._network = VirtualNetwork(profile, len(workers), servers=0)
+        self._network = VirtualNetwork(profile, len(workers), servers=0, kernel=kernel)
 
     def busy_seconds(self) -> dict[str, float]:
         """Return the seconds in which messages passed each link between nodes."""
@@ -38,23 +38,20 @@ class VirtualPairLink:
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
         """Replace the worker's and the partner's weights by their mean."""
         partner = self._workers[partner_index]
-        yield self._send(worker, partner, waiting=worker)
+        yield from self._send(worker, partner, waiting=worker)
         if partner.computing:
             partner.weights = self._states.keep(partner.index)
         self._states.average(worker.index, partner.index)
         worker.averages.append((worker.num_steps, partner.index))
         partner.averages.append((partner.num_steps, worker.index))
-        yield self._send(partner, worker, waiting=worker)
+        yield from self._send(partner, worker, waiting=worker)
 
     def _send(
         self, sender: VirtualWorker, receiver: VirtualWorker, *, waiting: VirtualWorker
-    ) -> Moment:
-        """Send the sender's weights to the receiver; return the moment of their arrival."""
-        now = self._kernel.now
+    ) -> Process[None]:
+        """Send the sender's weights to the receiver, for which one of the two waits."""
         size = self._sizes.weights(self._states.of[sender.index].weights.vector.nbytes)
         sender.bytes_sent += size
         receiver.bytes_received += size
-        passage = self._network.pass_on(now, sender.index, receiver.index, size)
-        waiting.spend("wait", now, passage.start)
+        passage = yield from self._network.pass_on(sender.index, receiver.index, size)
         waiting.spend("communicate", *passage)
-        return Moment(passage.end)

@@ -11,7 +11,7 @@ from paceline.engine.links import Process
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import BufferPool
-from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
 from paceline.virtual_clock.virtual_group_link import Answer, VirtualGroupLink
@@ -38,7 +38,7 @@ class VirtualPushLink:
         self._sizes, self._kernel = sizes, kernel
         self._lines = [SingleServer(kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
-        network = VirtualNetwork(profile, len(workers), len(servers.served))
+        network = VirtualNetwork(profile, len(workers), len(servers.served), kernel=kernel)
         self._network = None if profile.one_machine else network
         self._group: VirtualGroupLink | None = None
         if scheme.group_size > 1:
@@ -84,20 +84,25 @@ class VirtualPushLink:
         body = size + (self._statistics_bytes(worker) if server == 0 else 0)
         worker.bytes_sent += body
         self._servers.served[server].report.bytes_received += body
-        seconds = self._profile.server_seconds + size / self._profile.server_bandwidth
+        seconds = self._profile.server_seconds
         if self._network is None:
-            seconds = self._profile.node_link.seconds(body) + seconds
+            seconds += self._profile.node_link.seconds(body)
         else:
-            now = self._kernel.now
-            passage = self._network.push(now, worker.index, server, body)
-            yield self._pass(server, worker, now, passage)
+            passage = yield from self._network.push(worker.index, server, body)
+            self._spend(server, worker, passage.start, passage)
         since, line = self._kernel.now, self._lines[server]
         yield from line.enter()
         begun = self._kernel.now
-        yield self._pass(server, worker, since, Passage(begun, begun + seconds))
+        yield self._kernel.after(seconds)
         if server == 0:
             self._keep_statistics(worker)
-        self._answer_all(server, self._servers.arrive(server, worker))
+        served = self._servers.served[server]
+        updates = served.report.updates
+        answered = self._servers.arrive(server, worker)
+        updates = served.report.updates - updates
+        yield self._kernel.after(updates * size / self._profile.server_bandwidth)
+        self._spend(server, worker, since, Passage(begun, self._kernel.now))
+        self._answer_all(server, answered)
         line.leave()
 
     def _answer_all(self, server: int, workers: Iterable[int]) -> None:
@@ -114,23 +119,22 @@ class VirtualPushLink:
         if self._network is None:
             yield from line.enter(urgent=True)
             begun = self._kernel.now
-            seconds = self._profile.node_link.seconds(size)
-            yield self._pass(server, worker, since, Passage(begun, begun + seconds))
+            yield self._kernel.after(self._profile.node_link.seconds(size))
+            self._spend(server, worker, since, Passage(begun, self._kernel.now))
             line.leave()
         else:
-            passage = self._network.answer(since, server, worker.index, size)
-            yield self._pass(server, worker, since, passage)
+            passage = yield from self._network.answer(server, worker.index, size)
+            self._spend(server, worker, since, passage)
         self._kernel.happen(self._answered[worker.index][server])
 
-    def _pass(self, server: int, worker: VirtualWorker, since: float, passage: Passage) -> Moment:
-        """Return the end of a passage, before which the worker has waited `since` a time.
+    def _spend(self, server: int, worker: VirtualWorker, since: float, passage: Passage) -> None:
+        """Record a passage, before which the worker has waited `since` a time.
 
         The timeline shows the passages to and from the first server only.
         """
         if server == 0:
             worker.spend("wait", since, passage.start)
             worker.spend("communicate", *passage)
-        return Moment(passage.end)
 
     def _statistics_bytes(self, worker: VirtualWorker) -> int:
         return self._sizes.statistics(worker.statistics.vector.nbytes)

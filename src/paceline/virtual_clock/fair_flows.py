@@ -1,0 +1,117 @@
+"""Messages that share ports of one bandwidth by max-min fairness.
+
+No message can get more without less for one that has no more than it (Bertsekas and Gallager 1992,
+Data Networks, section 6.5.2): what fair queueing, and TCP flows of equal round-trip time, come to.
+"""
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline.engine.links import Process
+from paceline.virtual_clock.kernel import Event, Kernel, Plan
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_ROUNDING = 1e-9  # of a message's bytes, and of a port's share
+
+
+class FairFlows:
+    """Messages under way, each through one outgoing and one incoming port.
+
+    `bandwidth`: of each port [bytes/s]. Rates are shared anew at each instant at which messages
+    begin or end.
+    """
+
+    def __init__(self, kernel: Kernel, num_ports: int, bandwidth: float) -> None:
+        self._kernel, self._bandwidth = kernel, bandwidth
+        self._num_ports = num_ports
+        self._out = np.zeros(0, np.intp)
+        self._into = np.zeros(0, np.intp)
+        self._size = np.zeros(0)
+        self._left = np.zeros(0)  # bytes, at `_since`
+        self._rate = np.zeros(0)
+        self._arrived: list[Event] = []
+        self._begun: list[tuple[int, int, float, Event]] = []  # at this instant
+        self._since = 0.0
+        self._plan: Plan | None = None
+
+    def send(self, out: int, into: int, num_bytes: float) -> Process[None]:
+        """Wait until `num_bytes` have passed the ports `out` and `into`."""
+        arrived = Event()
+        if not self._begun:
+            self._kernel.start(self._begin())
+        self._begun.append((out, into, num_bytes, arrived))
+        yield arrived
+
+    def _begin(self) -> Process[None]:
+        yield None  # all messages that begin at this instant
+        begun, self._begun = self._begun, []
+        outs, intos, sizes, arrivals = zip(*begun, strict=True)
+        self._advance()
+        self._out = np.append(self._out, outs)
+        self._into = np.append(self._into, intos)
+        self._size = np.append(self._size, sizes)
+        self._left = np.append(self._left, sizes)
+        self._arrived.extend(arrivals)
+        self._share()
+
+    def _end(self) -> None:
+        """Let the messages arrive that have passed; those left share the ports."""
+        self._plan = None
+        self._advance()
+        passed = self._left <= _ROUNDING * self._size
+        passed[np.argmin(self._left / self._rate)] = True  # for which this was planned
+        for place in np.flatnonzero(passed):
+            self._kernel.happen(self._arrived[place])
+        kept = ~passed
+        self._out, self._into = self._out[kept], self._into[kept]
+        self._size, self._left = self._size[kept], self._left[kept]
+        self._arrived = [self._arrived[place] for place in np.flatnonzero(kept)]
+        self._share()
+
+    def _advance(self) -> None:
+        if len(self._left):
+            self._left = self._left - self._rate * (self._kernel.now - self._since)
+        self._since = self._kernel.now
+
+    def _share(self) -> None:
+        """Share the ports anew, and plan the next arrival."""
+        if self._plan is not None:
+            self._kernel.cancel(self._plan)
+            self._plan = None
+        if not len(self._left):
+            return
+        self._rate = max_min_rates(self._out, self._into, self._num_ports, self._bandwidth)
+        seconds = max(0.0, float((self._left / self._rate).min()))
+        self._plan = self._kernel.at(self._kernel.now + seconds, partial(self._end))
+
+
+def max_min_rates(out: Places, into: Places, num_ports: int, bandwidth: float) -> Floats:
+    """Return the max-min fair rate of each flow [bytes/s].
+
+    `out`, `into` [flows]: its two ports. A port whose share is the least on the way of each of its
+    flows is full; these flows get that share, and what is left of the other ports is shared next.
+    """
+    rates = np.zeros(len(out))
+    free = np.full(num_ports, bandwidth)
+    waiting = np.arange(len(out))
+    while len(waiting):
+        outs, intos = out[waiting], into[waiting]
+        counts = np.bincount(outs, minlength=num_ports) + np.bincount(intos, minlength=num_ports)
+        share = np.full(num_ports, np.inf)
+        np.divide(free, counts, out=share, where=counts > 0)
+        least = np.minimum(share[outs], share[intos])
+        lowest = np.full(num_ports, np.inf)
+        np.minimum.at(lowest, outs, least)
+        np.minimum.at(lowest, intos, least)
+        full = share <= lowest * (1 + _ROUNDING)
+        settled = full[outs] | full[intos]
+        rates[waiting[settled]] = least[settled]
+        used = np.concatenate([outs[settled], intos[settled]])
+        taken = np.bincount(used, np.tile(least[settled], 2), minlength=num_ports)
+        free = np.maximum(free - taken, 0.0)
+        waiting = waiting[~settled]
+    return rates
