@@ -34,6 +34,7 @@ VIRTUAL = [
     "server_bandwidth",
     "workers_per_node",
     "node_cores",
+    "server_placement",
     "overlap",
     "step_rates",
     "link",

@@ -5,14 +5,15 @@ from collections import Counter
 
 def releasing(config):
     """One server's rule: from a push to the workers in an update, and to those who are answered."""
-    scheme, workers = config["scheme"], config["workers"]
+    scheme = config["scheme"]
+    pushing = range(0, config["workers"], scheme.get("group_size", 1))
     match config["names"]["scheme"]:
         case "sync_parameter_server":
-            return together(workers - scheme["backup_workers"])
+            return together(len(pushing) - scheme["backup_workers"])
         case "stale_synchronous":
-            return bounded(workers, scheme["bound"])
+            return bounded(pushing, scheme["bound"])
         case "sync_then_async":
-            return switched(workers, scheme["switch_at"])
+            return switched(len(pushing), scheme["switch_at"])
         case "async_parameter_server" | "mixed":
             return at_once
         case other:
@@ -40,7 +41,7 @@ def together(needed):
 
 
 def bounded(workers, bound):
-    steps, held = Counter({worker: 0 for worker in range(workers)}), set()
+    steps, held = Counter({worker: 0 for worker in workers}), set()
 
     def arrive(worker, staleness, progress):
         steps[worker] += 1

@@ -107,6 +107,8 @@ LAWS = {
         replay(2, scheme__servers=2),
         replay(4, scheme__servers=3),
         replay(3, scheme__damping="inverse_staleness"),
+        replay(4, scheme__group_size=2, scheme__damping="inverse_staleness"),
+        together(2, scheme__group_size=2),
         replay(2, scheme__damping="delay_compensation", scheme__servers=2),
         replay(4, training__lr_rule="inverse_staleness"),
         replay(4, training__momentum_correction="asynchrony"),
@@ -115,6 +117,7 @@ LAWS = {
         alone(),
         together(4, scheme__servers=2),
         replay(3, scheme__backup_workers=1),
+        together(4, scheme__group_size=2, scheme__servers=2),
     ],
     "stale_synchronous": [
         alone(),
@@ -125,6 +128,7 @@ LAWS = {
             {"scheme__bound": 0, **CONSTANT, **NO_MOMENTUM, "model__optimizer__weight_decay": 0.0},
         ),
         replay(3, scheme__bound=1, scheme__servers=2),
+        replay(4, scheme__bound=0, scheme__group_size=2, scheme__servers=2),
         replay(6, scheme__bound=0, training__lr_rule="inverse_staleness"),
         replay(3, scheme__bound=3, **LAGGING),
         limit(3, scheme__bound=10**6, **LAGGING),
@@ -143,6 +147,7 @@ LAWS = {
         limit(2, scheme__switch_at=0),
         replay(2, scheme__switch_at=0.45),  # of 18 batches, after 10: 8/18 = 0.44
         replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
+        replay(4, scheme__switch_at=0.5, scheme__group_size=2),
     ],
     "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
     "local_sgd": [

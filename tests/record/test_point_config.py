@@ -44,12 +44,16 @@ def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings()
 
 LATER = {
     "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
-    "cluster": {"overlap": True, "step_rates": {}},
+    "cluster": {"overlap": True, "server_placement": "own_nodes", "step_rates": {}},
+    "scheme": {"group_size": 1},
 }
 
 
 def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing():
-    assert PointConfig({**CONFIG, "cluster": {}}).key == PointConfig({**CONFIG, **LATER}).key
+    assert (
+        PointConfig({**CONFIG, "cluster": {}, "scheme": {}}).key
+        == PointConfig({**CONFIG, **LATER}).key
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,8 @@ def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing()
     [
         ("workload", {"_target_": "paceline.timing.workload.CountedNetwork", "name": "nin"}),
         ("cluster.overlap", False),
+        ("cluster.server_placement", "beside_workers"),
+        ("scheme.group_size", 2),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ],
 )

@@ -297,6 +297,7 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: SyncParameterServer(1, 4).serving(4), "backup_workers: 4 leave nobody"),
         (lambda: StaleSynchronous(1, -1), "bound: .* not -1"),
         (lambda: StaleSynchronous(1, 1.5), "bound: .* not 1.5"),
+        (lambda: SyncParameterServer(1, 1, 2), "backup_workers: .* group_size=1 is needed"),
         (lambda: Mixed(1, 0), "group_size: .* not 0"),
         (lambda: Accounting(Mixed(1, 3), 4), "group_size: 3 does not divide workers=4"),
         (lambda: Accounting(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave nobody"),

@@ -66,6 +66,19 @@ def test_workers_of_a_node_share_its_link():
     assert passages(profile, messages) == [(0, 2), (0, 2), (2, 3)]
 
 
+def test_servers_beside_workers_share_the_links_of_their_nodes():
+    """Server 1 is on the node of workers 2 and 3, to which its own messages take no link."""
+    link, inside = Link(0, 100), Link(0.25, math.inf)
+    profile = ClusterProfile(link, inside, 2, 0, math.inf, server_placement="beside_workers")
+    messages = [
+        (0, "push", 0, 1, 100),
+        (0, "pass_on", 1, 2, 100),  # out of one node and into the other, as that push
+        (0, "push", 2, 1, 100),
+        (0, "answer", 2, 3, 100),  # server 2 is on the first node again
+    ]
+    assert passages(profile, messages, servers=3) == [(0, 3), (0, 3), (0, 0.25), (0, 3)]
+
+
 BANDWIDTH, PUSH = 16_000, 1600
 
 

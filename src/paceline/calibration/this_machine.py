@@ -36,6 +36,7 @@ server_seconds: {server_seconds}
 server_bandwidth: {server_bandwidth}
 workers_per_node: null # all on one machine
 node_cores: {cores} # shared by all processes, also for passing messages
+server_placement: own_nodes # or beside_workers, on their nodes in turn
 overlap: true # gradients are reduced in buckets during backward, as under DDP
 step_rates: {{}} # of published accelerators, by workload
 link: # not on the way

@@ -11,7 +11,7 @@ from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Bandwidth, Whole, settings
-from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.profile import ClusterProfile, Link, ServerPlacement
 from paceline.timing.step_rate import StepRate
 from paceline.timing.workload import AbstractWorkload
 
@@ -31,6 +31,7 @@ class VirtualCluster(AbstractCluster):
     node_cores: Whole | None
     link: Link
     node_link: Link
+    server_placement: ServerPlacement
     overlap: bool
     step_rates: dict[str, StepRate]
     allreduce_link: Link | None = None
@@ -51,6 +52,7 @@ class VirtualCluster(AbstractCluster):
             node_cores=self.node_cores,
             allreduce_link=self.allreduce_link,
             overlap=self.overlap,
+            server_placement=self.server_placement,
         )
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:

@@ -29,6 +29,8 @@ _UNKEYED = (
 _LATER = {
     "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
     "cluster.overlap": True,
+    "cluster.server_placement": "own_nodes",
+    "scheme.group_size": 1,
     "cluster.step_rates": {},
 }
 

@@ -27,7 +27,8 @@ from paceline.settings import NotNegative, Whole, settings
 class AsyncParameterServer(AbstractServedScheme):
     """Gradients are applied when they come, damped by their staleness or not.
 
-    `servers`: processes that share the weights by bytes. `compensation`: lambda above, the
+    `servers`: processes that share the weights by bytes. `group_size`: workers that push as one, by
+    the first of them; it divides their number. `compensation`: lambda above, the
     constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2 that is also found belongs to
     DC-ASGD-a, which divides it by the root of a moving mean of squared gradients.
     """
@@ -35,6 +36,7 @@ class AsyncParameterServer(AbstractServedScheme):
     servers: Whole = Field()
     damping: Literal["none", "inverse_staleness", "delay_compensation"] = "none"
     compensation: NotNegative = 0.04
+    group_size: Whole = 1
 
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
@@ -47,4 +49,6 @@ class AsyncParameterServer(AbstractServedScheme):
         return pushed
 
     def claim(self, num_workers: int) -> Claim:
-        return "asynchronous"
+        if num_workers == self.group_size > 1:
+            return "synchronous"
+        return "partly asynchronous" if self.group_size > 1 else "asynchronous"

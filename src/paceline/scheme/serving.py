@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 
@@ -82,9 +83,9 @@ class Bounded(AbstractServing):
     steps.
     """
 
-    def __init__(self, num_workers: int, bound: int) -> None:
+    def __init__(self, workers: Iterable[int], bound: int) -> None:
         self._bound = bound
-        self._steps = Counter(dict.fromkeys(range(num_workers), 0))
+        self._steps = Counter(dict.fromkeys(workers, 0))
         self._waiting: tuple[int, ...] = ()
 
     def arrive(self, arrival: Arrival) -> Release:

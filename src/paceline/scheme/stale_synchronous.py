@@ -18,14 +18,16 @@ from paceline.settings import Count, Whole, settings
 class StaleSynchronous(AbstractServedScheme):
     """Fast workers wait for slow ones within a bound.
 
-    `bound`: steps that the fastest worker may have taken more than the slowest.
+    `bound`: steps that the fastest worker may have taken more than the slowest. `group_size`:
+    workers that push as one, by the first of them; it divides their number.
     """
 
     servers: Whole = Field()
     bound: Count = Field()
+    group_size: Whole = 1
 
     def serving(self, num_workers: int) -> AbstractServing:
-        return Bounded(num_workers, self.bound)
+        return Bounded(range(0, num_workers, self.group_size), self.bound)
 
     def claim(self, num_workers: int) -> Claim:
         return "partly asynchronous"

@@ -5,6 +5,8 @@ without them Campos et al. 2017, Procedia Computer Science 108).
     server:     of K workers, the first K - b pushes of a version:   w <- sgd(w, mean g)
                 a later one is dropped; its worker goes on with the latest weights
 
+A worker may be a group that pushes its mean, as a node with its GPUs in Campos's synchronous mode.
+
 Law: without backup workers this is sync_allreduce.
 """
 
@@ -20,22 +22,28 @@ from paceline.settings import Count, Whole, settings
 class SyncParameterServer(AbstractServedScheme):
     """Servers apply the mean of the first pushes of each version.
 
-    `backup_workers`: b above, of all workers.
+    `backup_workers`: b above, of all workers. `group_size`: workers that push as one, by the first
+    of them; it divides their number.
     """
 
     servers: Whole = Field()
     backup_workers: Count = 0
+    group_size: Whole = 1
 
     def __post_init__(self) -> None:
         if self.backup_workers and self.servers > 1:
             message = "who is late must be one server's decision: servers=1 is needed"
+            raise SettingError("scheme.backup_workers", message)
+        if self.backup_workers and self.group_size > 1:
+            message = "a group that is late holds several workers up: group_size=1 is needed"
             raise SettingError("scheme.backup_workers", message)
 
     def serving(self, num_workers: int) -> AbstractServing:
         if self.backup_workers >= num_workers:
             message = f"{self.backup_workers} leave nobody of workers={num_workers}"
             raise SettingError("scheme.backup_workers", message)
-        return Together(num_workers, num_workers - self.backup_workers)
+        pushing = num_workers // self.group_size
+        return Together(pushing, pushing - self.backup_workers)
 
     def claim(self, num_workers: int) -> Claim:
         return "synchronous"

@@ -20,18 +20,20 @@ from paceline.settings import Share, Whole, settings
 class SyncThenAsync(AbstractServedScheme):
     """Servers wait for all workers at first, and for none later.
 
-    `switch_at`: a share of the run's samples.
+    `switch_at`: a share of the run's samples. `group_size`: workers that push as one, by the first
+    of them; it divides their number.
     """
 
     needs_end = True
 
     servers: Whole = Field()
     switch_at: Share = Field()
+    group_size: Whole = 1
 
     def serving(self, num_workers: int) -> AbstractServing:
-        return ThenAtOnce(num_workers, self.switch_at)
+        return ThenAtOnce(num_workers // self.group_size, self.switch_at)
 
     def claim(self, num_workers: int) -> Claim:
-        if self.switch_at == 1:
+        if self.switch_at == 1 or num_workers == self.group_size > 1:
             return "synchronous"
-        return "partly asynchronous" if self.switch_at else "asynchronous"
+        return "partly asynchronous" if self.switch_at or self.group_size > 1 else "asynchronous"

@@ -1,6 +1,7 @@
 """Parts of a modelled cluster: its nodes, their links, its servers."""
 
 import math
+from typing import Literal
 
 from paceline.settings import Bandwidth, NotNegative, Whole, settings
 
@@ -20,14 +21,18 @@ class Link:
         return self.latency + num_bytes / self.bandwidth
 
 
+ServerPlacement = Literal["own_nodes", "beside_workers"]
+
+
 @settings("cluster")
 class ClusterProfile:
     """Cost of messages and servers on a modelled cluster, and placement of workers on nodes.
 
     `link`: network interface that the workers of a node share. `node_link`: link of one worker or
-    server inside a node. `workers_per_node`: number of workers on a node, with each server on a
-    node of its own; None if all processes are on one machine. `node_cores`: number of cores that
-    copy the messages inside a node, one message each at a time; None for no limit.
+    server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
+    on one machine. `server_placement`: each server is on a node of its own, or servers are on the
+    workers' nodes in turn, from the first. `node_cores`: number of cores that copy the messages
+    inside a node, one message each at a time; None for no limit.
     `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
     gradients are reduced in buckets during backward, as under DDP; False if only after it.
 
@@ -43,6 +48,7 @@ class ClusterProfile:
     node_cores: Whole | None = None
     allreduce_link: Link | None = None
     overlap: bool = True
+    server_placement: ServerPlacement = "own_nodes"
 
     @property
     def one_machine(self) -> bool:

@@ -21,7 +21,7 @@ class Passage(NamedTuple):
 
 
 class VirtualNetwork:
-    """Network in which workers share their node's link, and each server is a node by itself."""
+    """Network in which workers share their node's link, and servers have or share one."""
 
     def __init__(
         self, profile: ClusterProfile, workers: int, servers: int, *, kernel: Kernel
@@ -29,9 +29,12 @@ class VirtualNetwork:
         self._link, self._node_link, self._kernel = profile.link, profile.node_link, kernel
         num_nodes = profile.num_nodes(workers)
         self._names = [f"node {node}" for node in range(num_nodes)]
-        self._names += [f"server {server}" for server in range(servers)]
         self._node_of = [profile.node_of(worker) for worker in range(workers)]
-        self._first_server = num_nodes
+        if profile.server_placement == "own_nodes":
+            self._end_of_server = range(num_nodes, num_nodes + servers)
+            self._names += [f"server {server}" for server in range(servers)]
+        else:
+            self._end_of_server = [server % num_nodes for server in range(servers)]
         num_ends = len(self._names)
         self._flows = FairFlows(kernel, 2 * num_ends, self._link.bandwidth)  # out, then in
         self._bytes = [0] * (2 * num_ends)
@@ -46,16 +49,14 @@ class VirtualNetwork:
 
     def push(self, worker: int, server: int, num_bytes: int) -> Process[Passage]:
         """Send a message from a worker to a server."""
-        return self._pass(self._node_of[worker], self._first_server + server, num_bytes)
+        return self._pass(self._node_of[worker], self._end_of_server[server], num_bytes)
 
     def answer(self, server: int, worker: int, num_bytes: int) -> Process[Passage]:
         """Send a message from a server to a worker."""
-        return self._pass(self._first_server + server, self._node_of[worker], num_bytes)
+        return self._pass(self._end_of_server[server], self._node_of[worker], num_bytes)
 
     def pass_on(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:
-        """Send a message from worker to worker; inside a node it occupies no shared link."""
-        if self._node_of[sender] == self._node_of[receiver]:
-            return self._pass_inside(num_bytes)
+        """Send a message from worker to worker."""
         return self._pass(self._node_of[sender], self._node_of[receiver], num_bytes)
 
     def _pass_inside(self, num_bytes: int) -> Process[Passage]:
@@ -64,6 +65,9 @@ class VirtualNetwork:
         return Passage(begun, self._kernel.now)
 
     def _pass(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:
+        """Send a message from end to end; inside a node it occupies no shared link."""
+        if sender == receiver:
+            return (yield from self._pass_inside(num_bytes))
         begun = self._kernel.now
         out, into = sender, len(self._names) + receiver
         self._bytes[out] += num_bytes
