@@ -19,6 +19,7 @@ What happens to accuracy and throughput as SGD is spread over workers.
              conf/workload/NAME.yaml of it, for `workload=NAME` on a modelled cluster
   predict    images/s, staleness and the busiest link of a modelled cluster, without training:
              `paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE
+  published  predictions of published numbers -> reports/predictions, by papers/predictions.yaml
   prepare    find or download, and verify, the data of a study
   sweep      run the points of a study that have no record yet; --dry-run shows them
   collect    records of a study -> reports/<study>/runs.csv, curves.csv, ...
@@ -27,8 +28,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
 """
 
 
-_WITHOUT_STUDY = ("calibrate", "count", "predict")
-_TAKES_SETTINGS = (*_WITHOUT_STUDY, "prepare", "sweep", "collect")
+_WITHOUT_STUDY = ("calibrate", "count", "predict", "published")
+_TAKES_SETTINGS = ("calibrate", "count", "predict", "prepare", "sweep", "collect")
 
 
 def main() -> None:
@@ -64,6 +65,7 @@ def _run(arguments: list[str]) -> int:
         "calibrate": _calibrate,
         "count": _count,
         "predict": _predict,
+        "published": _published,
         "prepare": _prepare,
         "sweep": _sweep,
         "collect": _collect,
@@ -92,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--write", metavar="NAME", help="write conf/workload/NAME.yaml")
         if name == "predict":
             command.add_argument("--steps", type=int, default=100, help="of each worker")
+            command.add_argument(
+                "--draws", type=int, default=0, help="of what the profile assumes, for an interval"
+            )
             command.add_argument("--json", metavar="FILE", help="write the predictions to a file")
         if name in _TAKES_SETTINGS:
             command.epilog = "Settings may follow, as in `paceline train`: seed=0,1"
@@ -169,12 +174,19 @@ def _predict(options: argparse.Namespace, root: Path) -> int:
     from paceline.study.compose import composed_each
 
     predictions = [
-        predict(each.config, options.steps, each.swept)
+        predict(each.config, options.steps, each.swept, options.draws)
         for each in composed_each(options.overrides, root)
     ]
     print(table(predictions))
     if options.json:
         Path(options.json).write_text(as_json(predictions))
+    return 0
+
+
+def _published(options: argparse.Namespace, root: Path) -> int:
+    from paceline.prediction.published_report import write
+
+    print(write(root).relative_to(root))
     return 0
 
 

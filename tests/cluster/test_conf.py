@@ -37,11 +37,14 @@ VIRTUAL = [
     "server_placement",
     "overlap",
     "step_rates",
+    "fitted_to",
+    "assumed",
     "link",
     "node_link",
 ]
 MODELLED = re.compile(
-    r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth): [^n]"
+    r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth)"
+    r": [^n\[]"
 )
 EPOCH = 1_281_167  # training images of ImageNet-1k
 DAY = 24 * 60 * 60

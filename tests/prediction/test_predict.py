@@ -49,10 +49,11 @@ def test_the_file_names_rows_and_kind():
     predictions = each("cluster=titan", "workload=nin", "scheme=async_parameter_server")
     (found,) = json.loads(as_json(predictions))
     assert found["kind"] == "predicted"
-    assert found["rows"] == [
+    assert found["rows"][:2] == [
         "B/table2-nin/nin/single-gpu-caffe-1gpu-b256-train-time",
         "B/table2-nin/nin/single-gpu-caffe-1gpu-b256-epochs",
     ]
+    assert found["rows"][2:] == composed(["cluster=titan"], ROOT).values["cluster"]["fitted_to"]
     assert sum(found["pushes_by_staleness"].values()) == 10
 
 
@@ -61,7 +62,7 @@ def test_the_trained_network_itself_has_its_own_bytes():
     slow = ("cluster=virtual", "workers=2", "scheme.collective=ring", "cluster.overlap=false")
     (prediction,) = each(*slow, "cluster.node_link.bandwidth=30696")
     assert prediction.run.images_per_second == pytest.approx(64 / 2)
-    assert prediction.rows == ()
+    assert prediction.rows == []
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,12 @@ def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings()
 
 LATER = {
     "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
-    "cluster": {"overlap": True, "server_placement": "own_nodes", "step_rates": {}},
+    "cluster": {
+        "overlap": True,
+        "server_placement": "own_nodes",
+        "step_rates": {},
+        "fitted_to": [],
+    },
     "scheme": {"group_size": 1},
 }
 

@@ -39,6 +39,8 @@ node_cores: {cores} # shared by all processes, also for passing messages
 server_placement: own_nodes # or beside_workers, on their nodes in turn
 overlap: true # gradients are reduced in buckets during backward, as under DDP
 step_rates: {{}} # of published accelerators, by workload
+fitted_to: [] # rows of papers/published.csv, for other numbers than step_rates
+assumed: {{}} # {{setting: [least, greatest]}}, for intervals of predictions
 link: # not on the way
   latency: 0
   bandwidth: null

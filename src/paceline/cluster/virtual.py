@@ -10,7 +10,7 @@ from paceline.engine.assignment import Assignment
 from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Bandwidth, Whole, settings
+from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
 from paceline.timing.profile import ClusterProfile, Link, ServerPlacement
 from paceline.timing.step_rate import StepRate
 from paceline.timing.workload import AbstractWorkload
@@ -24,6 +24,8 @@ class VirtualCluster(AbstractCluster):
     """Modelled cluster; ClusterProfile documents its own fields.
 
     `step_rates`: rates of its accelerators by the name of a workload; `step_seconds` goes first.
+    `fitted_to`: ids of the rows of papers/published.csv to which its other numbers were fitted.
+    `assumed`: least and greatest value of what is assumed, by setting, for intervals.
     """
 
     server_bandwidth: Bandwidth
@@ -34,6 +36,8 @@ class VirtualCluster(AbstractCluster):
     server_placement: ServerPlacement
     overlap: bool
     step_rates: dict[str, StepRate]
+    fitted_to: list[str]
+    assumed: dict[str, tuple[NotNegative, Positive]]
     allreduce_link: Link | None = None
 
     @property

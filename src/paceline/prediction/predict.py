@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
+from paceline.prediction.assumptions import Interval, interval
 from paceline.prediction.timed_run import TimedRun, timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.timing.step_rate import StepRate
 from paceline.timing.workload import OWN
 
 _BYTES = 4  # of a weight: float32
@@ -18,21 +20,31 @@ _BYTES = 4  # of a weight: float32
 class Prediction:
     """Prediction for one point.
 
-    `swept`: values of the settings by which it differs from others. `extrapolated`: True if the
-    batch size is outside of the range to which the accelerator's rate was fitted. `rows`: ids of
-    the published rows that went into the rate.
+    `interval`: of images/s over what the profile assumes; None if it was not asked for. `swept`:
+    values of the settings by which it differs from others. `rate`: of the accelerators;
+    None if cluster.step_seconds decides. `rows`: ids of the published rows that went into the rate
+    and into the rest of the profile.
     """
 
     point: Point
     run: TimedRun
+    interval: Interval | None
     swept: Mapping[str, str]
-    extrapolated: bool
+    rate: StepRate | None
     rows: Sequence[str]
 
+    @property
+    def extrapolated(self) -> bool:
+        """True if the batch size is outside of those to which the rate was fitted."""
+        return self.rate is not None and not self.rate.covers(self.point.batch_size)
 
-def predict(config: PointConfig, steps: int, swept: Mapping[str, str] | None = None) -> Prediction:
+
+def predict(
+    config: PointConfig, steps: int, swept: Mapping[str, str] | None = None, draws: int = 0
+) -> Prediction:
     """Predict from `steps` steps of every worker; Prediction documents `swept`.
 
+    `draws`: of what the profile assumes, for the interval; 0 for none.
     Raises SettingError for a cluster that is not modelled, and for fewer than two steps.
     """
     if steps < 2:
@@ -45,9 +57,10 @@ def predict(config: PointConfig, steps: int, swept: Mapping[str, str] | None = N
     return Prediction(
         point=point,
         run=run,
+        interval=interval(config, own_bytes, steps, draws) if draws else None,
         swept=swept or {},
-        extrapolated=rate is not None and not rate.covers(point.batch_size),
-        rows=rate.rows if rate else (),
+        rate=rate,
+        rows=[*(rate.rows if rate else ()), *point.cluster.fitted_to],
     )
 
 
@@ -81,6 +94,7 @@ def _columns(prediction: Prediction) -> dict[str, str]:
     }
     return settings | {
         "images/s": f"{run.images_per_second:,.{0 if run.images_per_second >= 100 else 1}f}",
+        **({"90 % of draws": _range(prediction.interval)} if prediction.interval else {}),
         "computing": f"{100 * run.computing:.0f} %",
         "exchanging": f"{100 * run.exchanging:.0f} %",
         "waiting": f"{100 * run.waiting:.0f} %",
@@ -101,6 +115,7 @@ def _json(prediction: Prediction) -> dict[str, object]:
         "workers": point.workers,
         "batch_size": point.batch_size,
         "images_per_second": run.images_per_second,
+        "images_per_second_interval": prediction.interval and list(prediction.interval),
         "share_computing": run.computing,
         "share_exchanging": run.exchanging,
         "share_waiting": run.waiting,
@@ -110,6 +125,10 @@ def _json(prediction: Prediction) -> dict[str, object]:
         "extrapolated_batch_size": prediction.extrapolated,
         "rows": list(prediction.rows),
     }
+
+
+def _range(interval: Interval) -> str:
+    return f"{interval.low:,.0f} to {interval.high:,.0f}"
 
 
 def _weight_bytes(config: PointConfig) -> int:

@@ -72,7 +72,7 @@ def timed_run(point: Point, own_bytes: int, steps: int) -> TimedRun:
     communicating = sum(worker.seconds_communicating for worker in clock.workers)
     waiting = min(communicating, sum(worker.seconds_waiting for worker in clock.workers))
     busy, seconds = clock.busy_seconds(), clock.kernel.now
-    name = max(busy, key=lambda each: busy[each])
+    name = max(busy, key=lambda each: busy[each]) if any(busy.values()) else "nothing"
     return TimedRun(
         images_per_second=rate,
         seconds=seconds,
@@ -82,7 +82,7 @@ def timed_run(point: Point, own_bytes: int, steps: int) -> TimedRun:
         staleness=Counter(
             staleness for server in clock.report().servers[:1] for _, staleness in server.pushes
         ),
-        busiest=(name, busy[name] / seconds),
+        busiest=(name, busy.get(name, 0.0) / seconds),
     )
 
 

@@ -24,14 +24,16 @@ _UNKEYED = (
     "tuning",
     "sweep",
     "measurement.mlflow",
+    "cluster.assumed",
 )
 # Settings that came later, at the value that changes nothing: earlier records keep their keys.
-_LATER = {
+_LATER: dict[str, object] = {
     "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
     "cluster.overlap": True,
     "cluster.server_placement": "own_nodes",
     "scheme.group_size": 1,
     "cluster.step_rates": {},
+    "cluster.fitted_to": [],
 }
 
 

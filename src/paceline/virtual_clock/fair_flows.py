@@ -4,8 +4,6 @@ No message can get more without less for one that has no more than it (Bertsekas
 Data Networks, section 6.5.2): what fair queueing, and TCP flows of equal round-trip time, come to.
 """
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,10 +49,10 @@ class FairFlows:
         begun, self._begun = self._begun, []
         outs, intos, sizes, arrivals = zip(*begun, strict=True)
         self._advance()
-        self._out = np.append(self._out, outs)
-        self._into = np.append(self._into, intos)
-        self._size = np.append(self._size, sizes)
-        self._left = np.append(self._left, sizes)
+        self._out = np.concatenate([self._out, outs])
+        self._into = np.concatenate([self._into, intos])
+        self._size = np.concatenate([self._size, sizes])
+        self._left = np.concatenate([self._left, sizes])
         self._arrived.extend(arrivals)
         self._share()
 
@@ -86,7 +84,7 @@ class FairFlows:
             return
         self._rate = max_min_rates(self._out, self._into, self._num_ports, self._bandwidth)
         seconds = max(0.0, float((self._left / self._rate).min()))
-        self._plan = self._kernel.at(self._kernel.now + seconds, partial(self._end))
+        self._plan = self._kernel.at(self._kernel.now + seconds, self._end)
 
 
 def max_min_rates(out: Places, into: Places, num_ports: int, bandwidth: float) -> Floats:
@@ -95,11 +93,12 @@ def max_min_rates(out: Places, into: Places, num_ports: int, bandwidth: float) -
     `out`, `into` [flows]: its two ports. A port whose share is the least on the way of each of its
     flows is full; these flows get that share, and what is left of the other ports is shared next.
     """
-    rates = np.zeros(len(out))
+    rates = np.full(len(out), bandwidth)
+    if len(out) == 1:
+        return rates
     free = np.full(num_ports, bandwidth)
-    waiting = np.arange(len(out))
-    while len(waiting):
-        outs, intos = out[waiting], into[waiting]
+    waiting, outs, intos = np.arange(len(out)), out, into
+    while True:
         counts = np.bincount(outs, minlength=num_ports) + np.bincount(intos, minlength=num_ports)
         share = np.full(num_ports, np.inf)
         np.divide(free, counts, out=share, where=counts > 0)
@@ -110,8 +109,9 @@ def max_min_rates(out: Places, into: Places, num_ports: int, bandwidth: float) -
         full = share <= lowest * (1 + _ROUNDING)
         settled = full[outs] | full[intos]
         rates[waiting[settled]] = least[settled]
-        used = np.concatenate([outs[settled], intos[settled]])
-        taken = np.bincount(used, np.tile(least[settled], 2), minlength=num_ports)
-        free = np.maximum(free - taken, 0.0)
-        waiting = waiting[~settled]
-    return rates
+        if settled.all():
+            return rates
+        for ports in (outs, intos):
+            free -= np.bincount(ports[settled], least[settled], minlength=num_ports)
+        free = np.maximum(free, 0.0)
+        waiting, outs, intos = waiting[~settled], outs[~settled], intos[~settled]
