@@ -19,6 +19,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
              conf/workload/NAME.yaml of it, for `workload=NAME` on a modelled cluster
   predict    images/s, staleness and the busiest link of a modelled cluster, without training:
              `paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE
+  retime     the curve of a record on another modelled cluster, where times change no update:
+             `paceline retime 656d4840fa49 cluster=titan workload=nin`
   published  predictions of published numbers -> reports/predictions, by papers/predictions.yaml
   prepare    find or download, and verify, the data of a study
   sweep      run the points of a study that have no record yet; --dry-run shows them
@@ -28,8 +30,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
 """
 
 
-_WITHOUT_STUDY = ("calibrate", "count", "predict", "published")
-_TAKES_SETTINGS = ("calibrate", "count", "predict", "prepare", "sweep", "collect")
+_WITHOUT_STUDY = ("calibrate", "count", "predict", "published", "retime")
+_TAKES_SETTINGS = ("calibrate", "count", "predict", "retime", "prepare", "sweep", "collect")
 
 
 def main() -> None:
@@ -66,6 +68,7 @@ def _run(arguments: list[str]) -> int:
         "count": _count,
         "predict": _predict,
         "published": _published,
+        "retime": _retime,
         "prepare": _prepare,
         "sweep": _sweep,
         "collect": _collect,
@@ -92,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "count":
             command.add_argument("--write", metavar="NAME", help="write conf/workload/NAME.yaml")
+        if name == "retime":
+            command.add_argument("key", metavar="KEY", help="of a record in runs/")
         if name == "predict":
             command.add_argument("--steps", type=int, default=100, help="of each worker")
             command.add_argument(
@@ -180,6 +185,13 @@ def _predict(options: argparse.Namespace, root: Path) -> int:
     print(table(predictions))
     if options.json:
         Path(options.json).write_text(as_json(predictions))
+    return 0
+
+
+def _retime(options: argparse.Namespace, root: Path) -> int:
+    from paceline.prediction.retime import retime, table
+
+    print(table(retime(options.key, options.overrides, root)))
     return 0
 
 

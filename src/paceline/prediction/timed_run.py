@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,17 +95,23 @@ def timed_clock(
     profile: ClusterProfile,
     step_times: StepTimes,
     workload: AbstractWorkload,
+    batch_size: int = 1,
+    snapshot_samples: Sequence[int] = (),
 ) -> VirtualClock:
-    """Return the clock at the end of `steps` steps of every worker, with one weight per server."""
+    """Return the clock at the end of `steps` steps of every worker, with one weight per server.
+
+    `snapshot_samples`: samples of all workers, of `batch_size` in a step, after which to note the
+    time, ascending.
+    """
     weights = torch.zeros(max(1, scheme.servers))
     batches = Accounting(scheme, workers).batches_per_round
     clock = VirtualClock(
         scheme,
         RunSpec(
             num_workers=workers,
-            batch_size=1,
+            batch_size=batch_size,
             num_steps=math.ceil(steps * workers / batches) * batches,
-            snapshot_samples=(),
+            snapshot_samples=snapshot_samples,
             learning_rate=None,
             segments=[_segment(len(weights))],
             num_statistics=0,
