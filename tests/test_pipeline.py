@@ -21,6 +21,7 @@ STAGES = {
     "long_studies": ("long", "analyse_long", "report_long"),
 }
 TABLES = ["runs", *(table.collected for table in POINT_TABLES), "tuning"]
+PREDICTIONS = PIPELINE["stages"]["predictions"]
 COLLECTED = (*(f"{table}.csv" for table in TABLES), "study.json")
 CONCLUDED = (FOLDER, "metrics.json")
 
@@ -42,9 +43,23 @@ def test_every_study_is_in_one_list_of_the_pipeline():
     assert sorted(study for studies in LISTS.values() for study in studies) == sorted(
         path.stem for path in (ROOT / "experiments").glob("*.yaml")
     )
-    assert {name: stage["foreach"] for name, stage in PIPELINE["stages"].items()} == {
-        name: f"${{{kind}}}" for kind, names in STAGES.items() for name in names
+    lists = {name: stage.get("foreach") for name, stage in PIPELINE["stages"].items()}
+    assert lists == {
+        **{name: f"${{{kind}}}" for kind, names in STAGES.items() for name in names},
+        "predictions": None,
     }
+
+
+def test_predictions_depend_on_every_room_that_they_import():
+    """Of the project's own, what they import below the points of a study."""
+    code = "import sys, paceline.prediction.published_report; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("paceline.")}
+    deps = {Path(each).parts[2] for each in PREDICTIONS["deps"] if each.startswith("src/")}
+    beside = {"errors", "settings", "random_bits", "record", "study", "data"}
+    assert rooms - beside <= deps
+    assert {"conf", "papers"} <= set(PREDICTIONS["deps"])
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -102,13 +117,15 @@ def test_a_fresh_clone_runs_the_quick_studies_and_none_of_the_long(tmp_path):
     for name in ("dvc.yaml", ".gitignore", "conf", "experiments"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
+    files = [each for out in PREDICTIONS["outs"] for each in out] + PREDICTIONS["deps"]
     for study in STUDIES:
         for name in stages(study):
             _, deps, outs = stage(name, study)
-            for path in (tmp_path / each for each in (*deps, *outs)):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not path.exists():
-                    path.write_text(path.name)
+            files += [*deps, *outs]
+    for path in (tmp_path / each for each in files):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(path.name)
     dvc(tmp_path, "init", "--no-scm", "--quiet")
     dvc(tmp_path, "commit", "--force", "--quiet")
     assert json.loads(dvc(tmp_path, "status", "--json")) == {}

@@ -178,6 +178,8 @@ def _predict(options: argparse.Namespace, root: Path) -> int:
     from paceline.prediction.predict import as_json, predict, table
     from paceline.study.compose import composed_each
 
+    if options.json and not Path(options.json).parent.is_dir():
+        raise SettingError("json", f"there is no folder {Path(options.json).parent}")
     predictions = [
         predict(each.config, options.steps, each.swept, options.draws)
         for each in composed_each(options.overrides, root)

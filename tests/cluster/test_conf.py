@@ -15,7 +15,7 @@ from paceline.study.compose import composed
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "cluster").glob("*.yaml"))
-PUBLISHED = ("minotauro", "titan", "four_titans", "minsky")
+PUBLISHED = ("minotauro", "titan", "four_titans", "minsky", "ec2_p2")
 WALL = [
     "_target_",
     "accelerator",

@@ -60,8 +60,12 @@ def test_lightning_training_is_the_plain_loop(tmp_path):
     torch.testing.assert_close(trained.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 
+SMALL_IMAGES = ["++data.image_shape=[1,32,32]", "++data.num_classes=7"]
+FOR_IMAGENET = ("nin", "alexnet", "googlenet")
+
+
 def composed_model(*overrides):
-    data = ["++data.image_shape=[1,32,32]", "++data.num_classes=7"]
+    data = [] if "data=image_folder" in overrides else SMALL_IMAGES
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return instantiate(compose("config", overrides=[*data, *overrides]).model)
 
@@ -83,6 +87,15 @@ def test_every_configuration_builds_a_classifier_with_its_optimizer(overrides):
     assert (optimizer.defaults["lr"], optimizer.defaults["momentum"]) == (0.3, 0.7)
 
 
+@pytest.mark.parametrize("name", FOR_IMAGENET)
+def test_the_papers_networks_are_classifiers_of_images_of_imagenets_size(name):
+    data = ["data=image_folder", "data.num_classes=7"]
+    with torch.device("meta"):
+        classifier = composed_model(f"model={name}", *data, "training.lr=0.3")
+    assert classifier.eval()(torch.zeros(1, 3, 224, 224, device="meta")).shape == (1, 7)
+    assert classifier.configure_optimizers().defaults["lr"] == 0.3
+
+
 def test_every_configuration_is_tested():
-    names = {"small_cnn", "resnet18", "resnet50", "torchvision"}
+    names = {"small_cnn", "resnet18", "resnet50", "torchvision", *FOR_IMAGENET}
     assert {file.stem for file in (CONF / "model").glob("*.yaml")} == names

@@ -6,6 +6,7 @@ import pytest
 from paceline.errors import SettingError
 from paceline.prediction.assumptions import drawn_configs, interval
 from paceline.study.compose import composed
+from paceline.timing.workload import OwnNetwork
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -61,14 +62,22 @@ def test_a_step_that_was_timed_at_two_sizes_is_as_it_was():
 def test_an_interval_has_nine_tenths_of_the_draws():
     """Of a step between 0.5 s and 2 s, evenly in its logarithm."""
     settings = ["cluster=virtual", "batch_size=32", "+cluster.assumed.step_seconds=[0.5,2]"]
-    low, high = interval(composed(settings, ROOT), own_bytes=4, steps=3, draws=200)
+    low, high = interval(composed(settings, ROOT), OwnNetwork(), steps=3, draws=200)
     assert low == pytest.approx(32 / 2 * 4**0.05, rel=0.05)
     assert high == pytest.approx(32 / 2 * 4**0.95, rel=0.05)
 
 
-def test_an_assumption_about_no_setting_is_named():
-    with pytest.raises(SettingError, match=r"there is no cluster\.link\.color") as error:
-        drawn("link.color: [1, 2]")
+@pytest.mark.parametrize(
+    ("assumed", "message"),
+    [
+        ("link.color: [1, 2]", r"there is no cluster\.link\.color"),
+        ("step_seconds.x: [1, 2]", r"there is no cluster\.step_seconds\.x"),
+        ("step_jitter: [0.2, 0.1]", r"step_jitter: 0\.2 is above 0\.1"),
+    ],
+)
+def test_an_assumption_that_cannot_be_is_named(assumed, message):
+    with pytest.raises(SettingError, match=message) as error:
+        drawn(assumed)
     assert error.value.setting == "cluster.assumed"
 
 

@@ -9,6 +9,8 @@ import pytest
 from paceline.errors import SettingError
 from paceline.prediction.predict import as_json, predict, table
 from paceline.study.compose import composed, composed_each
+from tests.command_line import results, run
+from tests.test_command_line import UNLOGGED
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -63,6 +65,27 @@ def test_the_trained_network_itself_has_its_own_bytes():
     (prediction,) = each(*slow, "cluster.node_link.bandwidth=30696")
     assert prediction.run.images_per_second == pytest.approx(64 / 2)
     assert prediction.rows == []
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_messages_have_the_bytes_of_the_run_that_trains(root, precision):
+    """Weights and BatchNorm statistics of the small CNN, over a link slow enough to show."""
+    settings = (
+        *("cluster=virtual", "cluster.workers_per_node=1", "cluster.link.bandwidth=40000"),
+        *("cluster.step_seconds=0.1", "scheme=async_parameter_server", "workers=4"),
+        *(*UNLOGGED, f"training.precision={precision}"),
+    )
+    code, _, errors = run(root, "train", *settings, "study=bytes")
+    assert (code, errors) == (0, [])
+    (trained,) = (
+        result
+        for result in results(root, "bytes")
+        if precision in (root / "runs/bytes" / result["key"] / "config.yaml").read_text()
+    )
+    (prediction,) = each(*settings, steps=10)
+    assert prediction.run.images_per_second == pytest.approx(
+        trained["images_per_second"], rel=0.002
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,20 @@ def test_naive_is_as_many_accelerators_that_never_wait():
     (entry,) = (e for e in entries(ROOT) if "32gpu-b1024-speedup" in e.row and "table3" in e.row)
     found = judge(entry, KNOWN, ROOT)
     assert found.naive == pytest.approx(32 * 64 / 72, rel=1e-3)
-    assert found.verdict == "judged"
+    assert found.verdict == "same runs"
 
 
 def test_what_is_not_verified_is_not_judged():
     assert judged("images/s", verified="no").verdict == "not verified"
+
+
+def test_assumed_settings_and_other_forms_of_a_number_are_not_judged():
+    assert judged("images/s", assumed="the batch").verdict == "settings assumed"
+    assert judged("images/s", same_as="another").verdict == "same runs"
+
+
+def test_nothing_judged_is_said():
+    assert summary([judged("images/s", verified="no")]) == "None is judged."
 
 
 def test_what_went_into_the_profile_is_calibrated():

@@ -31,7 +31,7 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
         steps=10,
         profile=profile,
         step_times=JITTERED,
-        workload=OwnNetwork().of_size(NUM_BYTES),
+        workload=OwnNetwork().of_size(NUM_BYTES, 0),
     )
     steps = clock._spec.num_steps
     trained = train(scheme, workers, steps, length=2 * steps, profile=profile)[0].clock
@@ -48,14 +48,15 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
 
 def predicted(*overrides, steps=50):
     config = composed(["cluster=virtual", *overrides], CONF.parent)
-    return timed_run(Point.of(config), NUM_BYTES, steps)
+    point = Point.of(config)
+    return timed_run(point, point.workload.of_size(NUM_BYTES, 0), steps)
 
 
 def test_a_free_network_takes_only_the_steps():
     run = predicted("workers=4", "cluster.step_seconds=0.5", "batch_size=8")
     assert run.images_per_second == pytest.approx(4 * 8 / 0.5)
     assert (run.computing, run.exchanging, run.waiting) == (1, 0, 0)
-    assert run.busiest == ("all-reduce", 0)
+    assert run.busiest == ("nothing", 0)
     assert run.seconds == 25
     assert not run.staleness
 

@@ -48,7 +48,6 @@ LATER = {
         "overlap": True,
         "server_placement": "own_nodes",
         "step_rates": {},
-        "fitted_to": [],
     },
     "scheme": {"group_size": 1},
 }
@@ -59,6 +58,12 @@ def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing()
         PointConfig({**CONFIG, "cluster": {}, "scheme": {}}).key
         == PointConfig({**CONFIG, **LATER}).key
     )
+
+
+def test_groups_of_one_were_a_setting_of_mixed_before():
+    mixed = {"_target_": "paceline.scheme.mixed.Mixed"}
+    without = PointConfig({**CONFIG, "scheme": mixed}).key
+    assert PointConfig({**CONFIG, "scheme": {**mixed, "group_size": 1}}).key != without
 
 
 @pytest.mark.parametrize(

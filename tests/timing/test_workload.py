@@ -23,10 +23,11 @@ def test_the_trained_network_itself():
 
 
 def test_the_trained_network_where_nothing_is_trained():
-    sized = OwnNetwork().of_size(1000)
+    sized = OwnNetwork().of_size(1000, 30)
     assert sized.message_bytes(4, 4) == 1000
     assert sized.message_bytes(4, 8) == 500
     assert sized.buckets(4) == [(1000, 1.0)]
+    assert sized.statistics_bytes(0) == 30
 
 
 def test_messages_of_a_counted_network():
@@ -35,7 +36,7 @@ def test_messages_of_a_counted_network():
     assert network.message_bytes(25, 100) == 4 * 1000
     assert network.message_bytes(100, 100) == 4 * 4000
     assert network.statistics_bytes(100) == 0
-    assert network.of_size(5) is network
+    assert network.of_size(5, 5) is network
 
 
 def test_buckets_are_filled_from_the_last_layer_on():
@@ -55,3 +56,9 @@ def test_a_layer_without_weights_makes_no_bucket():
 def test_a_layer_with_a_number_too_few_is_refused():
     with pytest.raises(SettingError, match=r"workload\.layers"):
         CountedNetwork(name="bad", image_shape=[3, 4, 4], num_classes=2, layers=[["a", 1, 2]])
+
+
+@pytest.mark.parametrize("layer", [(0, 5), (5, 0)])
+def test_a_network_of_nothing_is_refused(layer):
+    with pytest.raises(SettingError, match="no weights, or multiplies nothing"):
+        counted(layer)

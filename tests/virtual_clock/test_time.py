@@ -90,7 +90,7 @@ def steps_of_64_workers(scheme, step_times, steps):
         steps=steps,
         profile=ClusterProfile(Link(0, BANDWIDTH), FREE, 4, 0, math.inf),
         step_times=step_times,
-        workload=OwnNetwork().of_size(PUSH),
+        workload=OwnNetwork().of_size(PUSH, 0),
     )
 
 

@@ -36,7 +36,7 @@ server_seconds: {server_seconds}
 server_bandwidth: {server_bandwidth}
 workers_per_node: null # all on one machine
 node_cores: {cores} # shared by all processes, also for passing messages
-server_placement: own_nodes # or beside_workers, on their nodes in turn
+server_placement: own_nodes # without effect on one machine
 overlap: true # gradients are reduced in buckets during backward, as under DDP
 step_rates: {{}} # of published accelerators, by workload
 fitted_to: [] # rows of papers/published.csv, for other numbers than step_rates

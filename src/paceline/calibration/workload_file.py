@@ -22,7 +22,13 @@ _NAME = re.compile(r"[a-z]\w*")
 
 
 def count(config: PointConfig) -> NetworkSize:
-    """Count the network of a point's model, for images of its data set's shape."""
+    """Count the network of a point's model, for images of its data set's shape.
+
+    Raises SettingError("batch_size") for a size that cannot be one.
+    """
+    size = config.values["batch_size"]
+    if not isinstance(size, int) or size < 1:
+        raise SettingError("batch_size", f"a number of images is needed, not {size!r}")
     return count_layers(config.target("model").build(), config.values["data"]["image_shape"])
 
 

@@ -12,6 +12,7 @@ from paceline.errors import SettingError
 from paceline.prediction.timed_run import timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.timing.workload import AbstractWorkload
 
 GREATEST_FIXED_SHARE = 0.5  # of a step that was timed at one batch size only; an assumption, too
 COVERED = 0.9  # of the draws
@@ -24,13 +25,14 @@ class Interval(NamedTuple):
     high: float
 
 
-def interval(config: PointConfig, own_bytes: int, steps: int, draws: int) -> Interval:
+def interval(config: PointConfig, workload: AbstractWorkload, steps: int, draws: int) -> Interval:
     """Predict `draws` times, each with other values of what the point's profile assumes.
 
-    Raises SettingError for an assumption about a setting that there is not.
+    Raises SettingError for an assumption about a setting that there is not, and for a range whose
+    least value is not the least.
     """
     rates = [
-        timed_run(Point.of(drawn), own_bytes, steps).images_per_second
+        timed_run(Point.of(drawn), workload, steps).images_per_second
         for drawn in drawn_configs(config, draws)
     ]
     low, high = np.quantile(rates, [(1 - COVERED) / 2, (1 + COVERED) / 2])
@@ -50,6 +52,8 @@ def drawn_configs(config: PointConfig, draws: int) -> Iterator[PointConfig]:
         random = np.random.default_rng([config.seed, draw])
         values = copy.deepcopy(dict(config.values["cluster"]))
         for setting, (low, high) in cluster.assumed.items():
+            if low > high:
+                raise SettingError("cluster.assumed", f"{setting}: {low:g} is above {high:g}")
             _set(values, setting, _between(low, high, random.random()))
         for name, rate in cluster.step_rates.items():
             least, greatest = rate.batch_sizes
@@ -72,7 +76,7 @@ def _set(values: Mapping[str, Any], setting: str, value: float) -> None:
     group: Any = values
     *parents, leaf = setting.split(".")
     for parent in parents:
-        group = group.get(parent, {})
-    if leaf not in group:
+        group = group.get(parent) if isinstance(group, dict) else None
+    if not isinstance(group, dict) or leaf not in group:
         raise SettingError("cluster.assumed", f"there is no cluster.{setting}")
     group[leaf] = value

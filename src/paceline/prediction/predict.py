@@ -11,9 +11,7 @@ from paceline.prediction.timed_run import TimedRun, timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.timing.step_rate import StepRate
-from paceline.timing.workload import OWN
-
-_BYTES = 4  # of a weight: float32
+from paceline.timing.workload import OWN, AbstractWorkload
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,17 @@ def predict(
     """
     if steps < 2:
         raise SettingError("steps", f"{steps} are too few for a rate")
+    if draws < 0:
+        raise SettingError("draws", f"0 or more are needed, not {draws}")
     point = Point.of(config)
-    own_bytes = _weight_bytes(config) if point.workload.name == OWN else 0
-    run = timed_run(point, own_bytes, steps)
+    workload = sized_workload(point)
+    run = timed_run(point, workload, steps)
     assert isinstance(point.cluster, VirtualCluster)
     rate = point.cluster.rate_of(point.workload)
     return Prediction(
         point=point,
         run=run,
-        interval=interval(config, own_bytes, steps, draws) if draws else None,
+        interval=interval(config, workload, steps, draws) if draws else None,
         swept=swept or {},
         rate=rate,
         rows=[*(rate.rows if rate else ()), *point.cluster.fitted_to],
@@ -131,6 +131,12 @@ def _range(interval: Interval) -> str:
     return f"{interval.low:,.0f} to {interval.high:,.0f}"
 
 
-def _weight_bytes(config: PointConfig) -> int:
-    model = config.target("model").build()
-    return _BYTES * sum(weight.numel() for weight in model.parameters())
+def sized_workload(point: Point) -> AbstractWorkload:
+    """Return the workload of a run without training: its own, or one with the model's bytes."""
+    if point.workload.name != OWN:
+        return point.workload
+    model = point.model.build()
+    size = 8 if point.training.precision == "64-true" else 4  # bytes of a weight on the wire
+    statistics = sum(each.numel() for each in model.buffers() if each.is_floating_point())
+    weights = sum(weight.numel() for weight in model.parameters())
+    return point.workload.of_size(size * weights, size * statistics)

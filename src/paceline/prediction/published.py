@@ -15,7 +15,7 @@ from paceline.study.compose import composed
 
 IMAGES = 1_281_167  # of an epoch of ImageNet-1k
 _SECONDS = {"min": 60.0, "h": 3600.0, "days": 86400.0}
-Verdict = Literal["judged", "calibrated", "not verified"]
+Verdict = Literal["judged", "calibrated", "not verified", "settings assumed", "same runs"]
 
 
 @settings("prediction")
@@ -25,7 +25,8 @@ class Entry:
     `row`: its id in papers/published.csv. `epochs`: passes over ImageNet-1k, for a time.
     `baseline`, `baseline_epochs`: what a speed-up is over; both passes are given if it is one of
     times. `steps`: of each worker. `assumed`: what of the settings is not in the source.
-    `error_from`: what the model lacks, for an error that is far from nothing.
+    `same_as`: row of which this one is only another form. `error_from`: what the model lacks, for
+    an error that is far from nothing.
     """
 
     row: str
@@ -35,6 +36,7 @@ class Entry:
     baseline_epochs: Positive | None = None
     steps: Whole = 200
     assumed: str = ""
+    same_as: str = ""
     error_from: str = ""
 
 
@@ -44,7 +46,8 @@ class Judged:
 
     `interval`: in its unit, over what the profile assumes; None if it was not asked for.
     `naive`: N times one accelerator, by the same rate; None where there is no rate. `verdict`:
-    calibrated if the number went into the prediction itself. `rows`: ids of those that did.
+    calibrated if the number went into the prediction itself, same runs if it is another form of one
+    that is judged. `rows`: ids of those that went into it.
     """
 
     entry: Entry
@@ -103,15 +106,19 @@ def judge(
         predicted=in_unit(prediction.run.images_per_second),
         interval=(ends[0], ends[-1]) if ends else None,
         naive=None if naive is None else in_unit(naive),
-        verdict=_verdict(row, rows),
+        verdict=_verdict(entry, row, rows),
         rows=list(dict.fromkeys(rows)),
     )
 
 
-def _verdict(row: Mapping[str, str], rows: Sequence[str]) -> Verdict:
+def _verdict(entry: Entry, row: Mapping[str, str], rows: Sequence[str]) -> Verdict:
     if row["id"] in rows:
         return "calibrated"
-    return "judged" if row["verified"] == "yes" else "not verified"
+    if row["verified"] != "yes":
+        return "not verified"
+    if entry.same_as:
+        return "same runs"
+    return "settings assumed" if entry.assumed else "judged"
 
 
 def _in_unit(

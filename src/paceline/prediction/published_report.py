@@ -14,12 +14,13 @@ _TEXT = """\
 # Published numbers, predicted
 
 By `paceline published`: modelled time on the profiles in [conf/cluster](../../conf/cluster), and
-nothing trained. Naive is N times one accelerator. A number is judged if it is verified, and no rate
-and no link was fitted to it. Draws are of what the profiles assume ({draws} for each line; 90 % of
-them are between the two numbers; a baseline keeps its values). A step that was timed at one batch
-size only is predicted as proportional to the batch, an end of what is drawn: the prediction can
-lie outside. Settings and inputs of each line are in
-[predictions.csv](predictions.csv), sources in [published.csv](../../papers/published.csv).
+nothing trained. Naive is N times one accelerator. A number is judged if it is verified, no rate and
+no link was fitted to it, its source states the settings, and no other number of the same runs is
+judged. Draws are of what the profiles assume ({draws} for each line; 90 % of
+them are between the two numbers; a baseline keeps its values). The prediction takes the profile's
+own values, which can be an end of a range (a nominal bandwidth; a step that was timed at one batch
+size only, taken as proportional to the batch): it can lie outside. Settings and inputs of each line
+are in [predictions.csv](predictions.csv), sources in [published.csv](../../papers/published.csv).
 
 {summary}
 
@@ -62,15 +63,24 @@ def summary(found: Sequence[Judged]) -> str:
     Skill: 1 - the median error over that of N times one accelerator, on the same numbers.
     """
     judged = [each for each in found if each.verdict == "judged"]
+    if not judged:
+        return "None is judged."
     errors = sorted(abs(each.error) for each in judged)
-    both = [(abs(j.error), abs(j.naive_error)) for j in judged if j.naive_error is not None]
-    ours, naive = (median(side) for side in zip(*both, strict=True))
     return (
         f"**{len(judged)} judged: median error {_percent(median(errors))}, worst "
         f"{_percent(errors[-1])}; {sum(e <= 0.1 for e in errors)} within 10 %, "
-        f"{sum(e <= 0.25 for e in errors)} within 25 %.** Of {len(both)} that N times one "
-        f"accelerator predicts, too, the median error is {_percent(ours)} against "
-        f"{_percent(naive)}: skill {1 - ours / naive:.2f}." + _covered(judged)
+        f"{sum(e <= 0.25 for e in errors)} within 25 %.**" + _skill(judged) + _covered(judged)
+    )
+
+
+def _skill(judged: Sequence[Judged]) -> str:
+    both = [(abs(j.error), abs(j.naive_error)) for j in judged if j.naive_error is not None]
+    if not both:
+        return ""
+    ours, naive = (median(side) for side in zip(*both, strict=True))
+    return (
+        f" Of {len(both)} that N times one accelerator predicts, too, the median error is "
+        f"{_percent(ours)} against {_percent(naive)}: skill {1 - ours / naive:.2f}."
     )
 
 

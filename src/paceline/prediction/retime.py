@@ -9,10 +9,10 @@ import yaml
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
+from paceline.prediction.predict import sized_workload
 from paceline.prediction.timed_run import timed_clock
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.record.record import read_result
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
 
@@ -47,18 +47,16 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
         old.config.replaced(cluster=config.values["cluster"], workload=config.values["workload"])
     )
     _check(old, new)
-    result = read_result(folder)
-    assert result is not None
     with (folder / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
-    seconds = snapshot_seconds(new, [int(row["samples"]) for row in rows], result["num_parameters"])
+    seconds = snapshot_seconds(new, [int(row["samples"]) for row in rows])
     return [
         Retimed(int(row["samples"]), float(row["top1"]), float(row["seconds"]), after)
         for row, after in zip(rows, seconds, strict=True)
     ]
 
 
-def snapshot_seconds(point: Point, samples: Sequence[int], num_parameters: int) -> list[float]:
+def snapshot_seconds(point: Point, samples: Sequence[int]) -> list[float]:
     """Return the virtual seconds at which a run of `point` is behind each number of samples."""
     cluster, size = point.cluster, point.batch_size
     assert isinstance(cluster, VirtualCluster)
@@ -70,9 +68,7 @@ def snapshot_seconds(point: Point, samples: Sequence[int], num_parameters: int) 
         steps=samples[-1] // (size * point.workers),
         profile=cluster.profile,
         step_times=step_times,
-        workload=point.workload.of_size(
-            num_parameters * (8 if point.training.precision == "64-true" else 4)
-        ),
+        workload=sized_workload(point),
         batch_size=size,
         snapshot_samples=samples,
     )

@@ -46,8 +46,8 @@ class TimedRun:
         return sum(stale * number for stale, number in self.staleness.items()) / pushes
 
 
-def timed_run(point: Point, own_bytes: int, steps: int) -> TimedRun:
-    """Run `steps` steps of every worker. `own_bytes`: bytes of the weights of the point's model.
+def timed_run(point: Point, workload: AbstractWorkload, steps: int) -> TimedRun:
+    """Run `steps` steps of every worker, with messages of `workload`.
 
     Raises SettingError for a cluster that is not modelled, and for too few steps.
     """
@@ -63,7 +63,7 @@ def timed_run(point: Point, own_bytes: int, steps: int) -> TimedRun:
         steps=steps,
         profile=cluster.profile,
         step_times=step_times,
-        workload=point.workload.of_size(own_bytes),
+        workload=workload,
     )
     ends = [np.array(worker.step_ends) for worker in clock.workers]
     rate = images_per_second(ends, point.batch_size, point.measurement.warmup_fraction)

@@ -25,16 +25,16 @@ _UNKEYED = (
     "sweep",
     "measurement.mlflow",
     "cluster.assumed",
+    "cluster.fitted_to",
 )
 # Settings that came later, at the value that changes nothing: earlier records keep their keys.
 _LATER: dict[str, object] = {
     "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
     "cluster.overlap": True,
     "cluster.server_placement": "own_nodes",
-    "scheme.group_size": 1,
     "cluster.step_rates": {},
-    "cluster.fitted_to": [],
 }
+_LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,16 @@ class PointConfig:
         for path in unkeyed:
             group, leaf = _place(content, path)
             group.pop(leaf, None)
-        for path, value in _LATER.items():
+        for path, value in (_LATER if self._is_mixed else {**_LATER, **_LATER_NOT_MIXED}).items():
             group, leaf = _place(content, path)
             if group.get(leaf) == value:
                 del group[leaf]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    @property
+    def _is_mixed(self) -> bool:
+        return str(self.values.get("scheme", {}).get("_target_")).endswith(".Mixed")
 
     @property
     def _root_tells_content(self) -> bool:

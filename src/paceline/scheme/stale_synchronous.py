@@ -30,4 +30,4 @@ class StaleSynchronous(AbstractServedScheme):
         return Bounded(range(0, num_workers, self.group_size), self.bound)
 
     def claim(self, num_workers: int) -> Claim:
-        return "partly asynchronous"
+        return "synchronous" if num_workers == self.group_size > 1 else "partly asynchronous"

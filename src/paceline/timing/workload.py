@@ -5,8 +5,9 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import NamedTuple
 
+from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize
-from paceline.settings import Whole, settings
+from paceline.settings import Count, Whole, settings
 
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
@@ -33,10 +34,11 @@ class AbstractWorkload(ABC):
         """Return the bytes of a message with `num_bytes` of the trained network's `own_bytes`."""
 
     @abstractmethod
-    def of_size(self, num_bytes: int) -> "AbstractWorkload":
+    def of_size(self, num_bytes: int, num_statistics_bytes: int) -> "AbstractWorkload":
         """Return the workload of a run without training, whose vectors are short.
 
-        `num_bytes`: of the weights of the network that would be trained.
+        `num_bytes`: of the weights of the network that would be trained; `num_statistics_bytes`: of
+        its BatchNorm statistics.
         """
 
     @abstractmethod
@@ -63,8 +65,8 @@ class OwnNetwork(AbstractWorkload):
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
         return num_bytes
 
-    def of_size(self, num_bytes: int) -> AbstractWorkload:
-        return SizedNetwork(num_bytes=num_bytes)
+    def of_size(self, num_bytes: int, num_statistics_bytes: int) -> AbstractWorkload:
+        return SizedNetwork(num_bytes=num_bytes, num_statistics_bytes=num_statistics_bytes)
 
     def statistics_bytes(self, num_bytes: int) -> int:
         return num_bytes
@@ -76,9 +78,16 @@ class OwnNetwork(AbstractWorkload):
 
 @settings("workload")
 class SizedNetwork(OwnNetwork):
-    """The network that would be trained, which has `num_bytes` of weights."""
+    """The network that would be trained, which has `num_bytes` of weights.
+
+    `num_statistics_bytes`: of its BatchNorm statistics.
+    """
 
     num_bytes: Whole = 1
+    num_statistics_bytes: Count = 0
+
+    def statistics_bytes(self, num_bytes: int) -> int:
+        return self.num_statistics_bytes
 
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
         return round(num_bytes * self.num_bytes / own_bytes)
@@ -98,6 +107,11 @@ class CountedNetwork(AbstractWorkload):
     num_classes: Whole
     layers: list[Layer]
 
+    def __post_init__(self) -> None:
+        if not (self.size.weight_bytes and self.size.multiply_adds):
+            message = f"{self.name} has no weights, or multiplies nothing"
+            raise SettingError("workload.layers", message)
+
     @cached_property
     def size(self) -> NetworkSize:
         return NetworkSize(self.layers)
@@ -109,7 +123,7 @@ class CountedNetwork(AbstractWorkload):
     def _weight_bytes(self) -> int:
         return self.size.weight_bytes
 
-    def of_size(self, num_bytes: int) -> AbstractWorkload:
+    def of_size(self, num_bytes: int, num_statistics_bytes: int) -> AbstractWorkload:
         return self
 
     def statistics_bytes(self, num_bytes: int) -> int:

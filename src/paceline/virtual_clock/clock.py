@@ -22,6 +22,7 @@ from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.virtual_links import SharedLinks, VirtualLinks
 from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
+from paceline.virtual_clock.virtual_network import VirtualNetwork
 from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
 from paceline.virtual_clock.virtual_pair_link import VirtualPairLink
 from paceline.virtual_clock.virtual_push_link import VirtualPushLink
@@ -112,13 +113,8 @@ class VirtualClock:
 
     def busy_seconds(self) -> dict[str, float]:
         """Return the virtual seconds in which each link or server that is modelled was busy."""
-        links = (self._links.mean, self._links.push, self._links.pair)
-        return {
-            name: seconds
-            for link in links
-            if link is not None
-            for name, seconds in link.busy_seconds().items()
-        }
+        working = self._push.busy_seconds() if self._push else {}
+        return {**self._links.mean.busy_seconds(), **self._network.busy_seconds(), **working}
 
     def report(self) -> StrategyReport:
         return StrategyReport(
@@ -190,6 +186,7 @@ class VirtualClock:
         self._push: VirtualPushLink | None = None
         self._own: VirtualOwnWeights | None = None
         pair: VirtualPairLink | None = None
+        self._network = VirtualNetwork(profile, len(workers), scheme.servers, kernel=kernel)
         if scheme.servers:
             self.servers = VirtualServers(
                 scheme, spec, weights.clone(), workers=workers, kernel=kernel, pool=pool
@@ -199,6 +196,7 @@ class VirtualClock:
                 self.servers,
                 workers=workers,
                 profile=profile,
+                network=self._network,
                 sizes=self._sizes,
                 kernel=kernel,
                 pool=pool,
@@ -208,7 +206,7 @@ class VirtualClock:
                 scheme, spec, weights, workers=workers, kernel=kernel, pool=pool, recycled=recycled
             )
             pair = VirtualPairLink(
-                self._own.states, workers, profile=profile, sizes=self._sizes, kernel=kernel
+                self._own.states, workers, network=self._network, sizes=self._sizes
             )
         mean = self._mean_link(scheme, profile)
         self._links = SharedLinks(pool, mean, self._push, pair, self._own)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 
 from paceline.engine.links import Process
-from paceline.timing.profile import ClusterProfile
-from paceline.virtual_clock.kernel import Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.shared_state import SharedStates
 from paceline.virtual_clock.virtual_network import VirtualNetwork
@@ -23,17 +21,11 @@ class VirtualPairLink:
         states: SharedStates,
         workers: Sequence[VirtualWorker],
         *,
-        profile: ClusterProfile,
+        network: VirtualNetwork,
         sizes: MessageSizes,
-        kernel: Kernel,
     ) -> None:
         self._states, self._workers = states, workers
-        self._sizes = sizes
-        self._network = VirtualNetwork(profile, len(workers), servers=0, kernel=kernel)
-
-    def busy_seconds(self) -> dict[str, float]:
-        """Return the seconds in which messages passed each link between nodes."""
-        return self._network.busy_seconds()
+        self._network, self._sizes = network, sizes
 
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
         """Replace the worker's and the partner's weights by their mean."""

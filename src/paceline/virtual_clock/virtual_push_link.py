@@ -30,6 +30,7 @@ class VirtualPushLink:
         *,
         workers: Sequence[VirtualWorker],
         profile: ClusterProfile,
+        network: VirtualNetwork,
         sizes: MessageSizes,
         kernel: Kernel,
         pool: BufferPool,
@@ -38,7 +39,6 @@ class VirtualPushLink:
         self._sizes, self._kernel = sizes, kernel
         self._lines = [SingleServer(kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
-        network = VirtualNetwork(profile, len(workers), len(servers.served), kernel=kernel)
         self._network = None if profile.one_machine else network
         self._group: VirtualGroupLink | None = None
         if scheme.group_size > 1:
@@ -54,9 +54,7 @@ class VirtualPushLink:
             )
 
     def busy_seconds(self) -> dict[str, float]:
-        """Return the seconds in which messages occupied each server or each link between nodes."""
-        if self._network is not None:
-            return self._network.busy_seconds()
+        """Return the seconds in which each server worked; on one machine messages are work, too."""
         return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
 
     def push(self, worker: VirtualWorker) -> Process[Answer]:
