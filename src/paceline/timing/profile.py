@@ -32,7 +32,7 @@ class ClusterProfile:
     server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
     on one machine. `server_placement`: each server is on a node of its own, or servers are on the
     workers' nodes in turn, from the first. `node_cores`: number of cores that copy the messages
-    inside a node, one message each at a time; None for no limit.
+    inside a node, one message each at a time, or 1 for a bus that all share; None for no limit.
     `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
     gradients are reduced in buckets during backward, as under DDP; False if only after it.
 
