@@ -18,6 +18,18 @@ class Segment(TypedDict):
     nesterov: bool
 
 
+def plain_segment(num_weights: int) -> Segment:
+    """Return weights from which each gradient is subtracted as it is."""
+    return {
+        "num_weights": num_weights,
+        "lr": 1.0,
+        "momentum": 0.0,
+        "dampening": 0.0,
+        "weight_decay": 0.0,
+        "nesterov": False,
+    }
+
+
 def group_segments(sgd: torch.optim.SGD) -> list[Segment]:
     """Return a segment for each group, in order."""
     return [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.engine.flat_sgd import Segment
+from paceline.engine.flat_sgd import Segment, plain_segment
 from paceline.engine.served_weights import ServerSpec
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
@@ -94,13 +94,6 @@ class RunSpec:
 
     def _part(self, group: int, num_weights: int, *, plain: bool) -> Segment:
         """Return a server's part of a group; `plain`: with rate 1 and no other option of SGD."""
-        if not plain:
-            return {**self.segments[group], "num_weights": num_weights}
-        return {
-            "num_weights": num_weights,
-            "lr": 1.0,
-            "momentum": 0.0,
-            "dampening": 0.0,
-            "weight_decay": 0.0,
-            "nesterov": False,
-        }
+        if plain:
+            return plain_segment(num_weights)
+        return {**self.segments[group], "num_weights": num_weights}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from paceline.cluster.virtual import VirtualCluster
-from paceline.engine.flat_sgd import Segment
+from paceline.engine.flat_sgd import plain_segment
 from paceline.engine.run_spec import RunSpec
 from paceline.errors import SettingError
 from paceline.measurement.throughput import images_per_second
@@ -113,7 +113,7 @@ def timed_clock(
             num_steps=math.ceil(steps * workers / batches) * batches,
             snapshot_samples=snapshot_samples,
             learning_rate=None,
-            segments=[_segment(len(weights))],
+            segments=[plain_segment(len(weights))],
             num_statistics=0,
             dtype="float32",
         ),
@@ -129,15 +129,3 @@ def timed_clock(
         clock.finish_step(worker, gradient)
     clock.end()
     return clock
-
-
-def _segment(num_weights: int) -> Segment:
-    """Return weights with plain SGD, which costs the least to compute."""
-    return {
-        "num_weights": num_weights,
-        "lr": 1.0,
-        "momentum": 0.0,
-        "dampening": 0.0,
-        "weight_decay": 0.0,
-        "nesterov": False,
-    }
