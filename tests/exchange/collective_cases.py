@@ -74,6 +74,7 @@ def traffic(length, workers_per_node):
         collective(name).all_reduce(vector, wire)
         dist.barrier()  # until then the last bytes may be in a buffer
         after = socket_bytes()
+        dist.barrier()  # nobody's connections close before all have counted theirs
         found[name] = {
             "wire": (wire.bytes_sent, wire.bytes_received),
             "kernel": (after[0] - before[0], after[1] - before[1]),
