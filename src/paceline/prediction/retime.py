@@ -10,7 +10,7 @@ import yaml
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.predict import sized_workload
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.timed_run import point_clock
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.scheme.accounting import Accounting
@@ -58,20 +58,8 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
 
 def snapshot_seconds(point: Point, samples: Sequence[int]) -> list[float]:
     """Return the virtual seconds at which a run of `point` is behind each number of samples."""
-    cluster, size = point.cluster, point.batch_size
-    assert isinstance(cluster, VirtualCluster)
-    step_times = cluster.step_times(size, point.seed, point.workload.name)
-    assert step_times is not None
-    clock = timed_clock(
-        point.scheme,
-        workers=point.workers,
-        steps=samples[-1] // (size * point.workers),
-        profile=cluster.profile,
-        step_times=step_times,
-        workload=sized_workload(point),
-        batch_size=size,
-        snapshot_samples=samples,
-    )
+    steps = samples[-1] // (point.batch_size * point.workers)
+    clock = point_clock(point, sized_workload(point), steps, samples)
     return [snapshot.seconds for snapshot in clock.holder.snapshots]
 
 

@@ -51,20 +51,7 @@ def timed_run(point: Point, workload: AbstractWorkload, steps: int) -> TimedRun:
 
     Raises SettingError for a cluster that is not modelled, and for too few steps.
     """
-    cluster = point.cluster
-    if not isinstance(cluster, VirtualCluster):
-        name = point.config.names["cluster"]
-        raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
-    step_times = cluster.step_times(point.batch_size, point.seed, point.workload.name)
-    assert step_times is not None
-    clock = timed_clock(
-        point.scheme,
-        workers=point.workers,
-        steps=steps,
-        profile=cluster.profile,
-        step_times=step_times,
-        workload=workload,
-    )
+    clock = point_clock(point, workload, steps)
     ends = [np.array(worker.step_ends) for worker in clock.workers]
     rate = images_per_second(ends, point.batch_size, point.measurement.warmup_fraction)
     if rate is None:
@@ -84,6 +71,31 @@ def timed_run(point: Point, workload: AbstractWorkload, steps: int) -> TimedRun:
             staleness for server in clock.report().servers[:1] for _, staleness in server.pushes
         ),
         busiest=(name, busy.get(name, 0.0) / seconds),
+    )
+
+
+def point_clock(
+    point: Point, workload: AbstractWorkload, steps: int, snapshot_samples: Sequence[int] = ()
+) -> VirtualClock:
+    """Return the clock of a point at the end of `steps` steps of every worker; see `timed_clock`.
+
+    Raises SettingError for a cluster that is not modelled.
+    """
+    cluster = point.cluster
+    if not isinstance(cluster, VirtualCluster):
+        name = point.config.names["cluster"]
+        raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
+    step_times = cluster.step_times(point.batch_size, point.seed, point.workload.name)
+    assert step_times is not None
+    return timed_clock(
+        point.scheme,
+        workers=point.workers,
+        steps=steps,
+        profile=cluster.profile,
+        step_times=step_times,
+        workload=workload,
+        batch_size=point.batch_size,
+        snapshot_samples=snapshot_samples,
     )
 
 

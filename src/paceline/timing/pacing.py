@@ -3,6 +3,7 @@
 from paceline.settings import Count, NotNegative, Positive, Share, settings
 from paceline.timing.step_seconds import StepSeconds, seconds_of_step
 from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import OWN
 
 
 @settings("cluster")
@@ -30,7 +31,7 @@ class AbstractPacing:
             return None
         return seconds_of_step(self.step_seconds, batch_size)
 
-    def step_times(self, batch_size: int, seed: int, workload: str = "own") -> StepTimes | None:
+    def step_times(self, batch_size: int, seed: int, workload: str = OWN) -> StepTimes | None:
         """Return the durations of all steps; None if steps are not emulated."""
         seconds = self.mean_step_seconds(batch_size, workload)
         if seconds is None:
