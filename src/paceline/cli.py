@@ -12,7 +12,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
 
   train      one run: `paceline train scheme=async_parameter_server workers=2 seed=1`;
              Hydra's whole command line: --help, --cfg job, --multirun
-  calibrate  measure this machine -> conf/cluster/this_machine.yaml, for `cluster=this_machine`;
+  calibrate  measure this machine -> conf/cluster/this_machine.yaml, for `cluster=this_machine`, or
+             NAME.yaml with --write NAME;
              settings as in train choose what it computes: model=resnet18 batch_size=64
   count      weights, multiply-adds and activations of a network, layer by layer:
              `paceline count model=nin data=image_folder batch_size=1024`; --write NAME makes
@@ -93,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--dry-run", action="store_true", help="show points, hours, memory"
             )
+        if name == "calibrate":
+            default = "this_machine"
+            command.add_argument(
+                "--write", metavar="NAME", default=default, help="write conf/cluster/NAME.yaml"
+            )
         if name == "count":
             command.add_argument("--write", metavar="NAME", help="write conf/workload/NAME.yaml")
         if name == "retime":
@@ -139,7 +145,7 @@ def _train(arguments: list[str]) -> int:
 
 
 def _calibrate(options: argparse.Namespace, root: Path) -> int:
-    """Measure this machine, which must be otherwise idle; takes half a minute."""
+    """Measure this machine, which must be otherwise idle; takes two minutes."""
     from paceline.cluster.launcher import preload
     from paceline.cluster.supervisor import ProcessFailure
     from paceline.study.compose import composed
@@ -147,16 +153,18 @@ def _calibrate(options: argparse.Namespace, root: Path) -> int:
     config = composed(options.overrides, root)
     preload()  # of torch and Lightning in the background, while they are imported here
     from paceline.calibration.measure import measure
-    from paceline.calibration.this_machine import table, write
+    from paceline.calibration.this_machine import path_of, table, write
     from paceline.record.point import Point
 
+    path = path_of(root / "conf/cluster", options.write)
     try:
         measured = measure(config)
     except ProcessFailure as failure:
         print(f"paceline: {failure}", file=sys.stderr)
         return 1
     print(table(measured))
-    print(write(measured, Point.of(config), root / "conf/cluster").relative_to(root))
+    write(measured, Point.of(config), path)
+    print(path.relative_to(root))
     return 0
 
 

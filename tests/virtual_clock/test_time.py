@@ -19,6 +19,7 @@ from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import BUCKET_BYTES, Bucket, OwnNetwork
+from paceline.virtual_clock.cores import OwnCores
 from paceline.virtual_clock.kernel import Kernel, Moment
 from paceline.virtual_clock.virtual_mean_link import Brought, allreduce_end
 from paceline.virtual_clock.virtual_network import VirtualNetwork
@@ -35,7 +36,7 @@ def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
 def passages(profile, messages, workers=4, servers=2):
     """Passages of (time, verb, sender, receiver, bytes) over one network."""
     kernel, found = Kernel(), {}
-    network = VirtualNetwork(profile, workers, servers, kernel=kernel)
+    network = VirtualNetwork(profile, workers, servers, kernel=kernel, cores=OwnCores(kernel))
 
     def send(number, begin, verb, *message):
         yield Moment(begin)

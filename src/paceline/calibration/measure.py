@@ -10,16 +10,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import psutil
 import torch
-from pytorch_lightning import LightningModule, seed_everything
+import torch.distributed as dist
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import seed_everything
+from pytorch_lightning.strategies import Strategy
 
 from paceline.calibration.messages import Times, copy_bandwidth, measure_pair
 from paceline.cluster.accelerator import device
 from paceline.cluster.launcher import launch
+from paceline.exchange.process_group import join, leave
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -28,73 +33,126 @@ from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.run_point import prepare_data
 from paceline.run.training_process import reading_of
 from paceline.scheme.independent import Independent
+from paceline.wall_clock.ddp import SyncAllReduceStrategy
 
-SECONDS = 5.0  # time spent on the steps of each batch size
+SECONDS = 10.0  # time spent on each kind of steps
+_TURNS = 4  # in which the kinds follow each other, as other guests of a host come and go
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _FEW_WEIGHTS = 1000
 _WARM_UP = 0.1  # share of the steps, at least one of them, that is not counted
 _FEWEST_STEPS = 2
+_TIMEOUT = 600  # seconds
 _MANY = 10**9  # more batches than will be drawn
 _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """Measurements of one worker. `steps` are the seconds of each step, by batch size."""
+    """Measurements of one worker.
+
+    `steps`: seconds of each step, by batch size. `ddp_steps`: those of a step at the chosen batch
+    size by DistributedDataParallel, which reduces over this worker alone.
+    """
 
     accelerator: str
     num_parameters: int
     steps: dict[int, np.ndarray]
+    ddp_steps: np.ndarray
     copy_bandwidth: float  # bytes per second
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements of this machine. `pair` is the union of what measure_pair returns."""
+    """Measurements of this machine.
+
+    `batch_size`: the chosen one. `together`: mean seconds of a step, by the number of workers that
+    take steps at once. `pair`: union of what measure_pair returns.
+    """
 
     started: datetime
     load: float  # load average of the machine over the minute before
     cores: int  # cores that this process may use
+    batch_size: int
     worker: MeasuredSteps
+    together: dict[int, float]
     pair: dict[str, Times]
 
 
 def measure(
     config: PointConfig, *, seconds: float = SECONDS, most_weights: int = MOST_WEIGHTS
 ) -> Measured:
-    """Measure this machine with the model and data of a point; takes about half a minute.
+    """Measure this machine with the model and data of a point; takes about two minutes.
 
-    The scheme and the number of workers of the point have no effect. `seconds` is the time for the
-    steps of each batch size. Raises SettingError for a wrong setting, and ProcessFailure if a
-    process fails.
+    The scheme and the number of workers of the point have no effect. `seconds` is the time for
+    steps of each batch size, and of each number of workers. Raises SettingError for a wrong
+    setting, and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
     started, load = datetime.now(UTC), psutil.getloadavg()[0]
-    worker = _launched(measure_steps, (point, seconds), servers=0)[0]
+    worker = _launched(measure_steps, (point, seconds))[0]
+    counts = together_counts(provenance.num_cores())
+    launched = _launched(measure_together, (point, counts, seconds), workers=max(counts))
+    together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
     pair = _launched(measure_pair, (sizes,), servers=1)
-    return Measured(started, load, provenance.num_cores(), worker, {**pair[0], **pair[1]})
+    return Measured(
+        started=started,
+        load=load,
+        cores=provenance.num_cores(),
+        batch_size=point.batch_size,
+        worker=worker,
+        together=together,
+        pair={**pair[0], **pair[1]},
+    )
 
 
 def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
     """Measure the steps and memory copies of one worker; must run in a process of its own."""
-    silence()
-    torch.set_num_threads(point.cluster.threads_per_worker)
-    seed_everything(point.seed, verbose=False)
-    module, data = point.model.build(), point.data.build()
-    reading = reading_of(point)
-    num_train = open_data(data, reading).num_train
-    steps = {}
-    for size in batch_sizes(point.batch_size, num_train):
-        batches = open_data(data, replace(reading, batch_size=size)).train(0, _MANY)
-        steps[size] = _step_seconds(point, module, batches, seconds)
+    steps = _Steps(point)
+    sizes = batch_sizes(point.batch_size, steps.num_train)
+    join(_TIMEOUT, "cpu")
+    found: dict[int, list[np.ndarray]] = {size: [] for size in sizes}
+    by_ddp: list[np.ndarray] = []
+    for _ in range(_TURNS):
+        for size in sizes:
+            found[size].append(steps.seconds(size, seconds / _TURNS))
+        ddp = SyncAllReduceStrategy(_TIMEOUT)
+        ddp.prepare(workers=1, batch_size=point.batch_size, num_steps=_MANY, snapshot_samples=())
+        by_ddp.append(steps.seconds(point.batch_size, seconds / _TURNS, strategy=ddp))
+    leave()
     return MeasuredSteps(
         accelerator=point.device,
-        num_parameters=sum(weight.numel() for weight in module.parameters()),
-        steps=steps,
+        num_parameters=sum(weight.numel() for weight in steps.module.parameters()),
+        steps={size: np.concatenate(each) for size, each in found.items()},
+        ddp_steps=np.concatenate(by_ddp),
         copy_bandwidth=copy_bandwidth(),
     )
+
+
+def measure_together(point: Point, counts: list[int], seconds: float) -> dict[int, float]:
+    """Return the mean seconds of a worker's step while `count` workers take steps at once.
+
+    Processes with the ranks 0 to max(`counts`) - 1 must call this; the result has the counts in
+    which this one takes part.
+    """
+    steps = _Steps(point)
+    join(_TIMEOUT, "cpu")
+    mine = [count for count in counts if dist.get_rank() < count]
+    found: dict[int, list[np.ndarray]] = {count: [] for count in mine}
+    for _ in range(_TURNS):
+        for count in counts:
+            dist.barrier()  # the others wait here for the next count
+            if count in found:
+                found[count].append(steps.seconds(point.batch_size, seconds / _TURNS))
+    dist.barrier()
+    leave()
+    return {count: float(np.concatenate(each).mean()) for count, each in found.items()}
+
+
+def together_counts(cores: int) -> list[int]:
+    """Return 1, the number of cores, and twice that."""
+    return sorted({1, cores, 2 * cores})
 
 
 def batch_sizes(batch_size: int, num_train: int) -> list[int]:
@@ -102,27 +160,43 @@ def batch_sizes(batch_size: int, num_train: int) -> list[int]:
     return sorted({max(1, batch_size // 4), batch_size, min(4 * batch_size, num_train)})
 
 
-def _launched(function: Any, arguments: tuple, *, servers: int) -> list[Any]:
+def _launched(function: Any, arguments: tuple, *, workers: int = 1, servers: int = 0) -> list[Any]:
     target = f"{function.__module__}:{function.__name__}"
     with tempfile.TemporaryDirectory() as folder:
-        return launch(target, arguments, workers=1, servers=servers, log_folder=Path(folder))
+        return launch(target, arguments, workers=workers, servers=servers, log_folder=Path(folder))
 
 
-def _step_seconds(
-    point: Point, module: LightningModule, batches: Iterable[Any], seconds: float
-) -> np.ndarray:
-    """Return the seconds of each step: draw, forward, backward and the optimizer."""
-    timed = _TimedDraws(batches, seconds, device(point.device, 0))
-    trainer = quiet_trainer(
-        accelerator="gpu" if point.device == "cuda" else "cpu",
-        devices=1,
-        precision=point.training.precision,
-        gradient_clip_val=point.training.gradient_clip_val,
-        max_epochs=1,
-    )
-    trainer.fit(module, timed)
-    durations = np.diff(timed.drawn)
-    return durations[max(1, int(_WARM_UP * len(durations))) :]
+class _Steps:
+    """Steps of a worker of `point` in this process: draw, forward, backward and the optimizer."""
+
+    def __init__(self, point: Point) -> None:
+        silence()
+        torch.set_num_threads(point.cluster.threads_per_worker)
+        seed_everything(point.seed, verbose=False)
+        self.module, self._point = point.model.build(), point
+        self._data, self._reading = point.data.build(), reading_of(point)
+        self.num_train = open_data(self._data, self._reading).num_train
+
+    def seconds(
+        self, batch_size: int, seconds: float, strategy: Strategy | None = None
+    ) -> np.ndarray:
+        """Take steps for `seconds`; return the seconds of each."""
+        point = self._point
+        reading = replace(self._reading, batch_size=batch_size)
+        batches = open_data(self._data, reading).train(0, _MANY)
+        timed = _TimedDraws(batches, seconds, device(point.device, 0))
+        trainer = quiet_trainer(
+            strategy=strategy or "auto",
+            plugins=[LightningEnvironment()],
+            accelerator="gpu" if point.device == "cuda" else "cpu",
+            devices=1,
+            precision=point.training.precision,
+            gradient_clip_val=point.training.gradient_clip_val,
+            max_epochs=1,
+        )
+        trainer.fit(self.module, timed)
+        durations = np.diff(timed.drawn)
+        return durations[max(1, int(_WARM_UP * len(durations))) :]
 
 
 class _TimedDraws:

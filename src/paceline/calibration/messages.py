@@ -5,7 +5,7 @@ Messages are real: two processes, a worker and a server, exchange them over the 
 
 import time
 from collections.abc import Callable, Iterator
-from statistics import median
+from statistics import fmean, median
 
 import torch
 import torch.distributed as dist
@@ -21,9 +21,12 @@ _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
 _COPIED = 64 * 2**20  # bytes; too many for any cache
 
-# The result is the smallest median of these: beside a busy process, hundreds of messages in a row
-# can each wait for a tick of the scheduler, 4 ms.
-_REPETITIONS = 5
+_REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
+
+# What comes before a message in training. Without it two processes exchange messages while the
+# kernel still waits for the last one, caches are warm, and no thread sleeps: gloo's all-reduce of
+# 30 KB then takes a fifth of the time.
+_COMPUTING = 0.002  # seconds
 
 Times = dict[int, float]  # seconds by number of weights
 
@@ -78,14 +81,17 @@ def measure_pair(sizes: list[int]) -> dict[str, Times]:
     repetitions = [{size: measure_size(size) for size in sizes} for _ in range(_REPETITIONS)]
     leave()
     names = repetitions[0][sizes[0]]
-    return {name: {n: min(each[n][name] for each in repetitions) for n in sizes} for name in names}
+    return {
+        name: {n: median(each[n][name] for each in repetitions) for n in sizes} for name in names
+    }
 
 
 def _work(size: int) -> dict[str, float]:
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
     wire.pull()
-    push_pull = median(_timed(wire.push_pull, _rounds(size)))
-    _timed(wire.push_pull, _rounds(size))  # untimed: the server times its work meanwhile
+    push_pull = fmean(_timed(wire.push_pull, _rounds(size), before=_compute))
+    # untimed: the server times its work meanwhile
+    _timed(wire.push_pull, _rounds(size), before=_compute)
     wire.leave()
     return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size)}
 
@@ -105,7 +111,7 @@ def _serve(size: int) -> dict[str, float]:
         wire.answer(_WORKER, header)
     wire.receive()  # the worker's farewell
     _allreduce_seconds(size)
-    return {"serve": median(seconds[1:])}
+    return {"serve": fmean(seconds[1:])}
 
 
 def _pushes(wire: ServerWire, count: int) -> Iterator[Header]:
@@ -151,14 +157,30 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 def _allreduce_seconds(size: int) -> float:
     vector = torch.zeros(size)
-    return median(_timed(lambda: dist.all_reduce(vector), _rounds(size)))
+    return fmean(_timed(lambda: dist.all_reduce(vector), _rounds(size), before=_compute))
 
 
-def _timed(action: Callable[[], object], rounds: int) -> list[float]:
-    """Return the seconds of each round, after one round that is not timed."""
+def _compute() -> None:
+    end = time.perf_counter() + _COMPUTING
+    while time.perf_counter() < end:
+        pass
+
+
+def _nothing() -> None:
+    pass
+
+
+def _timed(
+    action: Callable[[], object], rounds: int, before: Callable[[], None] = _nothing
+) -> list[float]:
+    """Return the seconds of each round, after one round that is not timed.
+
+    `before` comes before each action, and is not timed.
+    """
     action()
     seconds = []
     for _ in range(rounds):
+        before()
         began = time.perf_counter()
         action()
         seconds.append(time.perf_counter() - began)

@@ -1,30 +1,29 @@
-"""Writes the measurements of this machine as conf/cluster/this_machine.yaml and as a table."""
+"""Writes the measurements of this machine as a file of conf/cluster and as a table."""
 
 import math
+import re
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
 from paceline.calibration.measure import Measured
 from paceline.calibration.messages import WEIGHT_BYTES, allreduce_link_of, line_through, link_of
+from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.timing.profile import ClusterProfile, Link
 
 _TEXT = """\
-# This machine on the virtual clock, by `paceline calibrate`: all but 0 and null is measured here.
+# A machine on the virtual clock, by `paceline calibrate`: all but 0 and null is measured there.
 # {when}, load average {load:.2f} before; commit {commit}.
 # {machine}; {versions}.
 _target_: paceline.cluster.virtual.VirtualCluster
 accelerator: auto # that computes the gradients, not the one that is modelled
 threads_per_worker: {threads}
 timeout_seconds: 600
-# Measured: {model} ({num_parameters:,} parameters) on {data}, {precision}; one worker alone,
-# on the {device}, {threads} thread(s). Draw, forward, backward and SGD in Lightning's loop; medians
-# of {num_steps} steps.
-step_seconds: {{ {steps} }}
+{accelerator_steps}
 # Measured at batch size {batch_size}: half of what the middle 68 % of the logarithms span.
 step_jitter: {jitter}
 slow_workers: 0
@@ -45,39 +44,62 @@ link: # not on the way
   latency: 0
   bandwidth: null
 # Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory;
-# half of it each way. No worker computed meanwhile.
+# half of it each way. The worker computed before each, and nobody meanwhile.
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
 # Measured: what all-reduces of {few:,} and {most:,} float32 over two processes say of gloo's
-# messages, which go over sockets.
+# messages, which go over sockets. Both computed before each.
 allreduce_link:
   latency: {allreduce_latency}
   bandwidth: {allreduce_bandwidth}
+{shared_cores}
 # Measured besides, not used:
 {besides}
 """
+_STEPS = """\
+# Measured: {model} ({num_parameters:,} parameters) on {data}, {precision}; one worker alone,
+# on the {device}, {threads} thread(s). Draw, forward, backward and SGD in Lightning's loop; means
+# of {num_steps} steps.
+step_seconds: {{ {steps} }}"""
+_CORES = """\
+# Measured at batch size {batch_size}: {together} workers at once take {seconds} a step.
+speeds: {{ {speeds} }}
+# Measured at batch size {batch_size}: one worker's median by DistributedDataParallel, less without.
+ddp_seconds: {ddp_seconds}"""
+_EMULATED = "step_seconds: null # a number emulates accelerators instead: of each worker its own"
+_NAME = re.compile(r"[a-z]\w*")
 
 
-def write(measured: Measured, point: Point, folder: Path) -> Path:
-    """Write this_machine.yaml into `folder`, replacing it; return its path.
+def path_of(folder: Path, name: str) -> Path:
+    """Return the path of a cluster's file in `folder`.
 
-    `point` is the point that was measured.
+    Raises SettingError("write") for a name that cannot be chosen on the command line.
     """
-    path = folder / "this_machine.yaml"
+    if not _NAME.fullmatch(name):
+        raise SettingError("write", f"{name!r} is no name of a cluster: small letters, digits, _")
+    return folder / f"{name}.yaml"
+
+
+def write(measured: Measured, point: Point, path: Path) -> None:
+    """Write the cluster's file, replacing it. `point` is the point that was measured."""
     partial = path.with_suffix(".part")
     partial.write_text(_text(measured, point))
-    return partial.replace(path)
+    partial.replace(path)
 
 
 def table(measured: Measured) -> str:
     """Return all numbers with their units as text, one per line."""
     profile, rows = profile_of_measured(measured), []
     for size, seconds in measured.worker.steps.items():
-        typical = median(seconds)
+        typical = fmean(seconds)
         rate = f"{size / typical:,.0f} images/s; n={len(seconds):,}, jitter {jitter(seconds):.2f}"
         rows.append((f"step at batch size {size}", f"{_milliseconds(typical)}, {rate}"))
+    for count, seconds in list(measured.together.items())[1:]:
+        speed = f"{speeds(measured)[count]:.2f} times the speed of one"
+        rows.append((f"{count} workers at once", f"{_milliseconds(seconds)} a step, {speed}"))
     rows += [
+        ("DistributedDataParallel itself", f"{_milliseconds(ddp_seconds(measured))} a step"),
         ("server's work for a push", f"{1e6 * profile.server_seconds:.0f} us"),
         ("server's update of weights", _gigabytes(profile.server_bandwidth)),
         ("loopback, latency each way", f"{1e6 * profile.node_link.latency:.0f} us"),
@@ -126,6 +148,7 @@ def _text(measured: Measured, point: Point) -> str:
     machine, packages = provenance.hardware(), provenance.versions()
     named = ("python", "torch", "pytorch-lightning")
     gpus = ", ".join(machine["gpus"]) or "no GPU"
+    on_gpu = measured.worker.accelerator == "cuda"
     return _TEXT.format(
         when=measured.started.strftime("%Y-%m-%d %H:%M UTC"),
         machine=f"{machine['cpu']}, {machine['cores']} cores, {gpus}",
@@ -134,17 +157,10 @@ def _text(measured: Measured, point: Point) -> str:
         load=measured.load,
         cores=measured.cores,
         threads=point.cluster.threads_per_worker,
-        device="GPU" if measured.worker.accelerator == "cuda" else "CPU",
-        model=point.config.names["model"],
-        data=point.config.names["data"],
-        num_parameters=measured.worker.num_parameters,
-        precision=point.training.precision,
-        num_steps=", ".join(f"{len(seconds):,}" for seconds in measured.worker.steps.values()),
-        steps=", ".join(
-            f"{size}: {_number(median(s))}" for size, s in measured.worker.steps.items()
-        ),
-        jitter=_number(jitter(measured.worker.steps[point.batch_size])),
-        batch_size=point.batch_size,
+        accelerator_steps=_steps(measured, point) if on_gpu else _EMULATED,
+        shared_cores="shared_cores: null" if on_gpu else _shared_cores(measured, point),
+        jitter=_number(jitter(measured.worker.steps[measured.batch_size])),
+        batch_size=measured.batch_size,
         most=max(measured.pair["serve"]),
         server_seconds=_number(profile.server_seconds),
         server_bandwidth=_number(profile.server_bandwidth),
@@ -154,6 +170,52 @@ def _text(measured: Measured, point: Point) -> str:
         allreduce_latency=_number(allreduce.latency),
         allreduce_bandwidth=_number(allreduce.bandwidth),
         besides="\n".join(f"# {name}: {value}" for name, value in _unused(measured, profile)),
+    )
+
+
+def speeds(measured: Measured) -> dict[int, float]:
+    """Return what n workers compute at once, as a multiple of one worker alone, by n."""
+    alone = measured.together[1]
+    return {count: count * alone / seconds for count, seconds in measured.together.items()}
+
+
+def ddp_seconds(measured: Measured) -> float:
+    """Return what DistributedDataParallel adds to a step [seconds], not negative.
+
+    Medians, since what other guests of the host take is more than the difference.
+    """
+    worker = measured.worker
+    without = median(worker.steps[measured.batch_size])
+    return max(0.0, median(worker.ddp_steps) - without)
+
+
+def _steps(measured: Measured, point: Point) -> str:
+    worker = measured.worker
+    return _STEPS.format(
+        model=point.config.names["model"],
+        data=point.config.names["data"],
+        num_parameters=worker.num_parameters,
+        precision=point.training.precision,
+        device="GPU" if worker.accelerator == "cuda" else "CPU",
+        threads=point.cluster.threads_per_worker,
+        num_steps=", ".join(f"{len(seconds):,}" for seconds in worker.steps.values()),
+        steps=", ".join(f"{size}: {_number(fmean(s))}" for size, s in worker.steps.items()),
+    )
+
+
+def _shared_cores(measured: Measured, point: Point) -> str:
+    """Return the lines of `shared_cores`, which belong together."""
+    together = measured.together
+    cores = _CORES.format(
+        batch_size=measured.batch_size,
+        together=", ".join(map(str, together)),
+        seconds=", ".join(map(_milliseconds, together.values())),
+        speeds=", ".join(f"{count}: {_number(s)}" for count, s in speeds(measured).items()),
+        ddp_seconds=_number(ddp_seconds(measured)),
+    )
+    lines = [*_steps(measured, point).splitlines(), *cores.splitlines()]
+    return "\n".join(
+        ["shared_cores: # on which all processes compute", *(f"  {line}" for line in lines)]
     )
 
 

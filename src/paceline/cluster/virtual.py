@@ -12,8 +12,9 @@ from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
 from paceline.timing.profile import ClusterProfile, Link, ServerPlacement
+from paceline.timing.shared_cores import SharedCores
 from paceline.timing.step_rate import StepRate
-from paceline.timing.workload import AbstractWorkload
+from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
     from paceline.engine.training_strategy import AbstractTrainingStrategy
@@ -26,6 +27,8 @@ class VirtualCluster(AbstractCluster):
     `step_rates`: rates of its accelerators by the name of a workload; `step_seconds` goes first.
     `fitted_to`: ids of the rows of papers/published.csv to which its other numbers were fitted.
     `assumed`: least and greatest value of what is assumed, by setting, for intervals.
+    `shared_cores`: of one machine on which all compute, with the durations of their steps;
+    `step_seconds` goes first, for accelerators that are emulated there.
     """
 
     server_bandwidth: Bandwidth
@@ -39,6 +42,7 @@ class VirtualCluster(AbstractCluster):
     fitted_to: list[str]
     assumed: dict[str, tuple[NotNegative, Positive]]
     allreduce_link: Link | None = None
+    shared_cores: SharedCores | None = None
 
     @property
     def kind(self) -> Kind:
@@ -57,7 +61,12 @@ class VirtualCluster(AbstractCluster):
             allreduce_link=self.allreduce_link,
             overlap=self.overlap,
             server_placement=self.server_placement,
+            shared_cores=self._cores,
         )
+
+    @property
+    def _cores(self) -> SharedCores | None:
+        return self.shared_cores if self.step_seconds is None else None
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
         return 1, 0
@@ -67,15 +76,19 @@ class VirtualCluster(AbstractCluster):
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
-        if self.step_seconds is None and not self.step_rates:
+        if self.step_seconds is None and not self.step_rates and self._cores is None:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
+        if self._cores is not None and self.workers_per_node is not None:
+            message = "all processes are on one machine; cluster.workers_per_node must be null"
+            raise SettingError("cluster.shared_cores", message)
         if scheme.compression != "none":
             message = f"{scheme.compression} has no virtual form"
             raise SettingError("scheme.compression", message)
 
     def check_workload(self, workload: AbstractWorkload) -> None:
-        if self.step_seconds is None and workload.name not in self.step_rates:
-            known = ", ".join(sorted(self.step_rates))
+        known = [*self.step_rates, *([OWN] if self._cores else ())]
+        if self.step_seconds is None and workload.name not in known:
+            known = ", ".join(sorted(known))
             message = (
                 f"the step of {workload.name} is not known for this cluster; there are: {known}; "
                 "or choose cluster.step_seconds yourself"
@@ -83,10 +96,12 @@ class VirtualCluster(AbstractCluster):
             raise SettingError("workload", message)
 
     def rate_of(self, workload: AbstractWorkload) -> StepRate | None:
-        """Return the rate by which a workload's step is timed; None if step_seconds decides."""
-        return self.step_rates[workload.name] if self.step_seconds is None else None
+        """Return the rate by which a workload's step is timed; None if measured seconds decide."""
+        return self.step_rates.get(workload.name) if self.step_seconds is None else None
 
     def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
+        if self._cores is not None and workload == OWN:
+            return self._cores.mean_step_seconds(batch_size)
         if self.step_seconds is None:
             return self.step_rates[workload].seconds(batch_size)
         return super().mean_step_seconds(batch_size, workload)

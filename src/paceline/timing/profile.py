@@ -4,6 +4,7 @@ import math
 from typing import Literal
 
 from paceline.settings import Bandwidth, NotNegative, Whole, settings
+from paceline.timing.shared_cores import SharedCores
 
 
 @settings("cluster.link")
@@ -35,6 +36,8 @@ class ClusterProfile:
     inside a node, one message each at a time, or 1 for a bus that all share; None for no limit.
     `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
     gradients are reduced in buckets during backward, as under DDP; False if only after it.
+    `shared_cores`: cores on which the workers and servers of one machine compute; None if each has
+    a processor of its own.
 
     A server takes `server_seconds` for a push, plus the time to update its weights at
     `server_bandwidth` [bytes/s].
@@ -49,11 +52,17 @@ class ClusterProfile:
     allreduce_link: Link | None = None
     overlap: bool = True
     server_placement: ServerPlacement = "own_nodes"
+    shared_cores: SharedCores | None = None
 
     @property
     def one_machine(self) -> bool:
         """True if workers and servers are on the same machine."""
         return self.workers_per_node is None
+
+    def overlaps(self, workers: int) -> bool:
+        """True if gradients are reduced during backward, on cores that `workers` leave free."""
+        busy = self.shared_cores is not None and workers >= (self.node_cores or math.inf)
+        return self.overlap and not busy
 
     def num_nodes(self, workers: int) -> int:
         """Count the nodes of `workers` workers, without those of servers."""

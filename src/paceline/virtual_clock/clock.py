@@ -18,6 +18,7 @@ from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.cores import cores_of
 from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.virtual_links import SharedLinks, VirtualLinks
@@ -57,7 +58,10 @@ class VirtualClock:
         self.kernel = Kernel()
         self.pool = BufferPool(weights, recycled=recycled)
         self._spec, self._times = spec, step_times
-        self._sizes = MessageSizes(workload, weights.nbytes, overlap=profile.overlap)
+        self._cores = cores_of(profile.shared_cores, self.kernel)
+        self._seconds_of_ddp = _seconds_of_ddp(scheme, profile, spec.num_workers)
+        overlap = profile.overlaps(spec.num_workers)
+        self._sizes = MessageSizes(workload, weights.nbytes, overlap=overlap)
         own = BufferPool(statistics)
         self.workers = [
             VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
@@ -156,9 +160,12 @@ class VirtualClock:
 
     def _compute(self, worker: VirtualWorker) -> Process[None]:
         worker.computing, worker.computed = True, Event()
-        worker.compute_seconds = self._times.seconds(worker.index, worker.num_steps)
-        yield self.kernel.after(worker.compute_seconds)
+        begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
+        worker.compute_seconds = alone + self._seconds_of_ddp
+        yield self._cores.busy(worker.compute_seconds)
         worker.computing, worker.computed_at = False, self.kernel.now
+        if self._cores.shared:
+            worker.compute_seconds = worker.computed_at - begun
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
         self._ready = worker
 
@@ -186,7 +193,9 @@ class VirtualClock:
         self._push: VirtualPushLink | None = None
         self._own: VirtualOwnWeights | None = None
         pair: VirtualPairLink | None = None
-        self._network = VirtualNetwork(profile, len(workers), scheme.servers, kernel=kernel)
+        self._network = VirtualNetwork(
+            profile, len(workers), scheme.servers, kernel=kernel, cores=self._cores
+        )
         if scheme.servers:
             self.servers = VirtualServers(
                 scheme, spec, weights.clone(), workers=workers, kernel=kernel, pool=pool
@@ -199,6 +208,7 @@ class VirtualClock:
                 network=self._network,
                 sizes=self._sizes,
                 kernel=kernel,
+                cores=self._cores,
                 pool=pool,
             )
         if Accounting(scheme, spec.num_workers).own_weights:
@@ -236,3 +246,9 @@ class VirtualClock:
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
         self.kernel.settle()
+
+
+def _seconds_of_ddp(scheme: AbstractScheme, profile: ClusterProfile, workers: int) -> float:
+    """Return what DistributedDataParallel adds to a worker's step [seconds], where it is used."""
+    used = scheme.carried_out_by_ddp and workers > 1
+    return profile.shared_cores.ddp_seconds if used and profile.shared_cores else 0.0

@@ -11,6 +11,7 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import Buffer, BufferPool
+from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
@@ -55,13 +56,14 @@ class VirtualGroupLink:
         network: VirtualNetwork,
         sizes: MessageSizes,
         kernel: Kernel,
+        cores: AbstractCores,
         pool: BufferPool,
         push: Callable[[VirtualWorker], Process[Answer]],
     ) -> None:
         self._scheme, self._workers = scheme, workers
         self._accounting = Accounting(scheme, len(workers))
         self._profile, self._network, self._sizes = profile, network, sizes
-        self._kernel, self._pool, self._push = kernel, pool, push
+        self._kernel, self._cores, self._pool, self._push = kernel, cores, pool, push
         self._groups = {first: _Group(kernel) for first in self._accounting.pushing}
 
     def members(self, worker: VirtualWorker) -> list[VirtualWorker]:
@@ -140,6 +142,6 @@ class VirtualGroupLink:
     def _pass_inside(self, first: SingleServer, num_bytes: int) -> Process[Passage]:
         yield from first.enter()
         begun = self._kernel.now
-        yield self._kernel.after(self._profile.node_link.seconds(num_bytes))
+        yield self._cores.busy(self._profile.node_link.seconds(num_bytes))
         first.leave()
         return Passage(begun, self._kernel.now)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from paceline.engine.links import Process
 from paceline.timing.profile import ClusterProfile
+from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.fair_flows import FairFlows
 from paceline.virtual_clock.kernel import Kernel
 
@@ -24,9 +25,16 @@ class VirtualNetwork:
     """Network in which workers share their node's link, and servers have or share one."""
 
     def __init__(
-        self, profile: ClusterProfile, workers: int, servers: int, *, kernel: Kernel
+        self,
+        profile: ClusterProfile,
+        workers: int,
+        servers: int,
+        *,
+        kernel: Kernel,
+        cores: AbstractCores,
     ) -> None:
-        self._link, self._node_link, self._kernel = profile.link, profile.node_link, kernel
+        self._link, self._node_link = profile.link, profile.node_link
+        self._kernel, self._cores = kernel, cores
         num_nodes = profile.num_nodes(workers)
         self._names = [f"node {node}" for node in range(num_nodes)]
         self._node_of = [profile.node_of(worker) for worker in range(workers)]
@@ -61,7 +69,7 @@ class VirtualNetwork:
 
     def _pass_inside(self, num_bytes: int) -> Process[Passage]:
         begun = self._kernel.now
-        yield self._kernel.after(self._node_link.seconds(num_bytes))
+        yield self._cores.busy(self._node_link.seconds(num_bytes))
         return Passage(begun, self._kernel.now)
 
     def _pass(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:

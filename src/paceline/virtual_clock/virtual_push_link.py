@@ -11,6 +11,7 @@ from paceline.engine.links import Process
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import BufferPool
+from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
@@ -33,10 +34,11 @@ class VirtualPushLink:
         network: VirtualNetwork,
         sizes: MessageSizes,
         kernel: Kernel,
+        cores: AbstractCores,
         pool: BufferPool,
     ) -> None:
         self._servers, self._workers, self._profile = servers, workers, profile
-        self._sizes, self._kernel = sizes, kernel
+        self._sizes, self._kernel, self._cores = sizes, kernel, cores
         self._lines = [SingleServer(kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         self._network = None if profile.one_machine else network
@@ -49,6 +51,7 @@ class VirtualPushLink:
                 network=network,
                 sizes=sizes,
                 kernel=kernel,
+                cores=cores,
                 pool=pool,
                 push=self._push,
             )
@@ -91,14 +94,14 @@ class VirtualPushLink:
         since, line = self._kernel.now, self._lines[server]
         yield from line.enter()
         begun = self._kernel.now
-        yield self._kernel.after(seconds)
+        yield self._cores.busy(seconds)
         if server == 0:
             self._keep_statistics(worker)
         served = self._servers.served[server]
         updates = served.report.updates
         answered = self._servers.arrive(server, worker)
         updates = served.report.updates - updates
-        yield self._kernel.after(updates * size / self._profile.server_bandwidth)
+        yield self._cores.busy(updates * size / self._profile.server_bandwidth)
         self._spend(server, worker, since, Passage(begun, self._kernel.now))
         self._answer_all(server, answered)
         line.leave()
@@ -117,7 +120,7 @@ class VirtualPushLink:
         if self._network is None:
             yield from line.enter(urgent=True)
             begun = self._kernel.now
-            yield self._kernel.after(self._profile.node_link.seconds(size))
+            yield self._cores.busy(self._profile.node_link.seconds(size))
             self._spend(server, worker, since, Passage(begun, self._kernel.now))
             line.leave()
         else:
