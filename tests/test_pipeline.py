@@ -15,10 +15,11 @@ from paceline.measurement.rows import POINT_TABLES
 ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 LISTS = {name: studies for lists in PIPELINE["vars"] for name, studies in lists.items()}
-STUDIES = LISTS["studies"] + LISTS["long_studies"]
+STUDIES = LISTS["studies"] + LISTS["long_studies"] + LISTS["predicted_studies"]
 STAGES = {
     "studies": ("prepare", "sweep", "analyse", "report"),
     "long_studies": ("long", "analyse_long", "report_long"),
+    "predicted_studies": ("predicted", "analyse_predicted", "report_predicted"),
 }
 TABLES = ["runs", *(table.collected for table in POINT_TABLES), "tuning"]
 PREDICTIONS = PIPELINE["stages"]["predictions"]
@@ -29,6 +30,11 @@ CONCLUDED = (FOLDER, "metrics.json")
 def stages(study):
     (kind,) = (name for name, studies in LISTS.items() if study in studies)
     return STAGES[kind]
+
+
+def collected(study):
+    """Tables before those of conclusions."""
+    return (*COLLECTED, *(["predictions.csv"] if study in LISTS["predicted_studies"] else []))
 
 
 def stage(name, study):
@@ -66,9 +72,10 @@ def test_predictions_depend_on_every_room_that_they_import():
 def test_stages_run_the_commands_of_the_study(study):
     commands = [stage(name, study)[0] for name in stages(study)]
     prepare = [f"paceline prepare {study}"] if study in LISTS["studies"] else []
+    twin = [f"paceline twin {study}"] if study in LISTS["predicted_studies"] else []
     assert commands == [
         *prepare,
-        [f"paceline sweep {study}", f"paceline collect {study}"],
+        [f"paceline sweep {study}", f"paceline collect {study}", *twin],
         f"paceline analyse {study}",
         f"paceline report {study}",
     ]
@@ -84,23 +91,24 @@ def test_records_outlive_a_rerun_and_tables_are_committed(study):
         assert all(options == {"cache": False} for options in stage(name, study)[2].values())
 
 
-@pytest.mark.parametrize("study", LISTS["long_studies"])
+@pytest.mark.parametrize("study", LISTS["long_studies"] + LISTS["predicted_studies"])
 def test_of_a_long_study_the_tables_alone_are_outputs(study):
-    _, deps, outs = stage("long", study)
+    _, deps, outs = stage(stages(study)[0], study)
     assert deps == ["conf", f"experiments/{study}.yaml"]
-    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
+    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in collected(study)}
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_page_is_made_of_all_that_was_collected_and_concluded(study):
     analyse, report = (stage(name, study) for name in stages(study)[-2:])
-    collected, concluded = (
-        [f"reports/{study}/{name}" for name in names] for names in (COLLECTED, CONCLUDED)
+    read, shown, concluded = (
+        [f"reports/{study}/{name}" for name in names]
+        for names in (collected(study), COLLECTED, CONCLUDED)
     )
-    untuned = [path for path in collected if not path.endswith("tuning.csv")]
+    untuned = [path for path in read if not path.endswith("tuning.csv")]
     assert sorted(analyse[1]) == sorted([*untuned, "src/paceline/analysis"])
     assert sorted(analyse[2]) == sorted(concluded)
-    assert sorted(report[1]) == sorted([*collected, *concluded, "src/paceline/report"])
+    assert sorted(report[1]) == sorted([*shown, *concluded, "src/paceline/report"])
 
 
 @pytest.mark.parametrize("study", STUDIES)

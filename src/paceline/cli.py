@@ -23,6 +23,8 @@ What happens to accuracy and throughput as SGD is spread over workers.
   retime     the curve of a record on another modelled cluster, where times change no update:
              `paceline retime 656d4840fa49 cluster=titan workload=nin`
   published  predictions of published numbers -> reports/predictions, by papers/predictions.yaml
+  twin       images/s of a study's measured points, predicted by the profiles that the study names
+             -> reports/<study>/predictions.csv
   prepare    find or download, and verify, the data of a study
   sweep      run the points of a study that have no record yet; --dry-run shows them
   collect    records of a study -> reports/<study>/runs.csv, curves.csv, ...
@@ -73,6 +75,7 @@ def _run(arguments: list[str]) -> int:
         "prepare": _prepare,
         "sweep": _sweep,
         "collect": _collect,
+        "twin": _twin,
         "analyse": _analyse,
         "report": _report,
     }[options.command](options, root)
@@ -86,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("train", add_help=False)
-    for name in (*_WITHOUT_STUDY, "prepare", "sweep", "collect", "analyse", "report"):
+    for name in (*_WITHOUT_STUDY, "prepare", "sweep", "collect", "twin", "analyse", "report"):
         command = commands.add_parser(name)
         if name not in _WITHOUT_STUDY:
             command.add_argument("study", metavar="STUDY", help="a file in experiments/")
@@ -209,6 +212,13 @@ def _published(options: argparse.Namespace, root: Path) -> int:
     from paceline.prediction.published_report import write
 
     print(write(root).relative_to(root))
+    return 0
+
+
+def _twin(options: argparse.Namespace, root: Path) -> int:
+    from paceline.prediction.predict_points import predict_points
+
+    print(predict_points(options.study, root).relative_to(root))
     return 0
 
 

@@ -1,5 +1,6 @@
 """`paceline calibrate`: numbers by hand, and a real run on a tiny problem."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -8,13 +9,26 @@ from omegaconf import OmegaConf
 
 from paceline import cli
 from paceline.calibration import measure as calibrate
-from paceline.calibration.measure import Measured, MeasuredSteps, batch_sizes, measure
-from paceline.calibration.this_machine import jitter, profile_of_measured, table, write
+from paceline.calibration.measure import (
+    Measured,
+    MeasuredSteps,
+    batch_sizes,
+    measure,
+    together_counts,
+)
+from paceline.calibration.this_machine import (
+    jitter,
+    path_of,
+    profile_of_measured,
+    table,
+    write,
+)
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
 from paceline.timing.profile import Link
+from paceline.timing.shared_cores import SharedCores
 from tests.command_line import run
 
 TINY = (
@@ -30,17 +44,21 @@ MADE = Measured(
     started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
     load=0.25,
     cores=2,
+    batch_size=12,
     worker=MeasuredSteps(
         accelerator="cpu",
         num_parameters=100,
         steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
+        ddp_steps=np.array([0.0025, 0.0025, 9.0]),
         copy_bandwidth=8e9,
     ),
+    together={1: 0.002, 2: 0.0025, 4: 0.005},
     pair={
         "push_pull": {25: 3.0, 100: 9.0},
         "allreduce": {1: 9.0, 25: 2.5, 100: 4.0},
         "serve": {25: 1.5, 100: 4.5},
     },
+    added={"push_pull": 0.1, "allreduce": 0.1},  # less than by themselves
 )
 
 
@@ -62,6 +80,15 @@ def test_the_profile_by_hand():
     assert profile.server_bandwidth == pytest.approx(100)
 
 
+def test_what_an_exchange_adds_in_training_is_its_cost():
+    """9 s for 400 bytes by itself, 8 s of it for bytes; in training 5 s more, and the server's."""
+    added = {"push_pull": 9 + 4.5 + 5, "allreduce": 4 + 6}
+    profile = profile_of_measured(replace(MADE, added=added))
+    assert profile.node_link.latency == pytest.approx((1 + 5) / 2)
+    assert profile.node_link.bandwidth == pytest.approx(100)
+    assert profile.allreduce_link.latency == pytest.approx((2 + 6) / 4)
+
+
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
     steps = np.exp(np.random.default_rng(0).normal(-5, 0.3, size=10_000))
     assert jitter(steps) == pytest.approx(0.3, rel=0.03)
@@ -77,11 +104,16 @@ def test_batch_sizes_around_what_is_asked_for(batch_size, num_train, sizes):
 
 
 def test_the_file_holds_what_was_measured(root, tmp_path):
-    path = write(MADE, Point.of(composed(TINY, root)), tmp_path)
+    path = tmp_path / "made.yaml"
+    write(MADE, Point.of(composed(TINY, root)), path)
     cluster = cluster_of(path)
-    assert path == tmp_path / "this_machine.yaml"
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
+    assert cluster.step_seconds is None
+    assert cluster.shared_cores == SharedCores(
+        step_seconds={3: 0.001, 12: 0.002, 40: 0.004},
+        speeds={1: 1, 2: 1.6, 4: 1.6},
+        ddp_seconds=0.0005,
+    )
     assert cluster.profile.node_link == Link(0.5, 100)
     assert cluster.profile.allreduce_link == Link(0.5, 200)
     assert (cluster.server_seconds, cluster.server_bandwidth) == (0.5, 100)
@@ -91,9 +123,26 @@ def test_the_file_holds_what_was_measured(root, tmp_path):
     assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 2.5e+03 ms" in comments
 
 
+def test_a_gpu_is_no_core_that_others_share(root, tmp_path):
+    path = tmp_path / "made.yaml"
+    on_gpu = replace(MADE, worker=replace(MADE.worker, accelerator="cuda"))
+    write(on_gpu, Point.of(composed(TINY, root)), path)
+    cluster = cluster_of(path)
+    assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
+    assert cluster.shared_cores is None
+
+
+@pytest.mark.parametrize("name", ["Mine", "a/b", ""])
+def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
+    with pytest.raises(SettingError, match="no name of a cluster"):
+        path_of(tmp_path, name)
+
+
 def test_the_table_shows_every_number_with_its_unit():
     lines = dict(line.split("  ", 1) for line in table(MADE).splitlines())
     assert lines["step at batch size 12"].strip() == "2 ms, 6,000 images/s; n=5, jitter 0.00"
+    assert lines["4 workers at once"].strip() == "5 ms a step, 1.60 times the speed of one"
+    assert lines["DistributedDataParallel itself"].strip() == "0.5 ms a step"
     assert lines["memory copy by one thread"].strip() == "8 GB/s"
 
 
@@ -105,19 +154,23 @@ def test_a_real_run_measures_every_part(measured, tmp_path):
     sizes = [list(found.pair[name]) for name in ("push_pull", "allreduce", "serve")]
     assert sizes[0] == sizes[1] == sizes[2]
     assert found.worker.num_parameters in sizes[0]
-    cluster = cluster_of(write(found, point, tmp_path))
+    assert list(found.added) == ["push_pull", "allreduce"]
+    assert list(found.together) == together_counts(found.cores)
+    assert all(each > 0 for each in found.together.values())
+    write(found, point, tmp_path / "found.yaml")
+    cluster = cluster_of(tmp_path / "found.yaml")
     assert cluster.profile.num_nodes(8) == 1
     times = cluster.step_times(12, seed=0)
-    assert times.step_seconds == pytest.approx(np.median(steps[12]), rel=0.01)
+    assert times.step_seconds == pytest.approx(np.mean(steps[12]), rel=0.01)
 
 
 def test_the_written_file_composes_as_a_cluster(root, measured):
     found, point = measured
-    write(found, point, root / "conf/cluster")
+    write(found, point, root / "conf/cluster/this_machine.yaml")
     cluster = composed([*TINY, "cluster=this_machine"], root).values["cluster"]
     assert Point.of(composed([*TINY, "cluster=this_machine"], root)).kind == "virtual"
     keys = list(composed([*TINY, "cluster=virtual"], root).values["cluster"])
-    assert list(cluster) == [*keys, "allreduce_link"]
+    assert list(cluster) == [*keys, "allreduce_link", "shared_cores"]
 
 
 def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):

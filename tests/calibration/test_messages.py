@@ -3,8 +3,10 @@
 import pytest
 
 from paceline.calibration.messages import (
+    added_by,
     allreduce_link_of,
     copy_bandwidth,
+    cost_of,
     line_through,
     link_of,
     measure_pair,
@@ -29,8 +31,22 @@ def test_noise_makes_no_negative_costs():
     assert line_through({1: 0.001, 2: 1.0})[0] == 0
 
 
+def test_an_exchange_costs_what_it_adds_to_a_step():
+    """A second by itself, and a hundredth for a byte; in training 7 s, of which 4 s for bytes."""
+    times = {25: 2.0, 100: 5.0}
+    assert cost_of(times, 100, 7.0) == pytest.approx((3.0, 0.01))
+    assert cost_of(times, 100, 0.0) == pytest.approx((1.0, 0.01))
+
+
+def test_what_is_added_is_a_median_over_blocks():
+    """The third pair of blocks was held up."""
+    steps = [1.0, 1.0, 1.5, 1.5, 2.0, 2.0, 2.4, 2.6, 1.0, 1.0, 9.0, 9.0]
+    assert added_by(steps, 2) == pytest.approx(0.5)
+    assert added_by([2.0, 1.0], 1) == 0
+
+
 def test_a_push_and_its_answer_share_the_time():
-    assert link_of({25: 3.0, 100: 9.0}) == pytest.approx((0.5, 0.01))
+    assert link_of(1.0, 0.02) == pytest.approx((0.5, 0.01))
 
 
 def test_memory_is_copied_at_some_gigabytes_per_second():
@@ -48,8 +64,6 @@ def test_two_processes_measure_each_other(tmp_path):
 
 
 def test_gloos_messages_by_hand():
-    """Eight messages in all, each of a second and of a quarter of the weights at 100 bytes/s."""
-    times = {1: 99.0, 100: (8 + 8) / 2, 1000: (8 + 80) / 2}  # two cores pass them
-    assert allreduce_link_of(times, cores=2) == pytest.approx((1, 1 / 100))
-    enough = {100: 2 + 4, 1000: 2 + 40}
-    assert allreduce_link_of(enough, cores=64) == pytest.approx((1, 1 / 100))
+    """Eight messages, each of a second and of a quarter of the weights at 25 bytes/s."""
+    assert allreduce_link_of(4.0, 0.02, cores=2) == pytest.approx((1, 0.02))
+    assert allreduce_link_of(2.0, 0.02, cores=64) == pytest.approx((1, 0.02))

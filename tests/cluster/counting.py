@@ -1,6 +1,7 @@
 """Processes that do little, and tell about the launcher."""
 
 import os
+import resource
 import sys
 import time
 from typing import Any
@@ -79,3 +80,13 @@ class ListeningClassifier(Classifier):
             ]
             assert len(found) >= 3
             assert set(found) == {"127.0.0.1"}
+
+
+def page_faults(rounds, vectors, num_bytes):
+    """Minor faults of rounds that allocate so many vectors and free them, after a first round."""
+    for turn in range(rounds + 1):
+        if turn == 1:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        held = [bytearray(num_bytes) for _ in range(vectors)]
+        del held
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before

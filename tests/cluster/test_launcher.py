@@ -87,6 +87,13 @@ def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
         launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
 
 
+def test_memory_that_a_step_frees_stays_for_the_next(tmp_path):
+    """glibc alone would return it: 8,192 faults a round."""
+    target, sizes = "tests.cluster.counting:page_faults", (5, 4, 8 * 2**20)
+    (faults,) = launch(target, sizes, workers=1, servers=0, log_folder=tmp_path)
+    assert faults < 1000
+
+
 def test_nothing_listens_beyond_loopback(tmp_path):
     """Of this process and all it launches, in the middle of training."""
     config = tiny_point(

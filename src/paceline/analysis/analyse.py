@@ -14,6 +14,7 @@ from paceline.analysis.equal_time import equal_time
 from paceline.analysis.fastest import fastest
 from paceline.analysis.phase_seconds import phase_seconds
 from paceline.analysis.points import points
+from paceline.analysis.predicted import predicted, predicted_comparisons
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
@@ -49,6 +50,8 @@ CONCLUSIONS = [
     Conclusion("verdicts", verdicts),
     Conclusion("fastest", fastest),
     Conclusion("clock_agreement", clock_agreement),
+    Conclusion("predicted", predicted),
+    Conclusion("predicted_comparisons", predicted_comparisons),
     Conclusion("cautions", cautions),
 ]
 FOLDER = "tables"  # name of the folder in the report of a study

@@ -46,7 +46,7 @@ class Tables:
     """Collected tables of a study.
 
     `runs` has one row per point, in the order of the study. The other tables have any number of
-    rows per point, which they name by `key`.
+    rows per point, which they name by `key`. `predictions` has no row if the study asks for none.
     """
 
     about: About
@@ -55,6 +55,7 @@ class Tables:
     staleness: Frame
     phases: Frame
     timeline: Frame
+    predictions: Frame
 
     @property
     def axes(self) -> list[str]:
@@ -97,6 +98,7 @@ def read_tables(folder: Path) -> Tables:
     tables = Tables(
         about=json.loads(require(folder / "study.json", first).read_text()),
         runs=read_table(folder / "runs.csv"),
+        predictions=_read_predictions(folder / "predictions.csv"),
         **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
@@ -112,6 +114,10 @@ def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:
     if table.name in _LATER and not path.is_file():
         return pd.DataFrame(columns=["key", *table.columns])
     return read_table(require(path, first))
+
+
+def _read_predictions(path: Path) -> Frame:
+    return read_table(path) if path.is_file() else pd.DataFrame(columns=["key"])
 
 
 def require(path: Path, command: str) -> Path:

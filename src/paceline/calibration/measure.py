@@ -6,7 +6,7 @@ worker and a server.
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +18,15 @@ import psutil
 import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import seed_everything
+from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.strategies import Strategy
 
-from paceline.calibration.messages import Times, copy_bandwidth, measure_pair
+from paceline.calibration.messages import (
+    Times,
+    copy_bandwidth,
+    measure_in_training,
+    measure_pair,
+)
 from paceline.cluster.accelerator import device
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
@@ -39,6 +44,7 @@ SECONDS = 10.0  # time spent on each kind of steps
 _TURNS = 4  # in which the kinds follow each other, as other guests of a host come and go
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _FEW_WEIGHTS = 1000
+_PAIRS_OF_BLOCKS = 12  # of steps without and with an exchange
 _WARM_UP = 0.1  # share of the steps, at least one of them, that is not counted
 _FEWEST_STEPS = 2
 _TIMEOUT = 600  # seconds
@@ -66,7 +72,8 @@ class Measured:
     """Measurements of this machine.
 
     `batch_size`: the chosen one. `together`: mean seconds of a step, by the number of workers that
-    take steps at once. `pair`: union of what measure_pair returns.
+    take steps at once. `pair`: union of what measure_pair returns. `added`: seconds that an
+    exchange of the model's weights adds to a step, by its name in `pair`.
     """
 
     started: datetime
@@ -76,6 +83,7 @@ class Measured:
     worker: MeasuredSteps
     together: dict[int, float]
     pair: dict[str, Times]
+    added: dict[str, float]
 
 
 def measure(
@@ -96,6 +104,9 @@ def measure(
     together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
     pair = _launched(measure_pair, (sizes,), servers=1)
+    step = fmean(worker.steps[point.batch_size])
+    block = max(2, int(seconds / (2 * _PAIRS_OF_BLOCKS * step)))
+    added = _launched(measure_exchange, (point, worker.num_parameters, block), servers=1)
     return Measured(
         started=started,
         load=load,
@@ -104,6 +115,7 @@ def measure(
         worker=worker,
         together=together,
         pair={**pair[0], **pair[1]},
+        added=added[0],
     )
 
 
@@ -150,6 +162,19 @@ def measure_together(point: Point, counts: list[int], seconds: float) -> dict[in
     return {count: float(np.concatenate(each).mean()) for count, each in found.items()}
 
 
+def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, float]:
+    """Measure what exchanges add to a step; two processes must call this.
+
+    Every other `block` of the steps has an exchange.
+    """
+    steps = _Steps(point)
+
+    def take_steps(exchange: Callable[[], object]) -> Sequence[float]:
+        return steps.exchanging(exchange, block)
+
+    return measure_in_training(num_weights, take_steps, block)
+
+
 def together_counts(cores: int) -> list[int]:
     """Return 1, the number of cores, and twice that."""
     return sorted({1, cores, 2 * cores})
@@ -181,22 +206,55 @@ class _Steps:
         self, batch_size: int, seconds: float, strategy: Strategy | None = None
     ) -> np.ndarray:
         """Take steps for `seconds`; return the seconds of each."""
-        point = self._point
+        batches = self._batches(batch_size, _MANY)
+        timed = _TimedDraws(batches, seconds, device(self._point.device, 0))
+        self._fit(timed, strategy=strategy or "auto")
+        durations = np.diff(timed.drawn)
+        return durations[max(1, int(_WARM_UP * len(durations))) :]
+
+    def exchanging(self, exchange: Callable[[], object], block: int) -> np.ndarray:
+        """Take steps, every other `block` of them with an exchange; return the seconds of each.
+
+        The first block comes without one, and before all is a block that is not counted.
+        """
+        exchanges = _Exchanges(exchange, block)
+        num_steps = (2 * _PAIRS_OF_BLOCKS + 1) * block
+        self._fit(self._batches(self._point.batch_size, num_steps), callbacks=[exchanges])
+        return np.diff(exchanges.ends)[block - 1 :]
+
+    def _batches(self, batch_size: int, most: int) -> Iterable[Any]:
         reading = replace(self._reading, batch_size=batch_size)
-        batches = open_data(self._data, reading).train(0, _MANY)
-        timed = _TimedDraws(batches, seconds, device(point.device, 0))
+        return open_data(self._data, reading).train(0, most)
+
+    def _fit(self, batches: Iterable[Any], **options: Any) -> None:
+        point = self._point
         trainer = quiet_trainer(
-            strategy=strategy or "auto",
             plugins=[LightningEnvironment()],
             accelerator="gpu" if point.device == "cuda" else "cpu",
             devices=1,
             precision=point.training.precision,
             gradient_clip_val=point.training.gradient_clip_val,
             max_epochs=1,
+            **options,
         )
-        trainer.fit(self.module, timed)
-        durations = np.diff(timed.drawn)
-        return durations[max(1, int(_WARM_UP * len(durations))) :]
+        trainer.fit(self.module, batches)
+
+
+class _Exchanges(Callback):
+    """Exchange at the end of each step of every other `block`, but not of the first.
+
+    `ends`: of each step, with its exchange [seconds].
+    """
+
+    def __init__(self, exchange: Callable[[], object], block: int) -> None:
+        self._exchange, self._block = exchange, block
+        self.ends: list[float] = []
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        step = len(self.ends)
+        if step >= self._block and step // self._block % 2 == 0:
+            self._exchange()
+        self.ends.append(time.perf_counter())
 
 
 class _TimedDraws:

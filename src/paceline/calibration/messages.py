@@ -4,7 +4,7 @@ Messages are real: two processes, a worker and a server, exchange them over the 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
 import torch
@@ -43,22 +43,39 @@ def line_through(times: Times) -> tuple[float, float]:
     return max(0.0, times[few] - per_byte * few * WEIGHT_BYTES), per_byte
 
 
-def link_of(push_pulls: Times) -> tuple[float, float]:
+def cost_of(times: Times, weights: int, in_training: float) -> tuple[float, float]:
+    """Return (fixed, per_byte), with the fixed cost that an exchange has in training.
+
+    `in_training`: what an exchange of so many `weights` adds to a step; more than by itself, since
+    it costs the step its caches and the process its core.
+    """
+    fixed, per_byte = line_through(times)
+    return max(fixed, in_training - per_byte * weights * WEIGHT_BYTES), per_byte
+
+
+def link_of(fixed: float, per_byte: float) -> tuple[float, float]:
     """Return (latency, seconds per byte) of one direction; a push and its answer take both."""
-    fixed, per_byte = line_through(push_pulls)
     return fixed / 2, per_byte / 2
 
 
-def allreduce_link_of(allreduces: Times, cores: int) -> tuple[float, float]:
+def allreduce_link_of(fixed: float, per_byte: float, cores: int) -> tuple[float, float]:
     """Return (latency, seconds per byte) of gloo's messages.
 
-    They are derived from the times of native all-reduces between two workers. Each worker sends
+    They are derived from the costs of native all-reduces between two workers. Each worker sends
     four messages, and cores must be free to pass them; the cost formula of the native collective
-    says how they add up. Sizes below four weights are not used, since some of their messages are
-    empty.
+    says how they add up.
     """
-    fixed, per_byte = line_through({size: s for size, s in allreduces.items() if size >= 4})
     return fixed / max(2, 8 / cores), per_byte / max(1, 2 / cores)
+
+
+def added_by(seconds: Sequence[float], block: int) -> float:
+    """Return what an exchange adds to a step, if every other `block` of the steps has one.
+
+    It is the median over pairs of adjacent blocks of the difference of their means, since other
+    guests of a host come and go.
+    """
+    means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
+    return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
 
 
 def copy_bandwidth(num_bytes: int = _COPIED) -> float:
@@ -66,6 +83,43 @@ def copy_bandwidth(num_bytes: int = _COPIED) -> float:
     source = torch.ones(num_bytes, dtype=torch.uint8)
     target = torch.zeros_like(source)
     return num_bytes / median(_timed(lambda: target.copy_(source), 10))
+
+
+def measure_in_training(
+    num_weights: int, take_steps: Callable[[Callable[[], object]], Sequence[float]], block: int
+) -> dict[str, float]:
+    """Measure what exchanges of `num_weights` add to a step; a worker and a server must call this.
+
+    `take_steps(exchange)` takes steps, every other `block` of them with an exchange at its end, and
+    returns the seconds of each. Returns "push_pull", with the server's work, from the worker alone,
+    and "allreduce", between both, which compute alike.
+    """
+    join(_TIMEOUT, "cpu")
+    found = {}
+    if dist.get_rank() == _WORKER:
+        wire = WorkerWire([(0, num_weights)], 0, torch.float32, _SERVER)
+        wire.pull()
+        found["push_pull"] = added_by(take_steps(wire.push_pull), block)
+        wire.leave()
+    else:
+        _answer_until_farewell(num_weights)
+    vector = torch.zeros(num_weights)
+    found["allreduce"] = added_by(take_steps(lambda: dist.all_reduce(vector)), block)
+    leave()
+    return found
+
+
+def _answer_until_farewell(num_weights: int) -> None:
+    wire = ServerWire(torch.zeros(num_weights), 0, workers=[_WORKER])
+    wire.answer(_WORKER, Header(0, True))
+    served = _served(wire)
+    while True:
+        _, push = wire.receive()
+        assert isinstance(push, Header)
+        if not push.proceed:
+            return
+        served.arrive(_WORKER, push.version)
+        wire.answer(_WORKER, Header(served.report.updates, served.grant(_WORKER)))
 
 
 def measure_pair(sizes: list[int]) -> dict[str, Times]:

@@ -8,7 +8,13 @@ from statistics import fmean, median
 import numpy as np
 
 from paceline.calibration.measure import Measured
-from paceline.calibration.messages import WEIGHT_BYTES, allreduce_link_of, line_through, link_of
+from paceline.calibration.messages import (
+    WEIGHT_BYTES,
+    allreduce_link_of,
+    cost_of,
+    line_through,
+    link_of,
+)
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.record import provenance
@@ -44,12 +50,13 @@ link: # not on the way
   latency: 0
   bandwidth: null
 # Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory;
-# half of it each way. The worker computed before each, and nobody meanwhile.
+# half of it each way. One of {num_parameters:,} float32 adds {added_push} to a step in training,
+# the server's work included: where that is more, it is the latency.
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
 # Measured: what all-reduces of {few:,} and {most:,} float32 over two processes say of gloo's
-# messages, which go over sockets. Both computed before each.
+# messages, which go over sockets; one of {num_parameters:,} adds {added_allreduce} to a step.
 allreduce_link:
   latency: {allreduce_latency}
   bandwidth: {allreduce_bandwidth}
@@ -99,6 +106,8 @@ def table(measured: Measured) -> str:
         speed = f"{speeds(measured)[count]:.2f} times the speed of one"
         rows.append((f"{count} workers at once", f"{_milliseconds(seconds)} a step, {speed}"))
     rows += [
+        ("push and pull in training", f"{_milliseconds(measured.added['push_pull'])} a step"),
+        ("all-reduce in training", f"{_milliseconds(measured.added['allreduce'])} a step"),
         ("DistributedDataParallel itself", f"{_milliseconds(ddp_seconds(measured))} a step"),
         ("server's work for a push", f"{1e6 * profile.server_seconds:.0f} us"),
         ("server's update of weights", _gigabytes(profile.server_bandwidth)),
@@ -115,12 +124,15 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
 
     Fixed costs are taken from the fastest messages, rates from the largest.
     """
-    latency, each_byte = link_of(measured.pair["push_pull"])
+    weights, added = measured.worker.num_parameters, measured.added
     server_seconds, each_weight_byte = line_through(measured.pair["serve"])
+    served = server_seconds + each_weight_byte * weights * WEIGHT_BYTES
+    push = cost_of(measured.pair["push_pull"], weights, added["push_pull"] - served)
+    latency, each_byte = link_of(*push)
+    full = {size: s for size, s in measured.pair["allreduce"].items() if size >= 4}
+    allreduce = cost_of(full, weights, added["allreduce"])  # fewer weights: some messages are empty
+    allreduce_latency, each_allreduced = allreduce_link_of(*allreduce, measured.cores)
     node_link = Link(latency, _rate(each_byte))
-    allreduce_latency, each_allreduced = allreduce_link_of(
-        measured.pair["allreduce"], measured.cores
-    )
     return ClusterProfile(
         link=Link(0, math.inf),
         node_link=node_link,
@@ -166,6 +178,9 @@ def _text(measured: Measured, point: Point) -> str:
         server_bandwidth=_number(profile.server_bandwidth),
         latency=_number(profile.node_link.latency),
         bandwidth=_number(profile.node_link.bandwidth),
+        num_parameters=measured.worker.num_parameters,
+        added_push=_milliseconds(measured.added["push_pull"]),
+        added_allreduce=_milliseconds(measured.added["allreduce"]),
         few=min(size for size in measured.pair["allreduce"] if size >= 4),
         allreduce_latency=_number(allreduce.latency),
         allreduce_bandwidth=_number(allreduce.bandwidth),

@@ -22,6 +22,7 @@ _UNKEYED = (
     "experiments",
     "grids",
     "tuning",
+    "predicted_by",
     "sweep",
     "measurement.mlflow",
     "cluster.assumed",

@@ -15,6 +15,7 @@ from paceline.report.number_format import (
     setting,
     with_interval,
 )
+from paceline.report.prediction_sentences import predictions
 
 HEDGE = (
     "Two schemes are told apart here only if the 95 % interval of their difference, paired by "
@@ -37,7 +38,12 @@ def answer(findings: StudyFindings) -> list[str]:
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
     scaled, compared = _scaling_sentences(findings), _scheme_sentences(findings)
-    texts = [*agreement(findings), *_fastest_sentences(findings), *_diverged_sentences(findings)]
+    texts = [
+        *agreement(findings),
+        *predictions(findings),
+        *_fastest_sentences(findings),
+        *_diverged_sentences(findings),
+    ]
     texts += [*compared[:_MOST_SENTENCES], *scaled[:_MOST_SENTENCES]]
     if max(len(scaled), len(compared)) > _MOST_SENTENCES:
         texts.append("Further settings are in the tables below.")

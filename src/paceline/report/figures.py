@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from paceline.analysis.predicted import NEAR
 from paceline.analysis.tables import Frame
 from paceline.report import run_figures
 from paceline.report.agreement_sentences import has_twins
 from paceline.report.facets import MOST_PANELS, Panel, panels
 from paceline.report.figure_style import as_svg, figure_settings
 from paceline.report.findings import StudyFindings
+from paceline.report.prediction_figure import prediction
 from paceline.report.timeline_figure import chosen, timeline
 from paceline.report.worker_figures import Series, draw
 
@@ -66,6 +68,15 @@ def _drawing(
 
 
 def _drawing_parts(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
+    if len(findings.concluded["predicted"]):
+        yield (
+            "predicted",
+            "Predicted against measured throughput",
+            "Images per second, harmonic means over finished seeds, with the number of workers "
+            f"beside each marker; grey: within {100 * NEAR:.0f} %. Predicted by modelled time, "
+            "without training, on the profile that the study names for the model.",
+            lambda: prediction(findings, shown, findings.schemes),
+        )
     for name, title, caption, series in _series(findings):
         yield (
             name,

@@ -21,12 +21,14 @@ from paceline.report.number_format import (
     setting,
     shown,
 )
+from paceline.report.prediction_sentences import predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
     """Return the tables of results, including those without rows."""
     twins = [clocks] if has_twins(findings) else []
+    twins += [predicted] if len(findings.concluded["predicted"]) else []
     made = (*twins, summary, scaling, comparison, equal_budgets, time_to_target, losses)
     plain = [plain_table(findings, each) for each in CONCLUSIONS if each.caption]
     return [*(make(findings) for make in made), *plain]
@@ -64,6 +66,23 @@ def clocks(findings: StudyFindings) -> Table:
     )
     name = f"Virtual against {kinds}"
     return concluded_table(findings, "clocks", name, caption, cells, agreement(findings))
+
+
+def predicted(findings: StudyFindings) -> Table:
+    """Compare what a modelled cluster predicts with what was measured."""
+    cells = {
+        "images/s, measured": cell("measured", count),
+        "of a seed": lambda row: f"{count(row['least'])} to {count(row['most'])}, n = {row['n']}",
+        "images/s, predicted": cell("predicted", count),
+        "error": lambda row: f"{100 * row['error']:+.0f} %",
+        "": lambda row: str(row["verdict"]),
+    }
+    caption = (
+        "Harmonic means over finished seeds. Predicted: modelled time, nothing trained, on the "
+        "profile that the study names for the model. Calibrated: went into the duration of a step."
+    )
+    name = "Predicted against measured"
+    return concluded_table(findings, "predicted", name, caption, cells, predictions(findings))
 
 
 def equal_budgets(findings: StudyFindings) -> Table:

@@ -54,7 +54,7 @@ def draw(series: Series, shown: list[Panel], schemes: list[str]) -> Figure:
             steps = np.geomspace(ends[0], ends[1], 30)
             axis.plot(steps, series.guide(steps), color="#999999", lw=0.9, label="perfect scaling")
         axis.yaxis.set_major_formatter(
-            percent_ticks() if series.percent else FuncFormatter(_thousands)
+            percent_ticks() if series.percent else FuncFormatter(thousands)
         )
     log = series.from_zero and not series.percent and counts[-1] >= MANY
     if log:
@@ -128,5 +128,6 @@ def _workers_axis(axis: Axes, counts: list[int]) -> None:
     axis.set_xlabel("workers")
 
 
-def _thousands(value: float, _position: int) -> str:
+def thousands(value: float, _position: int) -> str:
+    """Format a tick of an axis, without decimals if it is large."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:g}"

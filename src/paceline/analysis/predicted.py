@@ -1,0 +1,92 @@
+"""Compares measured images/s with what a modelled cluster predicts for the same points."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.tables import Frame, Row, Tables
+
+NEAR = 0.15  # largest relative error of a prediction that counts as near
+NOISE = 0.10  # by which two configurations must differ to be compared
+REFERENCE = "sync_allreduce"
+_RATES = ("n", "measured", "least", "most", "predicted", "error", "verdict")
+_RATIOS = ("against", "measured_ratio", "predicted_ratio", "verdict")
+
+
+def predicted(tables: Tables) -> Frame:
+    """Return a row for each measured configuration that is predicted.
+
+    `measured`, `predicted`: images/s, harmonic means over the seeds, as of one long run; `least`
+    and `most`: of a seed. `error`: of the prediction, relative. `verdict`: near or far; calibrated
+    if the points went into the prediction.
+    """
+    rows = [each | _rates(points) for each, points in _predicted_configurations(tables)]
+    return pd.DataFrame(rows, columns=["kind", *tables.axes, *_RATES])
+
+
+def predicted_comparisons(tables: Tables) -> Frame:
+    """Return a row for each predicted configuration and one that it is compared with.
+
+    Those are sync_allreduce at the same settings, and the same scheme with one worker. Calibrated
+    ones are compared with, but not compared. Ratios are
+    of images/s. `verdict`: right if both ratios are on the same side of 1, wrong if not, too close
+    if the measured ones differ by no more than NOISE.
+    """
+    table = predicted(tables)
+    judged = table[table["verdict"] != "calibrated"]
+    rows = [row for _, each in judged.iterrows() for row in _compared(table, tables.axes, each)]
+    return pd.DataFrame(rows, columns=["kind", *tables.axes, *_RATIOS])
+
+
+def _predicted_configurations(tables: Tables) -> Iterator[tuple[Configuration, Frame]]:
+    if tables.predictions.empty:
+        return
+    found = tables.predictions.set_index("key")[["kind", "images_per_second"]]
+    found.columns = ["predicted_kind", "predicted_rate"]
+    runs = tables.finished.join(found, on="key", how="inner")
+    yield from configurations(runs.dropna(subset=["images_per_second"]), tables.axes)
+
+
+def _rates(points: Frame) -> Row:
+    measured = points["images_per_second"].astype(float)
+    rate, predicted_rate = _harmonic_mean(measured), _harmonic_mean(points["predicted_rate"])
+    error = predicted_rate / rate - 1
+    calibrated = (points["predicted_kind"] == "calibrated").any()
+    verdict = "near" if abs(error) <= NEAR else "far"
+    return {
+        "n": len(points),
+        "measured": rate,
+        "least": measured.min(),
+        "most": measured.max(),
+        "predicted": predicted_rate,
+        "error": error,
+        "verdict": "calibrated" if calibrated else verdict,
+    }
+
+
+def _harmonic_mean(rates: Frame) -> float:
+    return len(rates) / (1 / rates).sum()
+
+
+def _compared(table: Frame, axes: list[str], row: Frame) -> Iterator[Row]:
+    same = {name: row[name] for name in ("kind", *axes)}
+    for against, base in (
+        (REFERENCE, same | {"scheme": REFERENCE}),
+        ("1 worker", same | {"workers": 1}),
+    ):
+        found = matching(table, base)
+        if base != same and len(found):
+            yield same | _ratios(against, row, found.iloc[0])
+
+
+def _ratios(against: str, row: Frame, base: Frame) -> Row:
+    measured = row["measured"] / base["measured"]
+    modelled = row["predicted"] / base["predicted"]
+    verdict = "right" if (measured > 1) == (modelled > 1) else "wrong"
+    return {
+        "against": against,
+        "measured_ratio": measured,
+        "predicted_ratio": modelled,
+        "verdict": "too close" if abs(measured - 1) <= NOISE else verdict,
+    }

@@ -1,0 +1,95 @@
+"""Predictions of a study's measured points, by the profiles that the study names."""
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from paceline.errors import SettingError
+from paceline.prediction.predict import sized_workload
+from paceline.prediction.timed_run import timed_run
+from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+from paceline.study.compose import composed
+from paceline.study.study_points import study_points
+
+Run = Mapping[str, str]  # row of runs.csv
+COLUMNS = ("key", "kind", "cluster", "images_per_second")
+
+
+def predict_points(study: str, root: Path) -> Path:
+    """Write reports/<study>/predictions.csv and return its path.
+
+    It has a row for each measured point of runs.csv that finished: the images/s of as many steps on
+    the modelled cluster that the study's `predicted_by` names for its model, without training.
+
+    How fast a shared machine computes changes from hour to hour. So on a cluster with shared cores
+    the duration of a step alone is the mean over the study's own runs of one worker without a
+    server, for each model and batch size; the kind of these runs is calibrated, not predicted.
+
+    Raises SettingError if there is no runs.csv, or no profile for a model.
+    """
+    folder = root / "reports" / study
+    if not (folder / "runs.csv").is_file():
+        message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
+        raise SettingError("study", message)
+    with (folder / "runs.csv").open(newline="") as file:
+        runs = {row["key"]: row for row in csv.DictReader(file) if _is_measured(row)}
+    alone = _seconds_alone(runs.values())
+    path = folder / "predictions.csv"
+    partial = path.with_suffix(".part")
+    with partial.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for point in study_points(study, root):
+            if point.key in runs:
+                run = runs[point.key]
+                name, cluster = profile_of(point.config, root)
+                if shared := cluster.get("shared_cores"):
+                    own = alone.get(_computes(run)) or shared["step_seconds"]
+                    cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
+                rate = _images_per_second(point.config, cluster, int(run["samples"]))
+                kind = "calibrated" if shared and _is_alone(run) else "predicted"
+                writer.writerow((point.key, kind, name, f"{rate:.6g}"))
+    return partial.replace(path)
+
+
+def _is_measured(run: Run) -> bool:
+    return run["kind"] == "measured" and run["status"] == "finished"
+
+
+def _is_alone(run: Run) -> bool:
+    return run["workers"] == "1" and run["servers"] == "0"
+
+
+def _computes(run: Run) -> tuple[str, str]:
+    return run["model"], run["batch_size"]
+
+
+def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float]]:
+    """Return {batch size: mean seconds of a step} of runs of one worker, by what they compute."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in filter(_is_alone, runs):
+        seconds = int(run["batch_size"]) / float(run["images_per_second"])
+        found.setdefault(_computes(run), []).append(seconds)
+    return {each: {int(each[1]): fmean(seconds)} for each, seconds in found.items()}
+
+
+def profile_of(config: PointConfig, root: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return the name and the settings of the modelled cluster that predicts a measured point.
+
+    Raises SettingError("predicted_by") if the study names none for its model.
+    """
+    chosen, model = config.values["predicted_by"], config.names["model"]
+    if not isinstance(chosen, Mapping) or model not in chosen:
+        message = f"{{model: file of conf/cluster}} is needed, with {model}"
+        raise SettingError("predicted_by", message)
+    name = str(chosen[model])
+    return name, composed([f"cluster={name}"], root).values["cluster"]
+
+
+def _images_per_second(config: PointConfig, cluster: Mapping[str, Any], samples: int) -> float:
+    point = Point.of(config.replaced(cluster=cluster))
+    steps = samples // (point.batch_size * point.workers)
+    return timed_run(point, sized_workload(point), steps).images_per_second

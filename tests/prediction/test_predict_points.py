@@ -1,0 +1,87 @@
+"""Predictions of a study's measured points, from its records' table alone."""
+
+import csv
+
+import pytest
+import yaml
+
+from paceline.errors import SettingError
+from paceline.prediction.predict import predict
+from paceline.prediction.predict_points import predict_points
+from paceline.study.study_points import study_points
+from tests.command_line import run
+
+STUDY = """\
+# @package _global_
+defaults:
+  - override /data: fashion_mnist_subset
+study: held
+predicted_by: {small_cnn: two_cores_small_cnn}
+batch_size: 8
+hydra:
+  sweeper:
+    params:
+      cluster: local,virtual
+      workers: 1,2
+"""
+
+
+COLUMNS = ("key", "kind", "status", "model", "batch_size", "workers", "servers")
+COLUMNS += ("samples", "images_per_second")
+
+
+def write_runs(root, servers=0):
+    points = study_points("held", root)
+    kinds = {"local": "measured", "virtual": "virtual"}
+    rows = []
+    for each in points[:3]:
+        kind, workers = kinds[each.config.names["cluster"]], each.config.values["workers"]
+        row = (each.key, kind, "finished", "small_cnn", 8, workers, servers, 1600, 2000)
+        rows.append(row)
+    folder = root / "reports/held"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "runs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+    return points
+
+
+@pytest.mark.parametrize(("servers", "step"), [(1, None), (0, 0.004)])
+def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
+    """By the profile's step, or by that of one worker without a server: 8 images in 4 ms."""
+    (root / "experiments/held.yaml").write_text(STUDY)
+    points = write_runs(root, servers)
+    code, (path,), errors = run(root, "twin", "held")
+    assert (code, path, errors) == (0, "reports/held/predictions.csv", [])
+    with (root / path).open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["key"] for row in found] == [point.key for point in points[:2]]
+    assert {row["cluster"] for row in found} == {"two_cores_small_cnn"}
+    assert [row["kind"] for row in found] == ["calibrated" if step else "predicted", "predicted"]
+    cluster = yaml.safe_load((root / "conf/cluster/two_cores_small_cnn.yaml").read_text())
+    if step:
+        cluster["shared_cores"]["step_seconds"] = {8: step}
+    for row, point, steps in zip(found, points, (200, 100), strict=False):
+        rate = predict(point.config.replaced(cluster=cluster), steps).run.images_per_second
+        assert float(row["images_per_second"]) == pytest.approx(rate, rel=1e-5)
+
+
+def test_a_study_without_records_is_refused(root):
+    code, _, (error,) = run(root, "twin", "own_pace")
+    assert (code, error.split(":")[1]) == (2, " study")
+
+
+@pytest.mark.parametrize("named", ["null", "{resnet18: two_cores_resnet18}"])
+def test_a_model_without_a_profile_is_refused(root, named):
+    text = STUDY.replace("{small_cnn: two_cores_small_cnn}", named)
+    (root / "experiments/held.yaml").write_text(text)
+    write_runs(root)
+    with pytest.raises(SettingError) as refused:
+        predict_points("held", root)
+    assert refused.value.setting == "predicted_by"
+
+
+def test_a_profile_changes_no_key(root):
+    (root / "experiments/held.yaml").write_text(STUDY)
+    keys = [each.key for each in study_points("held", root)]
+    (root / "experiments/held.yaml").write_text(STUDY.replace("two_cores_small_cnn", "titan"))
+    assert [each.key for each in study_points("held", root)] == keys

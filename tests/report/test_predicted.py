@@ -1,0 +1,97 @@
+import csv
+
+import pytest
+
+from paceline.analysis.analyse import analyse
+from paceline.analysis.predicted import predicted, predicted_comparisons
+from paceline.analysis.tables import read_tables
+from paceline.report.findings import read_findings
+from paceline.report.page import report
+from paceline.report.prediction_sentences import predictions
+from tests.made_reports import fail, make_run, write_reports
+
+MEASURED = {  # images/s by scheme and workers, for each seed; then what is predicted
+    ("sync_allreduce", 1): ((1000, 1000), 1100),
+    ("sync_allreduce", 2): ((1500, 1500), 1500),
+    ("async_parameter_server", 1): ((1050, 1050), 1000),
+    ("async_parameter_server", 2): ((1000, 4000), 1200),  # 1600 in the mean of seconds
+}
+
+
+def write_predicted(folder, predicted_by=MEASURED, calibrated=()):
+    runs, rows = [], []
+    for (scheme, workers), (rates, rate) in predicted_by.items():
+        for seed, measured in enumerate(rates):
+            runs.append(make_run(scheme, workers, 32, seed, images_per_second=measured))
+            kind = "calibrated" if (scheme, workers) in calibrated else "predicted"
+            rows.append((runs[-1]["key"], kind, "made_profile", rate))
+    runs.append(fail(make_run("sync_allreduce", 2, 32, 9)))
+    write_reports(folder, runs)
+    with (folder / "predictions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("key", "kind", "cluster", "images_per_second"), *rows])
+    return folder
+
+
+def test_errors_are_of_the_means_of_seconds(tmp_path):
+    table = predicted(read_tables(write_predicted(tmp_path / "made")))
+    rows = table.set_index(["scheme", "workers"])
+    assert list(rows["measured"]) == pytest.approx([1000, 1500, 1050, 1600])
+    assert list(rows["error"]) == pytest.approx([0.1, 0, -50 / 1050, -0.25])
+    assert list(rows["verdict"]) == ["near", "near", "near", "far"]
+    assert list(rows["n"]) == [2] * 4
+    last = rows.loc[("async_parameter_server", 2)]
+    assert (last["least"], last["most"]) == (1000, 4000)
+
+
+def test_the_faster_of_two_is_right_wrong_or_too_close(tmp_path):
+    table = predicted_comparisons(read_tables(write_predicted(tmp_path / "made")))
+    found = {(row["scheme"], row["workers"], row["against"]): row for _, row in table.iterrows()}
+    assert {key: row["verdict"] for key, row in found.items()} == {
+        ("sync_allreduce", 2, "1 worker"): "right",
+        ("async_parameter_server", 1, "sync_allreduce"): "too close",
+        ("async_parameter_server", 2, "sync_allreduce"): "too close",
+        ("async_parameter_server", 2, "1 worker"): "right",
+    }
+    slower = {**MEASURED, ("async_parameter_server", 2): ((2000, 2000), 1200)}
+    table = predicted_comparisons(read_tables(write_predicted(tmp_path / "slower", slower)))
+    (against,) = table[(table["scheme"] != "sync_allreduce") & (table["workers"] == 2)][
+        "against"
+    ].loc[table["verdict"] == "wrong"]
+    assert against == "sync_allreduce"
+
+
+def test_what_went_into_a_prediction_is_not_judged(tmp_path):
+    folder = write_predicted(tmp_path / "made", calibrated=[("async_parameter_server", 1)])
+    tables = read_tables(folder)
+    assert list(predicted(tables)["verdict"]) == ["near", "near", "calibrated", "far"]
+    compared = predicted_comparisons(tables)
+    assert list(zip(compared["scheme"], compared["workers"], compared["against"], strict=True)) == [
+        ("sync_allreduce", 2, "1 worker"),
+        ("async_parameter_server", 2, "sync_allreduce"),
+        ("async_parameter_server", 2, "1 worker"),
+    ]
+    analyse(folder)
+    near, _ = predictions(read_findings(folder))
+    assert "in 2 of 3 configurations" in near
+
+
+def test_a_study_without_predictions_has_none(tmp_path):
+    tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
+    assert not len(predicted(tables))
+    assert not len(predicted_comparisons(tables))
+
+
+def test_the_page_says_how_near(tmp_path):
+    folder = write_predicted(tmp_path / "made")
+    analyse(folder)
+    near, compared = predictions(read_findings(folder))
+    assert near == (
+        "All settings: predicted images/s are within 15 % of those measured in 3 of 4 "
+        "configurations; median error 7 %, worst -25 % (async_parameter_server, 2 workers)."
+    )
+    assert compared.startswith("Of 4 comparisons with sync_allreduce or with one worker, ")
+    assert "rightly in 2, wrongly in 0; in 2 the measured" in compared
+    page = report(folder).read_text()
+    assert near in page
+    assert "Predicted against measured throughput" in page
+    assert (folder / "figures/predicted.svg").is_file()
