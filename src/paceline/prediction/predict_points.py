@@ -81,7 +81,7 @@ def profile_of(config: PointConfig, root: Path) -> tuple[str, Mapping[str, Any]]
 
     Raises SettingError("predicted_by") if the study names none for its model.
     """
-    chosen, model = config.values["predicted_by"], config.names["model"]
+    chosen, model = config.values.get("predicted_by"), config.names["model"]
     if not isinstance(chosen, Mapping) or model not in chosen:
         message = f"{{model: file of conf/cluster}} is needed, with {model}"
         raise SettingError("predicted_by", message)
