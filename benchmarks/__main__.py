@@ -8,6 +8,7 @@ from paceline.record.provenance import commit, hardware, versions
 
 MODULES = (
     "loader",
+    "freed_memory",
     "synchronous",
     "parameter_server",
     "collectives",

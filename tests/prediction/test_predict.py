@@ -95,6 +95,11 @@ def test_messages_have_the_bytes_of_the_run_that_trains(root, precision):
         (["cluster=titan"], 10, "workload"),
         (["cluster=titan", "workload=resnet50"], 10, "workload"),
         (["cluster=virtual"], 1, "steps"),
+        (
+            ["scheme=async_parameter_server", "scheme.servers=21", "workers=2", "cluster=virtual"],
+            10,
+            "scheme.servers",
+        ),
     ],
 )
 def test_what_cannot_be_predicted_is_named(overrides, steps, setting):

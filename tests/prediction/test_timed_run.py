@@ -6,6 +6,7 @@ from paceline.prediction.timed_run import timed_clock, timed_run
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.shared_cores import SharedCores
 from paceline.timing.workload import OwnNetwork
 from paceline.virtual_clock.virtual_strategy import FREE
 from tests.tiny import CONF
@@ -15,6 +16,11 @@ NUM_BYTES = 8 * 103  # of the tiny network's weights
 PROFILES = {
     "free": FREE,
     "one machine": ClusterProfile(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
+    "shared cores": ClusterProfile(
+        *(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
+        node_cores=2,
+        shared_cores=SharedCores(step_seconds={1: 1.0}, speeds={1: 1, 2: 1.75}, ddp_seconds=0.1),
+    ),
     "nodes": ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000),
 }
 

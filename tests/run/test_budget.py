@@ -64,3 +64,13 @@ def test_workers_of_a_common_budget_take_a_round_each_at_least():
     assert budget("elastic", 2, 8, samples=33).samples == 48
     with pytest.raises(SettingError, match=r"training.samples: 24 leave some of workers=2"):
         budget("elastic", 2, 8, samples=24)
+
+
+def test_more_servers_than_pushes_are_refused():
+    """24 steps of two workers that push as one are 12 pushes."""
+    scheme = AsyncParameterServer(servers=12, group_size=2)
+    config = tiny_point("sync_allreduce", 2, 4, training__samples=96)
+    assert budget_of(replace(point_of(config), scheme=scheme), 100).num_steps == 24
+    with pytest.raises(SettingError, match="13 servers, and 12 pushes") as refused:
+        budget_of(replace(point_of(config), scheme=replace(scheme, servers=13)), 100)
+    assert refused.value.setting == "scheme.servers"

@@ -36,7 +36,7 @@ _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its resul
 # glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
 # page: a quarter of ResNet-18's step on a CPU. The environment of a new process alone can set it
 # (mallopt(3)); 32 MiB is the greatest value of the second.
-_KEEP_MEMORY = {
+KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
     "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
 }
@@ -46,7 +46,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 def preload() -> None:
     """Start the forkserver, which imports in the background while the caller continues."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
-    for name, value in _KEEP_MEMORY.items():
+    for name, value in KEEP_MEMORY.items():
         os.environ.setdefault(name, value)
     known = multiprocessing.get_all_start_methods()  # the platform's own is first
     if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it

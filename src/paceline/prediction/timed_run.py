@@ -113,16 +113,19 @@ def timed_clock(
     """Return the clock at the end of `steps` steps of every worker, with one weight per server.
 
     `snapshot_samples`: samples of all workers, of `batch_size` in a step, after which to note the
-    time, ascending.
+    time, ascending. Raises SettingError for more servers than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
-    batches = Accounting(scheme, workers).batches_per_round
+    accounting = Accounting(scheme, workers)
+    batches = accounting.batches_per_round
+    num_steps = math.ceil(steps * workers / batches) * batches
+    accounting.check_servers(num_steps)
     clock = VirtualClock(
         scheme,
         RunSpec(
             num_workers=workers,
             batch_size=batch_size,
-            num_steps=math.ceil(steps * workers / batches) * batches,
+            num_steps=num_steps,
             snapshot_samples=snapshot_samples,
             learning_rate=None,
             segments=[plain_segment(len(weights))],

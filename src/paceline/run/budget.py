@@ -26,7 +26,7 @@ class Budget:
 def budget_of(point: Point, num_train: int) -> Budget:
     """Return the budget of a run over `num_train` images.
 
-    Raises SettingError("training.samples") if a worker would have no step.
+    Raises SettingError if a worker would have no step, or if there are more servers than pushes.
     """
     training = point.training
     asked = training.samples or training.epochs * num_train
@@ -38,6 +38,7 @@ def budget_of(point: Point, num_train: int) -> Budget:
     if samples < workers * size * accounting.steps_between_pushes:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
+    accounting.check_servers(samples // size)
     kept = evenly_spaced(rounds, point.measurement.evaluations)
     return Budget(
         samples=samples,

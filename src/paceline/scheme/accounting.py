@@ -69,6 +69,13 @@ class Accounting:
         """The batches behind a push, over all workers that push as one."""
         return self.scheme.group_size * self.steps_between_pushes
 
+    def check_servers(self, num_steps: int) -> None:
+        """Raise SettingError for more servers than pushes in `num_steps` of all workers."""
+        pushes = num_steps // self.steps_per_push
+        if self.scheme.servers > pushes:
+            message = f"{self.scheme.servers} servers, and {pushes} pushes in the whole run"
+            raise SettingError("scheme.servers", message)
+
     def group_of(self, worker: int) -> range:
         """List those who push as one with this worker; the first of them speaks to the servers."""
         first = worker - worker % self.scheme.group_size
