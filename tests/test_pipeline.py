@@ -19,7 +19,7 @@ STUDIES = LISTS["studies"] + LISTS["long_studies"] + LISTS["predicted_studies"]
 STAGES = {
     "studies": ("prepare", "sweep", "analyse", "report"),
     "long_studies": ("long", "analyse_long", "report_long"),
-    "predicted_studies": ("predicted", "analyse_predicted", "report_predicted"),
+    "predicted_studies": ("predicted", "predict", "analyse_predicted", "report_predicted"),
 }
 TABLES = ["runs", *(table.collected for table in POINT_TABLES), "tuning"]
 PREDICTIONS = PIPELINE["stages"]["predictions"]
@@ -72,10 +72,11 @@ def test_predictions_depend_on_every_room_that_they_import():
 def test_stages_run_the_commands_of_the_study(study):
     commands = [stage(name, study)[0] for name in stages(study)]
     prepare = [f"paceline prepare {study}"] if study in LISTS["studies"] else []
-    twin = [f"paceline twin {study}"] if study in LISTS["predicted_studies"] else []
+    held = study in LISTS["predicted_studies"]
     assert commands == [
         *prepare,
-        [f"paceline sweep {study}", f"paceline collect {study}", *twin],
+        [f"paceline sweep {study}", f"paceline collect {study}"],
+        *([f"paceline predict --study {study}"] if held else []),
         f"paceline analyse {study}",
         f"paceline report {study}",
     ]
@@ -95,7 +96,17 @@ def test_records_outlive_a_rerun_and_tables_are_committed(study):
 def test_of_a_long_study_the_tables_alone_are_outputs(study):
     _, deps, outs = stage(stages(study)[0], study)
     assert deps == ["conf", f"experiments/{study}.yaml"]
-    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in collected(study)}
+    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
+
+
+@pytest.mark.parametrize("study", LISTS["predicted_studies"])
+def test_predictions_of_a_study_depend_on_what_those_of_published_numbers_do(study):
+    _, deps, outs = stage("predict", study)
+    rooms = {each for each in PREDICTIONS["deps"] if each.startswith("src/")}
+    beside = {"src/paceline/cluster", "src/paceline/model/network_size.py"}
+    assert rooms - beside <= set(deps)
+    assert {"conf", f"experiments/{study}.yaml", f"reports/{study}/runs.csv"} <= set(deps)
+    assert outs == {f"reports/{study}/predictions.csv": {"cache": False}}
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -19,12 +19,11 @@ What happens to accuracy and throughput as SGD is spread over workers.
              `paceline count model=nin data=image_folder batch_size=1024`; --write NAME makes
              conf/workload/NAME.yaml of it, for `workload=NAME` on a modelled cluster
   predict    images/s, staleness and the busiest link of a modelled cluster, without training:
-             `paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE
+             `paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE;
+             --study STUDY predicts its measured points -> reports/<study>/predictions.csv
   retime     the curve of a record on another modelled cluster, where times change no update:
              `paceline retime 656d4840fa49 cluster=titan workload=nin`
   published  predictions of published numbers -> reports/predictions, by papers/predictions.yaml
-  twin       images/s of a study's measured points, predicted by the profiles that the study names
-             -> reports/<study>/predictions.csv
   prepare    find or download, and verify, the data of a study
   sweep      run the points of a study that have no record yet; --dry-run shows them
   collect    records of a study -> reports/<study>/runs.csv, curves.csv, ...
@@ -75,7 +74,6 @@ def _run(arguments: list[str]) -> int:
         "prepare": _prepare,
         "sweep": _sweep,
         "collect": _collect,
-        "twin": _twin,
         "analyse": _analyse,
         "report": _report,
     }[options.command](options, root)
@@ -89,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("train", add_help=False)
-    for name in (*_WITHOUT_STUDY, "prepare", "sweep", "collect", "twin", "analyse", "report"):
+    for name in (*_WITHOUT_STUDY, "prepare", "sweep", "collect", "analyse", "report"):
         command = commands.add_parser(name)
         if name not in _WITHOUT_STUDY:
             command.add_argument("study", metavar="STUDY", help="a file in experiments/")
@@ -112,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
                 "--draws", type=int, default=0, help="of what the profile assumes, for an interval"
             )
             command.add_argument("--json", metavar="FILE", help="write the predictions to a file")
+            command.add_argument("--study", help="predict its measured points; no other arguments")
         if name in _TAKES_SETTINGS:
             command.epilog = "Settings may follow, as in `paceline train`: seed=0,1"
     return parser
@@ -155,8 +154,9 @@ def _calibrate(options: argparse.Namespace, root: Path) -> int:
 
     config = composed(options.overrides, root)
     preload()  # of torch and Lightning in the background, while they are imported here
+    from paceline.calibration.cluster_file import path_of, write
     from paceline.calibration.measure import measure
-    from paceline.calibration.this_machine import path_of, table, write
+    from paceline.calibration.this_machine import table
     from paceline.record.point import Point
 
     path = path_of(root / "conf/cluster", options.write)
@@ -187,8 +187,14 @@ def _count(options: argparse.Namespace, root: Path) -> int:
 
 def _predict(options: argparse.Namespace, root: Path) -> int:
     from paceline.prediction.predict import as_json, predict, table
+    from paceline.prediction.predict_points import predict_points
     from paceline.study.compose import composed_each
 
+    if options.study:
+        if options.overrides:
+            raise SettingError("study", f"its points have settings: {' '.join(options.overrides)}")
+        print(predict_points(options.study, root).relative_to(root))
+        return 0
     if options.json and not Path(options.json).parent.is_dir():
         raise SettingError("json", f"there is no folder {Path(options.json).parent}")
     predictions = [
@@ -212,13 +218,6 @@ def _published(options: argparse.Namespace, root: Path) -> int:
     from paceline.prediction.published_report import write
 
     print(write(root).relative_to(root))
-    return 0
-
-
-def _twin(options: argparse.Namespace, root: Path) -> int:
-    from paceline.prediction.predict_points import predict_points
-
-    print(predict_points(options.study, root).relative_to(root))
     return 0
 
 

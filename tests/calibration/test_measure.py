@@ -1,5 +1,6 @@
 """`paceline calibrate`: numbers by hand, and a real run on a tiny problem."""
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,6 +10,8 @@ from omegaconf import OmegaConf
 
 from paceline import cli
 from paceline.calibration import measure as calibrate
+from paceline.calibration import steps
+from paceline.calibration.cluster_file import path_of, write
 from paceline.calibration.measure import (
     Measured,
     MeasuredSteps,
@@ -16,13 +19,8 @@ from paceline.calibration.measure import (
     measure,
     together_counts,
 )
-from paceline.calibration.this_machine import (
-    jitter,
-    path_of,
-    profile_of_measured,
-    table,
-    write,
-)
+from paceline.calibration.messages import added_by
+from paceline.calibration.this_machine import jitter, profile_of_measured, table
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.record.target import Target
@@ -132,10 +130,18 @@ def test_a_gpu_is_no_core_that_others_share(root, tmp_path):
     assert cluster.shared_cores is None
 
 
-@pytest.mark.parametrize("name", ["Mine", "a/b", ""])
+@pytest.mark.parametrize("name", ["Mine", "myMachine", "mä", "a/b", ""])
 def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     with pytest.raises(SettingError, match="no name of a cluster"):
         path_of(tmp_path, name)
+
+
+def test_only_a_calibrated_file_is_replaced(root, tmp_path):
+    write(MADE, Point.of(composed(TINY, root)), tmp_path / "made.yaml")
+    assert path_of(tmp_path, "made") == tmp_path / "made.yaml"
+    for name in ("titan", "local", "virtual"):
+        with pytest.raises(SettingError, match="another cluster's name"):
+            path_of(root / "conf/cluster", name)
 
 
 def test_the_table_shows_every_number_with_its_unit():
@@ -148,9 +154,9 @@ def test_the_table_shows_every_number_with_its_unit():
 
 def test_a_real_run_measures_every_part(measured, tmp_path):
     found, point = measured
-    steps = found.worker.steps
-    assert list(steps) == [3, 12, 40]
-    assert all(np.all(seconds > 0) and len(seconds) for seconds in steps.values())
+    by_size = found.worker.steps
+    assert list(by_size) == [3, 12, 40]
+    assert all(np.all(seconds > 0) and len(seconds) for seconds in by_size.values())
     sizes = [list(found.pair[name]) for name in ("push_pull", "allreduce", "serve")]
     assert sizes[0] == sizes[1] == sizes[2]
     assert found.worker.num_parameters in sizes[0]
@@ -161,7 +167,18 @@ def test_a_real_run_measures_every_part(measured, tmp_path):
     cluster = cluster_of(tmp_path / "found.yaml")
     assert cluster.profile.num_nodes(8) == 1
     times = cluster.step_times(12, seed=0)
-    assert times.step_seconds == pytest.approx(np.mean(steps[12]), rel=0.01)
+    assert times.step_seconds == pytest.approx(np.mean(by_size[12]), rel=0.01)
+
+
+def test_every_other_block_of_steps_has_an_exchange(monkeypatch):
+    """A step takes a second, an exchange ten; the first block is not counted."""
+    now = itertools.count()
+    monkeypatch.setattr(steps.time, "perf_counter", lambda: float(next(now)))
+    exchanges = steps.Exchanges(lambda: [next(now) for _ in range(10)], block=3)
+    for _ in range(5 * 3):
+        exchanges.on_train_batch_end()
+    assert list(exchanges.seconds) == [*[1] * 3, *[11] * 3] * 2
+    assert added_by(exchanges.seconds, 3) == 10
 
 
 def test_the_written_file_composes_as_a_cluster(root, measured):

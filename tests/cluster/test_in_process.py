@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from paceline.cluster.cluster import Task
 from paceline.cluster.in_process import InProcessCluster
-from paceline.cluster.launcher import launch, preload
+from paceline.cluster.launcher import KEEP_MEMORY, launch
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.tiny import point_of, tiny_point
@@ -17,14 +17,13 @@ PLACE = "tests.cluster.counting:place"
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_one_process_is_this_one_and_the_others_are_not(rank, tmp_path, capfd):
-    preload()
     environment = dict(os.environ)
     places = launch(PLACE, ("x",), workers=2, servers=1, log_folder=tmp_path, own_rank=rank)
     assert [each == os.getpid() for each in places] == [other == rank for other in range(3)]
     assert len(set(places)) == 3
     assert capfd.readouterr().out == "x\n"  # the others write to their logs
     assert len(list(tmp_path.iterdir())) == 2
-    assert dict(os.environ) == environment
+    assert dict(os.environ) == {**environment, "OMP_NUM_THREADS": "1", **KEEP_MEMORY}
     assert not dist.is_initialized()
 
 

@@ -38,6 +38,7 @@ def write_runs(root, servers=0):
         kind, workers = kinds[each.config.names["cluster"]], each.config.values["workers"]
         row = (each.key, kind, "finished", "small_cnn", 8, workers, servers, 1600, 2000)
         rows.append(row)
+    rows.append(("no rate", "measured", "finished", "small_cnn", 8, 1, servers, 8, ""))
     folder = root / "reports/held"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "runs.csv").open("w", newline="") as file:
@@ -50,7 +51,7 @@ def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
     """By the profile's step, or by that of one worker without a server: 8 images in 4 ms."""
     (root / "experiments/held.yaml").write_text(STUDY)
     points = write_runs(root, servers)
-    code, (path,), errors = run(root, "twin", "held")
+    code, (path,), errors = run(root, "predict", "--study", "held")
     assert (code, path, errors) == (0, "reports/held/predictions.csv", [])
     with (root / path).open(newline="") as file:
         found = list(csv.DictReader(file))
@@ -66,7 +67,9 @@ def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
 
 
 def test_a_study_without_records_is_refused(root):
-    code, _, (error,) = run(root, "twin", "own_pace")
+    code, _, (error,) = run(root, "predict", "--study", "own_pace")
+    assert (code, error.split(":")[1]) == (2, " study")
+    code, _, (error,) = run(root, "predict", "--study", "own_pace", "workers=2")
     assert (code, error.split(":")[1]) == (2, " study")
 
 

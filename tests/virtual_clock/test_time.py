@@ -347,3 +347,24 @@ def test_means_in_pairs_between_nodes_pass_the_links_of_the_nodes():
         away = sum(partner // 2 != active.index // 2 for _, partner in active.averages)
         assert active.seconds_communicating >= 3 * away
     assert [worker.seconds_communicating for worker in strategy.clock.workers[::2]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "seconds"),
+    [
+        (SyncAllReduce(collective="parameter_server"), 4),
+        (SyncParameterServer(1, backup_workers=0), 8),
+        (SyncParameterServer(2, backup_workers=0), 4),
+    ],
+)
+def test_a_server_that_answers_takes_twice_as_long_as_one_that_reduces(scheme, seconds):
+    """Four workers, a second for all bytes: pieces go both ways at once, answers after pushes."""
+    clock = timed_clock(
+        scheme,
+        workers=4,
+        steps=1,
+        profile=ClusterProfile(Link(0, NUM_BYTES), FREE, 1, 0, math.inf, overlap=False),
+        step_times=StepTimes(),
+        workload=OwnNetwork().of_size(NUM_BYTES, 0),
+    )
+    assert clock.kernel.now == pytest.approx(1 + seconds)

@@ -29,9 +29,9 @@ def predicted_comparisons(tables: Tables) -> Frame:
     """Return a row for each predicted configuration and one that it is compared with.
 
     Those are sync_allreduce at the same settings, and the same scheme with one worker. Calibrated
-    ones are compared with, but not compared. Ratios are
-    of images/s. `verdict`: right if both ratios are on the same side of 1, wrong if not, too close
-    if the measured ones differ by no more than NOISE.
+    configurations are only the others of a comparison. Ratios are of images/s. `verdict`: right if
+    both ratios are on the same side of 1, wrong if not, too close if the measured one differs from
+    1 by no more than NOISE.
     """
     table = predicted(tables)
     judged = table[table["verdict"] != "calibrated"]
@@ -44,7 +44,7 @@ def _predicted_configurations(tables: Tables) -> Iterator[tuple[Configuration, F
         return
     found = tables.predictions.set_index("key")[["kind", "images_per_second"]]
     found.columns = ["predicted_kind", "predicted_rate"]
-    runs = tables.finished.join(found, on="key", how="inner")
+    runs = tables.runs.join(found, on="key", how="inner")  # those at chance have a rate, too
     yield from configurations(runs.dropna(subset=["images_per_second"]), tables.axes)
 
 

@@ -34,8 +34,8 @@ _PRELOADED = [
 _ADDRESS = "127.0.0.1"  # neither the store nor gloo authenticates a connection
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 # glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
-# page: a quarter of ResNet-18's step on a CPU. The environment of a new process alone can set it
-# (mallopt(3)); 32 MiB is the greatest value of the second.
+# page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
+# (mallopt(3)), not for the caller's own; 32 MiB is the greatest value of the second.
 KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
     "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),

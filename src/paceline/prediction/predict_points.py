@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,7 +22,7 @@ COLUMNS = ("key", "kind", "cluster", "images_per_second")
 def predict_points(study: str, root: Path) -> Path:
     """Write reports/<study>/predictions.csv and return its path.
 
-    It has a row for each measured point of runs.csv that finished: the images/s of as many steps on
+    It has a row for each measured point of runs.csv with a rate: the images/s of as many steps on
     the modelled cluster that the study's `predicted_by` names for its model, without training.
 
     How fast a shared machine computes changes from hour to hour. So on a cluster with shared cores
@@ -35,28 +36,28 @@ def predict_points(study: str, root: Path) -> Path:
         message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
         raise SettingError("study", message)
     with (folder / "runs.csv").open(newline="") as file:
-        runs = {row["key"]: row for row in csv.DictReader(file) if _is_measured(row)}
-    alone = _seconds_alone(runs.values())
+        runs = {row["key"]: row for row in csv.DictReader(file) if _has_rate(row)}
+    alone, rows = _seconds_alone(runs.values()), []
+    for point in study_points(study, root):
+        if point.key in runs:
+            run = runs[point.key]
+            name = profile_of(point.config)
+            cluster = dict(_settings_of(name, root))
+            if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
+                own = alone.get(_computes(run)) or shared["step_seconds"]
+                cluster["shared_cores"] = {**shared, "step_seconds": own}
+            rate = _images_per_second(point.config, cluster, int(run["samples"]))
+            kind = "calibrated" if shared and _is_alone(run) else "predicted"
+            rows.append((point.key, kind, name, f"{rate:.6g}"))
     path = folder / "predictions.csv"
-    partial = path.with_suffix(".part")
-    with partial.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for point in study_points(study, root):
-            if point.key in runs:
-                run = runs[point.key]
-                name, cluster = profile_of(point.config, root)
-                if shared := cluster.get("shared_cores"):
-                    own = alone.get(_computes(run)) or shared["step_seconds"]
-                    cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
-                rate = _images_per_second(point.config, cluster, int(run["samples"]))
-                kind = "calibrated" if shared and _is_alone(run) else "predicted"
-                writer.writerow((point.key, kind, name, f"{rate:.6g}"))
-    return partial.replace(path)
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    return path
 
 
-def _is_measured(run: Run) -> bool:
-    return run["kind"] == "measured" and run["status"] == "finished"
+def _has_rate(run: Run) -> bool:
+    """Return True for a measured point with a rate; one whose accuracy is at chance has one."""
+    return run["kind"] == "measured" and bool(run["images_per_second"])
 
 
 def _is_alone(run: Run) -> bool:
@@ -76,8 +77,8 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
     return {each: {int(each[1]): fmean(seconds)} for each, seconds in found.items()}
 
 
-def profile_of(config: PointConfig, root: Path) -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the settings of the modelled cluster that predicts a measured point.
+def profile_of(config: PointConfig) -> str:
+    """Return the name of the modelled cluster that predicts a measured point.
 
     Raises SettingError("predicted_by") if the study names none for its model.
     """
@@ -85,8 +86,12 @@ def profile_of(config: PointConfig, root: Path) -> tuple[str, Mapping[str, Any]]
     if not isinstance(chosen, Mapping) or model not in chosen:
         message = f"{{model: file of conf/cluster}} is needed, with {model}"
         raise SettingError("predicted_by", message)
-    name = str(chosen[model])
-    return name, composed([f"cluster={name}"], root).values["cluster"]
+    return str(chosen[model])
+
+
+@lru_cache
+def _settings_of(name: str, root: Path) -> Mapping[str, Any]:
+    return composed([f"cluster={name}"], root).values["cluster"]
 
 
 def _images_per_second(config: PointConfig, cluster: Mapping[str, Any], samples: int) -> float:

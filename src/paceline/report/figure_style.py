@@ -62,3 +62,8 @@ def as_svg(figure: Figure) -> str:
     figure.savefig(stream, format="svg", metadata=nothing)
     lines = stream.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def thousands(value: float, _position: int) -> str:
+    """Format a tick of an axis, without decimals if it is large."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:g}"

@@ -14,6 +14,7 @@ from paceline.report.facets import MOST_PANELS, Panel, panels
 from paceline.report.figure_style import as_svg, figure_settings
 from paceline.report.findings import StudyFindings
 from paceline.report.prediction_figure import prediction
+from paceline.report.prediction_sentences import PREDICTED
 from paceline.report.timeline_figure import chosen, timeline
 from paceline.report.worker_figures import Series, draw
 
@@ -58,7 +59,8 @@ def _drawing(
     runs = findings.tables.runs
     if name == "timeline":  # not drawn for points of all kinds
         runs = chosen(findings)
-    caption = f"{caption} Numbers: {', '.join(dict.fromkeys(runs['kind']))}."
+    kinds = [*dict.fromkeys(runs["kind"]), *(["predicted"] if name == "predicted" else [])]
+    caption = f"{caption} Numbers: {', '.join(kinds)}."
     figure = draw()
     if figure is None:
         return Drawing(name, title, f"Nothing to draw here. {caption}", "")
@@ -72,9 +74,8 @@ def _drawing_parts(findings: StudyFindings, shown: list[Panel]) -> Iterator[tupl
         yield (
             "predicted",
             "Predicted against measured throughput",
-            "Images per second, harmonic means over finished seeds, with the number of workers "
-            f"beside each marker; grey: within {100 * NEAR:.0f} %. Predicted by modelled time, "
-            "without training, on the profile that the study names for the model.",
+            "Images per second, harmonic means over seeds, with the number of workers "
+            f"beside each marker; grey: within {100 * NEAR:.0f} %. {PREDICTED}",
             lambda: prediction(findings, shown, findings.schemes),
         )
     for name, title, caption, series in _series(findings):

@@ -21,7 +21,7 @@ from paceline.report.number_format import (
     setting,
     shown,
 )
-from paceline.report.prediction_sentences import predictions
+from paceline.report.prediction_sentences import PREDICTED, predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
 
 
@@ -77,10 +77,7 @@ def predicted(findings: StudyFindings) -> Table:
         "error": lambda row: f"{100 * row['error']:+.0f} %",
         "": lambda row: str(row["verdict"]),
     }
-    caption = (
-        "Harmonic means over finished seeds. Predicted: modelled time, nothing trained, on the "
-        "profile that the study names for the model. Calibrated: went into the duration of a step."
-    )
+    caption = f"Harmonic means over seeds. {PREDICTED}"
     name = "Predicted against measured"
     return concluded_table(findings, "predicted", name, caption, cells, predictions(findings))
 

@@ -8,9 +8,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from paceline.analysis.configuration import groups
 from paceline.analysis.predicted import NEAR
 from paceline.report.facets import Panel, grid, label_left, legend_below
-from paceline.report.figure_style import scheme_style
+from paceline.report.figure_style import scheme_style, thousands
 from paceline.report.findings import StudyFindings
-from paceline.report.worker_figures import thousands
 
 _WIDER = 1.15  # factor by which the axes extend beyond each end
 
@@ -18,6 +17,7 @@ _WIDER = 1.15  # factor by which the axes extend beyond each end
 def prediction(findings: StudyFindings, shown: list[Panel], schemes: list[str]) -> Figure:
     """Draw a marker for each configuration, with its number of workers beside it."""
     table = findings.concluded["predicted"]
+    shown = [panel for panel in shown if len(panel.of(table))]
     figure, axes = grid(shown, 3.2, sharey=False)
     for axis, panel in zip(axes, shown, strict=True):
         rows = panel.of(table)

@@ -6,6 +6,12 @@ from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural, setting
 
+PREDICTED = (
+    "Predicted: modelled time, nothing trained, on the profile that the study names for the model. "
+    "Where workers share cores, a step alone takes what it took in the study's own runs of one "
+    "worker without a server, which are calibrated and not judged."
+)
+
 
 def predictions(findings: StudyFindings) -> list[str]:
     """Return a sentence for each setting besides scheme and workers, and one for comparisons."""
@@ -15,7 +21,8 @@ def predictions(findings: StudyFindings) -> list[str]:
         return []
     parts = groups(table, findings.varying) if findings.varying else [({}, table)]
     texts = [_near_sentence(setting_of, rows) for setting_of, rows in parts]
-    return [*texts, _comparison_sentence(findings.concluded["predicted_comparisons"])]
+    compared = findings.concluded["predicted_comparisons"]
+    return [*texts, *([_comparison_sentence(compared)] if len(compared) else [])]
 
 
 def _near_sentence(settings: Row, rows: Frame) -> str:

@@ -13,7 +13,7 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame, Row
 from paceline.report.diverged_band import diverged_band
 from paceline.report.facets import Panel, grid, label_left, legend_below
-from paceline.report.figure_style import LINES, percent_ticks, scheme_style
+from paceline.report.figure_style import LINES, percent_ticks, scheme_style, thousands
 
 _WIDER = 1.3  # factor by which the axis extends beyond each end
 MANY = 16  # a linear axis hides small numbers beside such large ones
@@ -126,8 +126,3 @@ def _workers_axis(axis: Axes, counts: list[int]) -> None:
     axis.set_xticks([], minor=True)
     axis.set_xlim(counts[0] / _WIDER, counts[-1] * _WIDER)
     axis.set_xlabel("workers")
-
-
-def thousands(value: float, _position: int) -> str:
-    """Format a tick of an axis, without decimals if it is large."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:g}"

@@ -59,6 +59,11 @@ class ClusterProfile:
         """True if workers and servers are on the same machine."""
         return self.workers_per_node is None
 
+    @property
+    def ddp_seconds(self) -> float:
+        """Duration that DistributedDataParallel adds to a worker's step, where it is known."""
+        return 0.0 if self.shared_cores is None else self.shared_cores.ddp_seconds
+
     def overlaps(self, workers: int) -> bool:
         """True if gradients are reduced during backward, on cores that `workers` leave free."""
         busy = self.shared_cores is not None and workers >= (self.node_cores or math.inf)

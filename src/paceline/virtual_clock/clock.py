@@ -59,7 +59,8 @@ class VirtualClock:
         self.pool = BufferPool(weights, recycled=recycled)
         self._spec, self._times = spec, step_times
         self._cores = cores_of(profile.shared_cores, self.kernel)
-        self._seconds_of_ddp = _seconds_of_ddp(scheme, profile, spec.num_workers)
+        by_ddp = scheme.carried_out_by_ddp and spec.num_workers > 1
+        self._seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
         overlap = profile.overlaps(spec.num_workers)
         self._sizes = MessageSizes(workload, weights.nbytes, overlap=overlap)
         own = BufferPool(statistics)
@@ -246,9 +247,3 @@ class VirtualClock:
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
         self.kernel.settle()
-
-
-def _seconds_of_ddp(scheme: AbstractScheme, profile: ClusterProfile, workers: int) -> float:
-    """Return what DistributedDataParallel adds to a worker's step [seconds], where it is used."""
-    used = scheme.carried_out_by_ddp and workers > 1
-    return profile.shared_cores.ddp_seconds if used and profile.shared_cores else 0.0
