@@ -160,7 +160,7 @@ def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, fl
     steps = TimedSteps(point)
 
     def take_steps(exchange: Callable[[], object]) -> Sequence[float]:
-        return steps.exchanging(exchange, block)
+        return steps.exchanging(exchange, block).tolist()
 
     return measure_in_training(num_weights, take_steps, block)
 
