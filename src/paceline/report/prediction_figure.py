@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.predicted import NEAR
@@ -48,5 +48,6 @@ def prediction(findings: StudyFindings, shown: list[Panel], schemes: list[str]) 
 def _log_axes(axis: Axes, ends: np.ndarray) -> None:
     axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     for each in (axis.xaxis, axis.yaxis):
+        each.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         each.set_major_formatter(FuncFormatter(thousands))
         each.set_minor_formatter(NullFormatter())
