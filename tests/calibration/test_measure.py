@@ -63,7 +63,7 @@ MADE = Measured(
 @pytest.fixture(scope="module")
 def measured(root):
     config = composed(TINY, root)
-    return measure(config, seconds=0.05, most_weights=1000), Point.of(config)
+    return measure(config, seconds=0.05, most_weights=1000, repetitions=1), Point.of(config)
 
 
 def cluster_of(path):

@@ -55,7 +55,7 @@ def test_memory_is_copied_at_some_gigabytes_per_second():
 
 def test_two_processes_measure_each_other(tmp_path):
     target = f"{measure_pair.__module__}:{measure_pair.__name__}"
-    worker, server = launch(target, (SIZES,), workers=1, servers=1, log_folder=tmp_path)
+    worker, server = launch(target, (SIZES, 1), workers=1, servers=1, log_folder=tmp_path)
     assert list(worker) == ["push_pull", "allreduce"]
     assert list(server) == ["serve"]
     for times in (*worker.values(), *server.values()):

@@ -17,6 +17,7 @@ import psutil
 import torch.distributed as dist
 
 from paceline.calibration.messages import (
+    REPETITIONS,
     Times,
     copy_bandwidth,
     measure_in_training,
@@ -76,13 +77,17 @@ class Measured:
 
 
 def measure(
-    config: PointConfig, *, seconds: float = SECONDS, most_weights: int = MOST_WEIGHTS
+    config: PointConfig,
+    *,
+    seconds: float = SECONDS,
+    most_weights: int = MOST_WEIGHTS,
+    repetitions: int = REPETITIONS,
 ) -> Measured:
     """Measure this machine with the model and data of a point; takes about two minutes.
 
     The scheme and the number of workers of the point have no effect. `seconds` is the time for
-    steps of each batch size, and of each number of workers. Raises SettingError for a wrong
-    setting, and ProcessFailure if a process fails.
+    steps of each batch size, and of each number of workers; messages are measured `repetitions`
+    times. Raises SettingError for a wrong setting, and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
@@ -93,7 +98,7 @@ def measure(
     launched = _launched(measure_together, (point, counts, seconds), workers=max(counts))
     together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
-    pair = _launched(measure_pair, (sizes,), servers=1)
+    pair = _launched(measure_pair, (sizes, repetitions), servers=1)
     step = fmean(worker.steps[point.batch_size])
     block = max(2, int(seconds / (2 * PAIRS_OF_BLOCKS * step)))
     added = _launched(measure_exchange, (point, worker.num_parameters, block), servers=1)

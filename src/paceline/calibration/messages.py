@@ -21,7 +21,7 @@ _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
 _COPIED = 64 * 2**20  # bytes; too many for any cache
 
-_REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
+REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
 
 # What comes before a message in training. Without it two processes exchange messages while the
 # kernel still waits for the last one, caches are warm, and no thread sleeps: gloo's all-reduce of
@@ -122,7 +122,7 @@ def _answer_until_farewell(num_weights: int) -> None:
         wire.answer(_WORKER, Header(served.report.updates, served.grant(_WORKER)))
 
 
-def measure_pair(sizes: list[int]) -> dict[str, Times]:
+def measure_pair(sizes: list[int], repetitions: int = REPETITIONS) -> dict[str, Times]:
     """Measure messages of `sizes` weights; two processes must call this, a worker and a server.
 
     The worker returns the times "push_pull", both ways without any work of the server between them,
@@ -132,12 +132,10 @@ def measure_pair(sizes: list[int]) -> dict[str, Times]:
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
     measure_size = _work if dist.get_rank() == _WORKER else _serve
-    repetitions = [{size: measure_size(size) for size in sizes} for _ in range(_REPETITIONS)]
+    measured = [{size: measure_size(size) for size in sizes} for _ in range(repetitions)]
     leave()
-    names = repetitions[0][sizes[0]]
-    return {
-        name: {n: median(each[n][name] for each in repetitions) for n in sizes} for name in names
-    }
+    names = measured[0][sizes[0]]
+    return {name: {n: median(each[n][name] for each in measured) for n in sizes} for name in names}
 
 
 def _work(size: int) -> dict[str, float]:
