@@ -19,7 +19,7 @@ from paceline.model.small_cnn import SmallCNN
 
 CASES = (("small CNN", 32, 600), ("small CNN", 128, 300), ("ResNet-18", 32, 20))
 IMAGE, CLASSES = (1, 28, 28), 10
-TURNS = 5
+TURNS = 3
 
 
 def rows() -> list[dict[str, Any]]:
