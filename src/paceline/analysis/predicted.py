@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 import pandas as pd
+from scipy.stats import hmean
 
+from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.tables import Frame, Row, Tables
 
 NEAR = 0.15  # largest relative error of a prediction that counts as near
 NOISE = 0.10  # by which two configurations must differ to be compared
-REFERENCE = "sync_allreduce"
 _RATES = ("n", "measured", "least", "most", "predicted", "error", "verdict")
 _RATIOS = ("against", "measured_ratio", "predicted_ratio", "verdict")
 
@@ -50,7 +51,7 @@ def _predicted_configurations(tables: Tables) -> Iterator[tuple[Configuration, F
 
 def _rates(points: Frame) -> Row:
     measured = points["images_per_second"].astype(float)
-    rate, predicted_rate = _harmonic_mean(measured), _harmonic_mean(points["predicted_rate"])
+    rate, predicted_rate = (float(hmean(each)) for each in (measured, points["predicted_rate"]))
     error = predicted_rate / rate - 1
     calibrated = (points["predicted_kind"] == "calibrated").any()
     verdict = "near" if abs(error) <= NEAR else "far"
@@ -63,10 +64,6 @@ def _rates(points: Frame) -> Row:
         "error": error,
         "verdict": "calibrated" if calibrated else verdict,
     }
-
-
-def _harmonic_mean(rates: Frame) -> float:
-    return len(rates) / (1 / rates).sum()
 
 
 def _compared(table: Frame, axes: list[str], row: Frame) -> Iterator[Row]:

@@ -20,9 +20,8 @@ from paceline.record.point import Point
 
 CALIBRATED = "by `paceline calibrate`"  # in every file of a measured machine
 
-_TEXT = (
-    f"# A machine on the virtual clock, {CALIBRATED}"
-    + """: all but 0 and null is measured there.
+_TEXT = """\
+# A machine on the virtual clock, {calibrated}: all but 0 and null is measured there.
 # {when}, load average {load:.2f} before; commit {commit}.
 # {machine}; {versions}.
 _target_: paceline.cluster.virtual.VirtualCluster
@@ -64,7 +63,6 @@ allreduce_link:
 # Measured besides, not used:
 {besides}
 """
-)
 
 _STEPS = """\
 # Measured: {model} ({num_parameters:,} parameters) on {data}, {precision}; one worker alone,

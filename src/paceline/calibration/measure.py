@@ -5,9 +5,9 @@ worker and a server.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -162,11 +162,7 @@ def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, fl
 
     Every other `block` of the steps has an exchange.
     """
-    steps = TimedSteps(point)
-
-    def take_steps(exchange: Callable[[], object]) -> Sequence[float]:
-        return steps.exchanging(exchange, block).tolist()
-
+    take_steps = partial(TimedSteps(point).exchanging, block=block)
     return measure_in_training(num_weights, take_steps, block)
 
 

@@ -118,8 +118,7 @@ def _answer_until_farewell(num_weights: int) -> None:
         assert isinstance(push, Header)
         if not push.proceed:
             return
-        served.arrive(_WORKER, push.version)
-        wire.answer(_WORKER, Header(served.report.updates, served.grant(_WORKER)))
+        wire.answer(_WORKER, _apply(served, push))
 
 
 def measure_pair(sizes: list[int], repetitions: int = REPETITIONS) -> dict[str, Times]:
@@ -157,13 +156,18 @@ def _serve(size: int) -> dict[str, float]:
     seconds = []
     for push in _pushes(wire, _rounds(size) + 1):
         began = time.perf_counter()
-        served.arrive(_WORKER, push.version)
-        header = Header(served.report.updates, served.grant(_WORKER))
+        header = _apply(served, push)
         seconds.append(time.perf_counter() - began)
         wire.answer(_WORKER, header)
     wire.receive()  # the worker's farewell
     _allreduce_seconds(size)
     return {"serve": fmean(seconds[1:])}
+
+
+def _apply(served: ServedWeights, push: Header) -> Header:
+    """Apply a push; return the header of its answer."""
+    served.arrive(_WORKER, push.version)
+    return Header(served.report.updates, served.grant(_WORKER))
 
 
 def _pushes(wire: ServerWire, count: int) -> Iterator[Header]:

@@ -44,7 +44,7 @@ class TimedSteps:
         durations = np.diff(timed.drawn)
         return durations[max(1, int(_WARM_UP * len(durations))) :]
 
-    def exchanging(self, exchange: Callable[[], object], block: int) -> np.ndarray:
+    def exchanging(self, exchange: Callable[[], object], block: int) -> list[float]:
         """Take steps, every other `block` of them with an exchange; return the seconds of each.
 
         The first block comes without one, and before all is a block that is not counted.
@@ -83,8 +83,8 @@ class Exchanges(Callback):
         self._ends: list[float] = []
 
     @property
-    def seconds(self) -> np.ndarray:
-        return np.diff(self._ends)[self._block - 1 :]
+    def seconds(self) -> list[float]:
+        return np.diff(self._ends)[self._block - 1 :].tolist()
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
         step = len(self._ends)

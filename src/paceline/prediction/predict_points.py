@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,18 +36,18 @@ def predict_points(study: str, root: Path) -> Path:
         raise SettingError("study", message)
     with (folder / "runs.csv").open(newline="") as file:
         runs = {row["key"]: row for row in csv.DictReader(file) if _has_rate(row)}
+    points = [point for point in study_points(study, root) if point.key in runs]
+    names = [profile_of(point.config) for point in points]
+    clusters = {name: composed([f"cluster={name}"], root).values["cluster"] for name in set(names)}
     alone, rows = _seconds_alone(runs.values()), []
-    for point in study_points(study, root):
-        if point.key in runs:
-            run = runs[point.key]
-            name = profile_of(point.config)
-            cluster = dict(_settings_of(name, root))
-            if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
-                own = alone.get(_computes(run)) or shared["step_seconds"]
-                cluster["shared_cores"] = {**shared, "step_seconds": own}
-            rate = _images_per_second(point.config, cluster, int(run["samples"]))
-            kind = "calibrated" if shared and _is_alone(run) else "predicted"
-            rows.append((point.key, kind, name, f"{rate:.6g}"))
+    for point, name in zip(points, names, strict=True):
+        run, cluster = runs[point.key], clusters[name]
+        if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
+            own = alone.get(_computes(run)) or shared["step_seconds"]
+            cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
+        rate = _images_per_second(point.config, cluster, int(run["samples"]))
+        kind = "calibrated" if shared and _is_alone(run) else "predicted"
+        rows.append((point.key, kind, name, f"{rate:.6g}"))
     path = folder / "predictions.csv"
     with path.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
@@ -87,11 +86,6 @@ def profile_of(config: PointConfig) -> str:
         message = f"{{model: file of conf/cluster}} is needed, with {model}"
         raise SettingError("predicted_by", message)
     return str(chosen[model])
-
-
-@lru_cache
-def _settings_of(name: str, root: Path) -> Mapping[str, Any]:
-    return composed([f"cluster={name}"], root).values["cluster"]
 
 
 def _images_per_second(config: PointConfig, cluster: Mapping[str, Any], samples: int) -> float:
