@@ -20,8 +20,9 @@ from paceline.calibration.measure import (
     together_counts,
 )
 from paceline.calibration.messages import added_by
-from paceline.calibration.this_machine import jitter, profile_of_measured, table
+from paceline.calibration.this_machine import exchange_seconds, jitter, profile_of_measured, table
 from paceline.errors import SettingError
+from paceline.exchange.find_collective import collective
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
@@ -57,6 +58,7 @@ MADE = Measured(
         "serve": {25: 1.5, 100: 4.5},
     },
     added={"push_pull": 0.1, "allreduce": 0.1},  # less than by themselves
+    crowded=None,
 )
 
 
@@ -78,13 +80,20 @@ def test_the_profile_by_hand():
     assert profile.server_bandwidth == pytest.approx(100)
 
 
-def test_what_an_exchange_adds_in_training_is_its_cost():
-    """9 s for 400 bytes by itself, 8 s of it for bytes; in training 5 s more, and the server's."""
+def test_what_an_exchange_adds_in_training_besides_its_own_time():
+    """9 s for 400 bytes by itself, 4.5 s of the server, 4 s of an all-reduce."""
+    assert exchange_seconds(MADE) == (0, 0)
     added = {"push_pull": 9 + 4.5 + 5, "allreduce": 4 + 6}
-    profile = profile_of_measured(replace(MADE, added=added))
-    assert profile.node_link.latency == pytest.approx((1 + 5) / 2)
-    assert profile.node_link.bandwidth == pytest.approx(100)
-    assert profile.allreduce_link.latency == pytest.approx((2 + 6) / 4)
+    assert exchange_seconds(replace(MADE, added=added)) == pytest.approx((5, 6))
+
+
+def test_messages_of_a_crowd_by_hand():
+    """8 workers send 224 messages, 14 vectors of 400 bytes at 200 bytes/s, on 2 cores."""
+    assert profile_of_measured(MADE).message_seconds == 0
+    profile = profile_of_measured(replace(MADE, crowded=(8, (14 * 2 + 140) / 2)))
+    assert profile.allreduce_link.bandwidth == pytest.approx(200)
+    assert profile.message_seconds == pytest.approx(140 / 224)
+    assert collective("native").seconds(400, 8, profile) == pytest.approx((14 * 2 + 140) / 2)
 
 
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
@@ -113,7 +122,7 @@ def test_the_file_holds_what_was_measured(root, tmp_path):
         ddp_seconds=0.0005,
     )
     assert cluster.profile.node_link == Link(0.5, 100)
-    assert cluster.profile.allreduce_link == Link(0.5, 200)
+    assert cluster.profile.allreduce_link == Link(1, 200)
     assert (cluster.server_seconds, cluster.server_bandwidth) == (0.5, 100)
     comments = path.read_text()
     assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
@@ -187,7 +196,7 @@ def test_the_written_file_composes_as_a_cluster(root, measured):
     cluster = composed([*TINY, "cluster=this_machine"], root).values["cluster"]
     assert Point.of(composed([*TINY, "cluster=this_machine"], root)).kind == "virtual"
     keys = list(composed([*TINY, "cluster=virtual"], root).values["cluster"])
-    assert list(cluster) == [*keys, "allreduce_link", "shared_cores"]
+    assert list(cluster) == [*keys, "allreduce_link", "message_seconds", "shared_cores"]
 
 
 def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):

@@ -12,7 +12,9 @@ from paceline.study.compose import composed
 
 ROOT = Path(__file__).parents[2]
 COUNTED = sorted(
-    path.stem for path in (ROOT / "conf/workload").glob("*.yaml") if path.stem != "own"
+    path.stem
+    for path in (ROOT / "conf/workload").glob("*.yaml")
+    if path.stem not in ("own", "sized")
 )
 
 

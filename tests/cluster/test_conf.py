@@ -47,7 +47,8 @@ MODELLED = re.compile(
     r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth)"
     r": [^n\[]"
 )
-_MEASURED = {"allreduce_link", "shared_cores"}  # which `paceline calibrate` may add
+# what `paceline calibrate` may add
+_MEASURED = {"allreduce_link", "message_seconds", "shared_cores"}
 EPOCH = 1_281_167  # training images of ImageNet-1k
 DAY = 24 * 60 * 60
 

@@ -75,7 +75,7 @@ def test_two_nodes_of_four(name, seconds):
 )
 def test_two_cores_pass_all_messages_of_a_machine(name, messages, sent):
     """800 bytes over 8 workers; each message takes a core a second, and one for 100 bytes."""
-    profile = replace(one_machine(1, 100), node_cores=2)
+    profile = replace(one_machine(0, 100), node_cores=2, message_seconds=1)
     found = collective(name).seconds(800, 8, profile)
     assert found == pytest.approx((messages + 8 * sent) / 2, rel=1e-12)
 
@@ -94,7 +94,7 @@ def test_more_cores_than_messages_change_nothing():
 
 def test_cores_pass_the_messages_of_their_own_node():
     """A ring over two nodes of two: each worker sends 6 messages of 200 bytes."""
-    profile = replace(nodes_of(2, FREE, Link(1, 100)), node_cores=1)
+    profile = replace(nodes_of(2, FREE, Link(0, 100)), node_cores=1, message_seconds=1)
     assert collective("ring").seconds(800, 4, profile) == pytest.approx(2 * 6 * (1 + 2))
 
 

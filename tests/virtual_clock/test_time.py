@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 
 from paceline.exchange.find_collective import collective as named
@@ -33,10 +34,11 @@ def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
     return ClusterProfile(FREE, link, None, server_seconds, server_bandwidth)
 
 
-def passages(profile, messages, workers=4, servers=2):
+def passages(profile, messages, workers=4, servers=2, *, star=False):
     """Passages of (time, verb, sender, receiver, bytes) over one network."""
     kernel, found = Kernel(), {}
-    network = VirtualNetwork(profile, workers, servers, kernel=kernel, cores=OwnCores(kernel))
+    cores = OwnCores(kernel)
+    network = VirtualNetwork(profile, workers, servers, kernel=kernel, cores=cores, star=star)
 
     def send(number, begin, verb, *message):
         yield Moment(begin)
@@ -59,6 +61,21 @@ def test_messages_to_one_server_share_its_link():
         (1, "answer", 0, 1, 100),  # and so is the other direction
     ]
     assert passages(profile, messages) == [(0, 3.5), (1, 4.5), (1, 3.5), (1, 2.5)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_of_a_single_server_pass_as_any_fair_ones(seed):
+    """By processor sharing at its link, and by max-min fairness over all links."""
+    draw = np.random.default_rng(seed)
+    profile = ClusterProfile(Link(0.5, 100), FREE, 3, 0, math.inf)
+    messages = [
+        (draw.uniform(0, 20), "push", worker, 0, draw.uniform(0, 100))
+        if draw.random() < 0.5
+        else (draw.uniform(0, 20), "answer", 0, worker, draw.uniform(0, 100))
+        for worker in draw.integers(0, 12, 60).tolist()
+    ]
+    star, fair = (np.array(passages(profile, messages, 12, 1, star=each)) for each in (True, False))
+    assert star == pytest.approx(fair, rel=1e-9)
 
 
 def test_workers_of_a_node_share_its_link():

@@ -15,6 +15,7 @@ from paceline.analysis.fastest import fastest
 from paceline.analysis.phase_seconds import phase_seconds
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted, predicted_comparisons
+from paceline.analysis.predicted_exchange import EXCHANGE, predicted_exchange
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
@@ -52,6 +53,7 @@ CONCLUSIONS = [
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("predicted", predicted),
     Conclusion("predicted_comparisons", predicted_comparisons),
+    Conclusion("predicted_exchange", predicted_exchange, caption=EXCHANGE),
     Conclusion("cautions", cautions),
 ]
 FOLDER = "tables"  # name of the folder in the report of a study

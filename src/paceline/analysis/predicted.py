@@ -1,4 +1,4 @@
-"""Compares measured images/s with what a modelled cluster predicts for the same points."""
+"""Compares images/s of real processes with what a modelled cluster predicts for them."""
 
 from collections.abc import Iterator
 
@@ -9,16 +9,16 @@ from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.tables import Frame, Row, Tables
 
-NEAR = 0.15  # largest relative error of a prediction that counts as near
+NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that counts as near, by kind
 NOISE = 0.10  # by which two configurations must differ to be compared
-_RATES = ("n", "measured", "least", "most", "predicted", "error", "verdict")
-_RATIOS = ("against", "measured_ratio", "predicted_ratio", "verdict")
+_RATES = ("n", "observed", "least", "most", "predicted", "error", "verdict")
+_RATIOS = ("against", "observed_ratio", "predicted_ratio", "verdict")
 
 
 def predicted(tables: Tables) -> Frame:
-    """Return a row for each measured configuration that is predicted.
+    """Return a row for each measured or paced configuration that is predicted.
 
-    `measured`, `predicted`: images/s, harmonic means over the seeds, as of one long run; `least`
+    `observed`, `predicted`: images/s, harmonic means over the seeds, as of one long run; `least`
     and `most`: of a seed. `error`: of the prediction, relative. `verdict`: near or far; calibrated
     if the points went into the prediction.
     """
@@ -31,7 +31,7 @@ def predicted_comparisons(tables: Tables) -> Frame:
 
     Those are sync_allreduce at the same settings, and the same scheme with one worker. Calibrated
     configurations are only the others of a comparison. Ratios are of images/s. `verdict`: right if
-    both ratios are on the same side of 1, wrong if not, too close if the measured one differs from
+    both ratios are on the same side of 1, wrong if not, too close if the observed one differs from
     1 by no more than NOISE.
     """
     table = predicted(tables)
@@ -50,16 +50,16 @@ def _predicted_configurations(tables: Tables) -> Iterator[tuple[Configuration, F
 
 
 def _rates(points: Frame) -> Row:
-    measured = points["images_per_second"].astype(float)
-    rate, predicted_rate = (float(hmean(each)) for each in (measured, points["predicted_rate"]))
+    observed = points["images_per_second"].astype(float)
+    rate, predicted_rate = (float(hmean(each)) for each in (observed, points["predicted_rate"]))
     error = predicted_rate / rate - 1
     calibrated = (points["predicted_kind"] == "calibrated").any()
-    verdict = "near" if abs(error) <= NEAR else "far"
+    verdict = "near" if abs(error) <= NEAR[points["kind"].iloc[0]] else "far"
     return {
         "n": len(points),
-        "measured": rate,
-        "least": measured.min(),
-        "most": measured.max(),
+        "observed": rate,
+        "least": observed.min(),
+        "most": observed.max(),
         "predicted": predicted_rate,
         "error": error,
         "verdict": "calibrated" if calibrated else verdict,
@@ -78,12 +78,12 @@ def _compared(table: Frame, axes: list[str], row: Frame) -> Iterator[Row]:
 
 
 def _ratios(against: str, row: Frame, base: Frame) -> Row:
-    measured = row["measured"] / base["measured"]
+    observed = row["observed"] / base["observed"]
     modelled = row["predicted"] / base["predicted"]
-    verdict = "right" if (measured > 1) == (modelled > 1) else "wrong"
+    verdict = "right" if (observed > 1) == (modelled > 1) else "wrong"
     return {
         "against": against,
-        "measured_ratio": measured,
+        "observed_ratio": observed,
         "predicted_ratio": modelled,
-        "verdict": "too close" if abs(measured - 1) <= NOISE else verdict,
+        "verdict": "too close" if abs(observed - 1) <= NOISE else verdict,
     }

@@ -8,6 +8,7 @@ from statistics import fmean
 from paceline.calibration.measure import Measured
 from paceline.calibration.this_machine import (
     ddp_seconds,
+    exchange_seconds,
     jitter,
     milliseconds,
     profile_of_measured,
@@ -48,17 +49,17 @@ assumed: {{}} # {{setting: [least, greatest]}}, for intervals of predictions
 link: # not on the way
   latency: 0
   bandwidth: null
-# Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory;
-# half of it each way. One of {num_parameters:,} float32 adds {added_push} to a step in training,
-# the server's work included: where that is more, it is the latency.
+# Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory,
+# each after a pause; half of it each way.
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
 # Measured: what all-reduces of {few:,} and {most:,} float32 over two processes say of gloo's
-# messages, which go over sockets; one of {num_parameters:,} adds {added_allreduce} to a step.
+# messages, which go over sockets: seconds since the last arrived.
 allreduce_link:
   latency: {allreduce_latency}
   bandwidth: {allreduce_bandwidth}
+{crowded}
 {shared_cores}
 # Measured besides, not used:
 {besides}
@@ -74,7 +75,15 @@ _CORES = """\
 # Measured at batch size {batch_size}: {together} workers at once take {seconds} a step.
 speeds: {{ {speeds} }}
 # Measured at batch size {batch_size}: one worker's median by DistributedDataParallel, less without.
-ddp_seconds: {ddp_seconds}"""
+ddp_seconds: {ddp_seconds}
+# Measured: exchanges of {num_parameters:,} float32 between two processes add {added_push} and
+# {added_allreduce} to a step in training; less what they take by themselves.
+push_seconds: {push_seconds}
+allreduce_seconds: {allreduce_seconds}"""
+
+_CROWDED = """\
+# Measured: {seconds} for an all-reduce of {num_parameters:,} float32 over {workers} workers.
+message_seconds: {message_seconds}"""
 
 _EMULATED = "step_seconds: null # a number emulates accelerators instead: of each worker its own"
 
@@ -128,12 +137,10 @@ def _text(measured: Measured, point: Point) -> str:
         server_bandwidth=_number(profile.server_bandwidth),
         latency=_number(profile.node_link.latency),
         bandwidth=_number(profile.node_link.bandwidth),
-        num_parameters=measured.worker.num_parameters,
-        added_push=milliseconds(measured.added["push_pull"]),
-        added_allreduce=milliseconds(measured.added["allreduce"]),
         few=min(size for size in measured.pair["allreduce"] if size >= 4),
         allreduce_latency=_number(allreduce.latency),
         allreduce_bandwidth=_number(allreduce.bandwidth),
+        crowded=_crowded(measured, profile.message_seconds),
         besides="\n".join(f"# {name}: {value}" for name, value in unused(measured, profile)),
     )
 
@@ -154,17 +161,35 @@ def _steps(measured: Measured, point: Point) -> str:
 
 def _shared_cores(measured: Measured, point: Point) -> str:
     """Return the lines of `shared_cores`, which belong together."""
-    together = measured.together
+    together, added = measured.together, measured.added
+    push, allreduce = exchange_seconds(measured)
     cores = _CORES.format(
         batch_size=measured.batch_size,
         together=", ".join(map(str, together)),
         seconds=", ".join(map(milliseconds, together.values())),
         speeds=", ".join(f"{count}: {_number(s)}" for count, s in speeds(measured).items()),
         ddp_seconds=_number(ddp_seconds(measured)),
+        num_parameters=measured.worker.num_parameters,
+        added_push=milliseconds(added["push_pull"]),
+        added_allreduce=milliseconds(added["allreduce"]),
+        push_seconds=_number(push),
+        allreduce_seconds=_number(allreduce),
     )
     lines = [*_steps(measured, point).splitlines(), *cores.splitlines()]
     return "\n".join(
         ["shared_cores: # on which all processes compute", *(f"  {line}" for line in lines)]
+    )
+
+
+def _crowded(measured: Measured, message_seconds: float) -> str:
+    if measured.crowded is None:
+        return "message_seconds: 0 # the cores are enough for the messages of all"
+    workers, seconds = measured.crowded
+    return _CROWDED.format(
+        num_parameters=measured.worker.num_parameters,
+        workers=workers,
+        seconds=milliseconds(seconds),
+        message_seconds=_number(message_seconds),
     )
 
 

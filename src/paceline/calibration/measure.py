@@ -20,6 +20,7 @@ from paceline.calibration.messages import (
     REPETITIONS,
     Times,
     copy_bandwidth,
+    measure_allreduce,
     measure_in_training,
     measure_pair,
 )
@@ -38,6 +39,7 @@ _TURNS = 4  # in which the kinds follow each other, as other guests of a host co
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _FEW_WEIGHTS = 1000
 _FEW_CORES = 8
+_CROWD = 4  # workers for each core
 _TIMEOUT = 600  # seconds
 _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
@@ -63,7 +65,9 @@ class Measured:
 
     `batch_size`: the chosen one. `together`: mean seconds of a step, by the number of workers that
     take steps at once. `pair`: union of what measure_pair returns. `added`: seconds that an
-    exchange of the model's weights adds to a step, by its name in `pair`.
+    exchange of the model's weights adds to a step, by its name in `pair`. `crowded`: number of
+    workers for whose messages the cores are too few, and the seconds of their all-reduce of the
+    model's weights; None where that would be too many.
     """
 
     started: datetime
@@ -74,6 +78,7 @@ class Measured:
     together: dict[int, float]
     pair: dict[str, Times]
     added: dict[str, float]
+    crowded: tuple[int, float] | None
 
 
 def measure(
@@ -111,6 +116,7 @@ def measure(
         together=together,
         pair={**pair[0], **pair[1]},
         added=added[0],
+        crowded=_crowded(worker.num_parameters, repetitions),
     )
 
 
@@ -164,6 +170,14 @@ def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, fl
     """
     take_steps = partial(TimedSteps(point).exchanging, block=block)
     return measure_in_training(num_weights, take_steps, block)
+
+
+def _crowded(num_weights: int, repetitions: int) -> tuple[int, float] | None:
+    cores = provenance.num_cores()
+    if cores > _FEW_CORES:
+        return None
+    workers = _CROWD * cores
+    return workers, _launched(measure_allreduce, (num_weights, repetitions), workers=workers)[0]
 
 
 def together_counts(cores: int) -> list[int]:

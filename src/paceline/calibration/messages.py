@@ -3,6 +3,7 @@
 Messages are real: two processes, a worker and a server, exchange them over the wire of a point.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
@@ -23,10 +24,10 @@ _COPIED = 64 * 2**20  # bytes; too many for any cache
 
 REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
 
-# What comes before a message in training. Without it two processes exchange messages while the
-# kernel still waits for the last one, caches are warm, and no thread sleeps: gloo's all-reduce of
-# 30 KB then takes a fifth of the time.
-_COMPUTING = 0.002  # seconds
+# A process sleeps before each message, as one that waits for its accelerator. Without a pause two
+# processes exchange messages while the kernel still waits for the last one, caches are warm, and no
+# thread sleeps: gloo's all-reduce of 30 KB then takes a fifth of the time.
+_PAUSE = 0.01  # seconds at most; each is as long as chance has it, so that workers do not meet
 
 Times = dict[int, float]  # seconds by number of weights
 
@@ -43,16 +44,6 @@ def line_through(times: Times) -> tuple[float, float]:
     return max(0.0, times[few] - per_byte * few * WEIGHT_BYTES), per_byte
 
 
-def cost_of(times: Times, weights: int, in_training: float) -> tuple[float, float]:
-    """Return (fixed, per_byte), with the fixed cost that an exchange has in training.
-
-    `in_training`: what an exchange of so many `weights` adds to a step; more than by itself, since
-    it costs the step its caches and the process its core.
-    """
-    fixed, per_byte = line_through(times)
-    return max(fixed, in_training - per_byte * weights * WEIGHT_BYTES), per_byte
-
-
 def link_of(fixed: float, per_byte: float) -> tuple[float, float]:
     """Return (latency, seconds per byte) of one direction; a push and its answer take both."""
     return fixed / 2, per_byte / 2
@@ -61,11 +52,11 @@ def link_of(fixed: float, per_byte: float) -> tuple[float, float]:
 def allreduce_link_of(fixed: float, per_byte: float, cores: int) -> tuple[float, float]:
     """Return (latency, seconds per byte) of gloo's messages.
 
-    They are derived from the costs of native all-reduces between two workers. Each worker sends
-    four messages, and cores must be free to pass them; the cost formula of the native collective
-    says how they add up.
+    They are derived from the costs of native all-reduces between two workers, in two rounds, whose
+    bytes cores must be free to pass; the cost formula of the native collective says how they add
+    up.
     """
-    return fixed / max(2, 8 / cores), per_byte / max(1, 2 / cores)
+    return fixed / 2, per_byte / max(1, 2 / cores)
 
 
 def added_by(seconds: Sequence[float], block: int) -> float:
@@ -137,12 +128,24 @@ def measure_pair(sizes: list[int], repetitions: int = REPETITIONS) -> dict[str, 
     return {name: {n: median(each[n][name] for each in measured) for n in sizes} for name in names}
 
 
+def measure_allreduce(num_weights: int, repetitions: int = REPETITIONS) -> float:
+    """Measure native all-reduces of `num_weights`; all processes must call this.
+
+    Returns the seconds from the arrival of the last worker until all have the sum.
+    """
+    torch.set_num_threads(1)
+    join(_TIMEOUT, "cpu")
+    seconds = median(_allreduce_seconds(num_weights) for _ in range(repetitions))
+    leave()
+    return seconds
+
+
 def _work(size: int) -> dict[str, float]:
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
     wire.pull()
-    push_pull = fmean(_timed(wire.push_pull, _rounds(size), before=_compute))
+    push_pull = fmean(_timed(wire.push_pull, _rounds(size), before=_pause))
     # untimed: the server times its work meanwhile
-    _timed(wire.push_pull, _rounds(size), before=_compute)
+    _timed(wire.push_pull, _rounds(size), before=_pause)
     wire.leave()
     return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size)}
 
@@ -212,14 +215,17 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 
 def _allreduce_seconds(size: int) -> float:
+    """Return the mean seconds from the arrival of the last worker until all have the sum."""
     vector = torch.zeros(size)
-    return fmean(_timed(lambda: dist.all_reduce(vector), _rounds(size), before=_compute))
+    own = torch.tensor(_stamped(lambda: dist.all_reduce(vector), _rounds(size), before=_pause))
+    stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(stamps, own)  # one clock for all processes of a machine
+    last = torch.stack(stamps).amax(dim=0)
+    return float((last[:, 1] - last[:, 0]).mean())
 
 
-def _compute() -> None:
-    end = time.perf_counter() + _COMPUTING
-    while time.perf_counter() < end:
-        pass
+def _pause() -> None:
+    time.sleep(random.uniform(0, _PAUSE))  # torch's generator stays as it is
 
 
 def _nothing() -> None:
@@ -229,18 +235,25 @@ def _nothing() -> None:
 def _timed(
     action: Callable[[], object], rounds: int, before: Callable[[], None] = _nothing
 ) -> list[float]:
-    """Return the seconds of each round, after one round that is not timed.
+    """Return the seconds of each round; see `_stamped`."""
+    return [end - begin for begin, end in _stamped(action, rounds, before)]
 
-    `before` comes before each action, and is not timed.
+
+def _stamped(
+    action: Callable[[], object], rounds: int, before: Callable[[], None]
+) -> list[tuple[float, float]]:
+    """Return begin and end of each round [seconds], after one round that is not counted.
+
+    `before` comes before each action.
     """
     action()
-    seconds = []
+    stamps = []
     for _ in range(rounds):
         before()
-        began = time.perf_counter()
+        begin = time.perf_counter()
         action()
-        seconds.append(time.perf_counter() - began)
-    return seconds
+        stamps.append((begin, time.perf_counter()))
+    return stamps
 
 
 def _rounds(size: int) -> int:

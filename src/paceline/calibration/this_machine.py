@@ -1,6 +1,7 @@
 """Makes the profile of this machine, and a table, of what was measured."""
 
 import math
+from dataclasses import replace
 from statistics import fmean, median
 
 import numpy as np
@@ -9,7 +10,6 @@ from paceline.calibration.measure import Measured
 from paceline.calibration.messages import (
     WEIGHT_BYTES,
     allreduce_link_of,
-    cost_of,
     line_through,
     link_of,
 )
@@ -28,6 +28,7 @@ def table(measured: Measured) -> str:
         speed = f"{speeds(measured)[count]:.2f} times the speed of one"
         rows.append((f"{count} workers at once", f"{milliseconds(seconds)} a step, {speed}"))
     rows += [
+        *_of_crowd(measured),
         ("push and pull in training", f"{milliseconds(measured.added['push_pull'])} a step"),
         ("all-reduce in training", f"{milliseconds(measured.added['allreduce'])} a step"),
         ("DistributedDataParallel itself", f"{milliseconds(ddp_seconds(measured))} a step"),
@@ -41,29 +42,63 @@ def table(measured: Measured) -> str:
     return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
 
 
+def _of_crowd(measured: Measured) -> list[tuple[str, str]]:
+    if measured.crowded is None:
+        return []
+    workers, seconds = measured.crowded
+    name = f"all-reduce of {_weights(measured.worker.num_parameters)}, {workers} workers"
+    modelled = collective("native").seconds(
+        _weight_bytes(measured), workers, profile_of_measured(measured)
+    )
+    return [(name, _both_times(seconds, modelled))]
+
+
 def profile_of_measured(measured: Measured) -> ClusterProfile:
     """Return the profile of a modelled cluster that follows from the measurements.
 
-    Fixed costs are taken from the fastest messages, rates from the largest.
+    Fixed costs are taken from the fastest messages, rates from the largest; what a message costs a
+    core, from the all-reduce of too many workers for the cores.
     """
-    weights, added = measured.worker.num_parameters, measured.added
     server_seconds, each_weight_byte = line_through(measured.pair["serve"])
-    served = server_seconds + each_weight_byte * weights * WEIGHT_BYTES
-    push = cost_of(measured.pair["push_pull"], weights, added["push_pull"] - served)
-    latency, each_byte = link_of(*push)
+    latency, each_byte = link_of(*line_through(measured.pair["push_pull"]))
     full = {size: s for size, s in measured.pair["allreduce"].items() if size >= 4}
-    allreduce = cost_of(full, weights, added["allreduce"])  # fewer weights: some messages are empty
+    allreduce = line_through(full)  # of fewer weights some messages are empty
     allreduce_latency, each_allreduced = allreduce_link_of(*allreduce, measured.cores)
-    node_link = Link(latency, _rate(each_byte))
-    return ClusterProfile(
+    profile = ClusterProfile(
         link=Link(0, math.inf),
-        node_link=node_link,
+        node_link=Link(latency, _rate(each_byte)),
         workers_per_node=None,
         server_seconds=server_seconds,
         server_bandwidth=_rate(each_weight_byte),
         node_cores=measured.cores,
         allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
     )
+    return replace(profile, message_seconds=_message_seconds(measured, profile))
+
+
+def exchange_seconds(measured: Measured) -> tuple[float, float]:
+    """Return what a push and an all-reduce add to a step besides their own time [seconds]."""
+    profile, num_bytes = profile_of_measured(measured), _weight_bytes(measured)
+    served = profile.server_seconds + num_bytes / profile.server_bandwidth
+    push = 2 * profile.node_link.seconds(num_bytes) + served
+    allreduce = collective("native").seconds(num_bytes, 2, profile)
+    added = measured.added
+    return max(0.0, added["push_pull"] - push), max(0.0, added["allreduce"] - allreduce)
+
+
+def _message_seconds(measured: Measured, profile: ClusterProfile) -> float:
+    """Return the time of a core for a message, besides its bytes [seconds]."""
+    if measured.crowded is None:
+        return 0.0
+    workers, seconds = measured.crowded
+    assert profile.allreduce_link is not None
+    messages = collective("native").node_messages(workers, workers)
+    passing = messages.num_vectors * _weight_bytes(measured) / profile.allreduce_link.bandwidth
+    return max(0.0, (seconds * measured.cores - passing) / messages.num_messages)
+
+
+def _weight_bytes(measured: Measured) -> int:
+    return measured.worker.num_parameters * WEIGHT_BYTES
 
 
 def jitter(seconds: np.ndarray) -> float:

@@ -57,7 +57,7 @@ def write(config: PointConfig, size: NetworkSize, name: str, command: str, folde
     `command`: arguments of paceline that count this network. Raises SettingError("write") for a
     name that cannot be chosen on the command line.
     """
-    if not _NAME.fullmatch(name) or name == "own":
+    if not _NAME.fullmatch(name) or name in ("own", "sized"):
         raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")
     path = folder / f"{name}.yaml"
     partial = path.with_suffix(".part")

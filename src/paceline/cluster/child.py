@@ -1,6 +1,7 @@
 """Process of a run: it calls its function, reports to its launcher, and ends with it."""
 
 import contextlib
+import ctypes
 import faulthandler
 import importlib
 import multiprocessing
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from paceline.errors import SettingError
 from paceline.exchange.lost import LostPeerError
 
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
 _LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone
 
 
@@ -47,6 +49,18 @@ class Tolerated(NamedTuple):
     workers: frozenset[int]
 
 
+class Place(NamedTuple):
+    """Place of a process. `environment`: variables to set.
+
+    `log`: file to which standard output and error are appended. `namespace`: file of its network
+    namespace; None for the launcher's.
+    """
+
+    environment: dict[str, str]
+    log: Path
+    namespace: str | None
+
+
 Report = Returned | Raised | Tolerated
 _reports: Connection | None = None  # to this process's launcher
 
@@ -59,20 +73,18 @@ def tolerate(workers: Iterable[int]) -> None:
 def enter(
     target: str,
     arguments: tuple[Any, ...],
-    environment: dict[str, str],
-    log: Path,
+    place: Place,
     reports: Connection,
 ) -> None:
-    """Run a process of the run: call `target`, written module:function, and report its outcome.
-
-    Standard output and error are appended to the file `log`.
-    """
+    """Run a process of the run: call `target`, written module:function, and report its outcome."""
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's
+    _write_to(place.log)
+    if place.namespace is not None:
+        _enter_namespace(place.namespace)  # of this thread, and of those that it starts
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    _write_to(log)
-    os.environ.update(environment)
+    os.environ.update(place.environment)
     try:
         _report(Returned(_call(target, arguments)))
     except BaseException as error:
@@ -115,6 +127,13 @@ def _die_with_parent() -> None:
     assert parent is not None
     connection.wait([parent.sentinel])
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _enter_namespace(path: str) -> None:
+    """Enter a network namespace; os.setns is newer than Python 3.11."""
+    with Path(path).open("rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "no network namespace", path)
 
 
 def _write_to(log: Path) -> None:

@@ -91,9 +91,20 @@ class AbstractCluster(AbstractPacing, ABC):
 
     def check_workload(self, workload: AbstractWorkload) -> None:
         """Raise SettingError for a workload of which this cluster does not know the step."""
-        if workload.name != OWN:
-            message = f"real processes send the network that they train, not {workload.name}"
+        if workload.name != OWN and self.step_seconds is None:
+            message = (
+                f"real processes train their own network, not {workload.name}; only if paced, by "
+                "cluster.step_seconds, do they send messages of its size"
+            )
             raise SettingError("workload", message)
+
+    @abstractmethod
+    def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
+        """Let the messages of `module` have the bytes of the workload, where they are real.
+
+        `weight_bytes`: of one weight in training. Raises SettingError("workload") if its own
+        weights have more.
+        """
 
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
         """Return the device of all workers. Raises SettingError for too few GPUs."""

@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from paceline.cluster.child import Raised, Returned, call_here, enter
+from paceline.cluster.child import Place, Raised, Returned, call_here, enter
 from paceline.cluster.supervisor import Child, Supervisor, name_of
 from paceline.exchange.process_group import SECRET, leave, make_secret
 
@@ -31,7 +31,7 @@ _PRELOADED = [
     "paceline.wall_clock.ddp",  # torch, Lightning
     "paceline.virtual_clock.virtual_strategy",
 ]
-_ADDRESS = "127.0.0.1"  # neither the store nor gloo authenticates a connection
+_ADDRESS = "127.0.0.1"  # as neither the store nor gloo authenticates a connection
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 # glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
 # page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
@@ -63,6 +63,8 @@ def launch(
     servers: int,
     log_folder: Path,
     own_rank: int | None = None,
+    address: str = _ADDRESS,
+    namespaces: Sequence[str] | None = None,
 ) -> list[Any]:
     """Call `target`, written module:function, in workers + servers processes.
 
@@ -71,18 +73,22 @@ def launch(
     worker, its death puts a LostWorker into the returned list. Any other failure ends all processes
     and raises ProcessFailure for the first one, or the SettingError that a process raised.
     `own_rank`: rank that the calling process takes itself; None if all processes are new.
+    `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
+    by `address`; None for the caller's own.
     """
     preload()
     log_folder.mkdir(parents=True, exist_ok=True)
     children: dict[int, Child] = {}
     num_processes = workers + servers
-    with _ended_by_signals(), _rendezvous(num_processes) as environment:
+    with _ended_by_signals(), _rendezvous(num_processes, address) as environment:
         try:
             for rank in range(num_processes):
                 if rank != own_rank:
                     ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                     name = name_of(rank, workers)
-                    children[rank] = _start(name, target, arguments, ranked, log_folder)
+                    namespace = namespaces[rank] if namespaces else None
+                    place = Place(ranked, log_folder / f"{name.replace(' ', '_')}.log", namespace)
+                    children[rank] = _start(name, target, arguments, place)
             supervisor = Supervisor(children, num_workers=workers, num_processes=num_processes)
             if own_rank is not None:
                 ranked = {**environment, "RANK": str(own_rank), "LOCAL_RANK": str(own_rank)}
@@ -106,19 +112,10 @@ def die_with(process_id: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _start(
-    name: str,
-    target: str,
-    arguments: tuple[Any, ...],
-    environment: dict[str, str],
-    log_folder: Path,
-) -> Child:
+def _start(name: str, target: str, arguments: tuple[Any, ...], place: Place) -> Child:
     context = multiprocessing.get_context("forkserver")
     reports, reporting = context.Pipe(duplex=False)
-    log = log_folder / f"{name.replace(' ', '_')}.log"
-    process = context.Process(
-        target=enter, args=(target, arguments, environment, log, reporting), name=name
-    )
+    process = context.Process(target=enter, args=(target, arguments, place, reporting), name=name)
     process.start()
     reporting.close()  # so that the end of the process is the end of its reports
     return Child(name, process, reports)
@@ -149,7 +146,7 @@ def _end(children: Iterable[Child]) -> None:
 
 
 @contextlib.contextmanager
-def _rendezvous(processes: int) -> Generator[dict[str, str]]:
+def _rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
     """Yield the environment by which processes connect to a store in this process.
 
     The store is not in one of them, so that each may end at any time. It takes over a socket that
@@ -159,10 +156,10 @@ def _rendezvous(processes: int) -> Generator[dict[str, str]]:
     """
     import torch.distributed as dist
 
-    listening = socket.create_server((_ADDRESS, 0))
+    listening = socket.create_server((address, 0))
     port = listening.getsockname()[1]
     store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
-        _ADDRESS,
+        address,
         port,
         is_master=True,
         wait_for_workers=False,
@@ -173,7 +170,7 @@ def _rendezvous(processes: int) -> Generator[dict[str, str]]:
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
         "GROUP_RANK": "0",
-        "MASTER_ADDR": _ADDRESS,
+        "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
         "TORCHELASTIC_RESTART_COUNT": "0",

@@ -33,7 +33,7 @@ class VirtualCluster(AbstractCluster):
 
     server_bandwidth: Bandwidth
     workers_per_node: Whole | None
-    node_cores: Whole | None
+    node_cores: Positive | None
     link: Link
     node_link: Link
     server_placement: ServerPlacement
@@ -42,6 +42,7 @@ class VirtualCluster(AbstractCluster):
     fitted_to: list[str]
     assumed: dict[str, tuple[NotNegative, Positive]]
     allreduce_link: Link | None = None
+    message_seconds: NotNegative = 0.0
     shared_cores: SharedCores | None = None
 
     @property
@@ -58,6 +59,7 @@ class VirtualCluster(AbstractCluster):
             server_seconds=self.server_seconds,
             server_bandwidth=self.server_bandwidth,
             node_cores=self.node_cores,
+            message_seconds=self.message_seconds,
             allreduce_link=self.allreduce_link,
             overlap=self.overlap,
             server_placement=self.server_placement,
@@ -94,6 +96,9 @@ class VirtualCluster(AbstractCluster):
                 "or choose cluster.step_seconds yourself"
             )
             raise SettingError("workload", message)
+
+    def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
+        """Do nothing: the clock knows the size of messages."""
 
     def rate_of(self, workload: AbstractWorkload) -> StepRate | None:
         """Return the rate by which a workload's step is timed; None if measured seconds decide."""

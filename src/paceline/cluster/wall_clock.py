@@ -1,7 +1,7 @@
 """Base class of clusters of real processes, one for each worker and each server."""
 
 from abc import ABC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -12,6 +12,7 @@ from paceline.engine.training_clock import TrainingClock
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
 from paceline.timing.pace import Pace
+from paceline.timing.workload import AbstractWorkload
 
 if TYPE_CHECKING:
     from paceline.engine.training_strategy import AbstractTrainingStrategy
@@ -31,6 +32,12 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
 
     def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
         return scheme.carried_out_by_ddp
+
+    def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
+        from paceline.model.filling import fill  # Lightning takes seconds
+
+        own = weight_bytes * sum(weight.numel() for weight in module.parameters())
+        fill(module, workload.message_bytes(own, own), weight_bytes)
 
     def strategy(
         self,

@@ -5,6 +5,7 @@ import os
 import socket
 from pathlib import Path
 
+import psutil
 import torch
 import torch.distributed as dist
 
@@ -16,10 +17,11 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def this_node() -> str:
     """Return a name that is the same for processes that can share memory and Unix sockets.
 
-    The name of the host differs between containers, which may share a kernel and nothing else.
+    The name of the host differs between containers, which may share a kernel and nothing else; a
+    Unix socket without a file ends at the network namespace.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {socket.gethostname()}"
+    return f"{boot} {socket.gethostname()} {Path('/proc/self/ns/net').stat().st_ino}"
 
 
 def workers_of_a_node() -> int:
@@ -39,6 +41,18 @@ def workers_of_a_node() -> int:
         message = "it needs workers that fill one node after the other; these do not"
         raise SettingError("scheme.collective", message)
     return size
+
+
+def cluster_interface() -> str:
+    """Return the name of the interface to MASTER_ADDR, "lo" if that is local.
+
+    gloo would take the one that the host's own name resolves to, which may be loopback.
+    """
+    address = cluster_address()
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address.split("%")[0] == address for each in addresses):
+            return name
+    raise RuntimeError(f"no interface has the address {address}")
 
 
 def cluster_address() -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from paceline.exchange.node import LOOPBACK
+from paceline.exchange.node import cluster_interface
 
 SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
 _SECRET_BYTES = 32
@@ -37,9 +37,7 @@ def join(timeout_seconds: float, accelerator: str) -> None:
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if accelerator == "cuda" else "gloo"
         timeout = datetime.timedelta(seconds=timeout_seconds)
-        # Loopback unless set otherwise: gloo listens on whatever the host name resolves to.
-        if os.environ.get("MASTER_ADDR") in LOOPBACK:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", cluster_interface())
         dist.init_process_group(backend, timeout=timeout)
     if _joined is None:
         _joined = Joined(_run_secret(), timeout_seconds)

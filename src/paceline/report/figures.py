@@ -69,13 +69,18 @@ def _drawing(
     return Drawing(name, title, caption, svg)
 
 
+def _within(findings: StudyFindings) -> str:
+    kinds = dict.fromkeys(findings.concluded["predicted"]["kind"])
+    return ", ".join(f"{100 * NEAR[kind]:.0f} % ({kind})" for kind in kinds)
+
+
 def _drawing_parts(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
     if len(findings.concluded["predicted"]):
         yield (
             "predicted",
-            "Predicted against measured throughput",
+            "Predicted against observed throughput",
             "Images per second, harmonic means over seeds, with the number of workers "
-            f"beside each marker; grey: within {100 * NEAR:.0f} %. {PREDICTED}",
+            f"beside each marker; grey: within {_within(findings)}. {PREDICTED}",
             lambda: prediction(findings, shown, findings.schemes),
         )
     for name, title, caption, series in _series(findings):

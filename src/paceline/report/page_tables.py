@@ -69,16 +69,16 @@ def clocks(findings: StudyFindings) -> Table:
 
 
 def predicted(findings: StudyFindings) -> Table:
-    """Compare what a modelled cluster predicts with what was measured."""
+    """Compare what a modelled cluster predicts with real processes."""
     cells = {
-        "images/s, measured": cell("measured", count),
+        "images/s, observed": cell("observed", count),
         "of a seed": lambda row: f"{count(row['least'])} to {count(row['most'])}, n = {row['n']}",
         "images/s, predicted": cell("predicted", count),
         "error": lambda row: f"{100 * row['error']:+.0f} %",
         "": lambda row: str(row["verdict"]),
     }
     caption = f"Harmonic means over seeds. {PREDICTED}"
-    name = "Predicted against measured"
+    name = "Predicted against observed"
     return concluded_table(findings, "predicted", name, caption, cells, predictions(findings))
 
 

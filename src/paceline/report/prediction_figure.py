@@ -1,4 +1,4 @@
-"""Draws predicted against measured images/s."""
+"""Draws predicted images/s against those of real processes."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,25 +21,26 @@ def prediction(findings: StudyFindings, shown: list[Panel], schemes: list[str]) 
     figure, axes = grid(shown, 3.2, sharey=False)
     for axis, panel in zip(axes, shown, strict=True):
         rows = panel.of(table)
-        rates = rows[["measured", "predicted"]].to_numpy(float)
+        rates = rows[["observed", "predicted"]].to_numpy(float)
         ends = np.array([rates.min() / _WIDER, rates.max() * _WIDER])
-        axis.fill_between(ends, (1 - NEAR) * ends, (1 + NEAR) * ends, color="#eeeeee", lw=0)
-        axis.plot(ends, ends, color="#999999", lw=0.9, label="predicted = measured")
+        near = max(NEAR[kind] for kind in rows["kind"])
+        axis.fill_between(ends, (1 - near) * ends, (1 + near) * ends, color="#eeeeee", lw=0)
+        axis.plot(ends, ends, color="#999999", lw=0.9, label="predicted = observed")
         for name, each in groups(rows, ["scheme"]):
             colour, marker = scheme_style(name["scheme"], schemes)
-            points = (each["measured"], each["predicted"])
+            points = (each["observed"], each["predicted"])
             axis.plot(*points, marker, color=colour, ms=4, label=name["scheme"])
-            for measured, predicted, workers in zip(*points, each["workers"], strict=True):
+            for observed, predicted, workers in zip(*points, each["workers"], strict=True):
                 axis.annotate(
                     str(workers),
-                    (measured, predicted),
+                    (observed, predicted),
                     (3, 2),
                     textcoords="offset points",
                     color=colour,
                     fontsize=6,
                 )
         _log_axes(axis, ends)
-        axis.set_xlabel("measured images/s (log)")
+        axis.set_xlabel("observed images/s (log)")
     label_left(axes, "predicted images/s (log)")
     legend_below(figure, axes, columns=3)
     return figure

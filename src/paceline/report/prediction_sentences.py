@@ -1,7 +1,8 @@
-"""Writes sentences on how well a modelled cluster predicts what was measured."""
+"""Writes sentences on how well a modelled cluster predicts real processes."""
 
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.predicted import NEAR, NOISE
+from paceline.analysis.predicted_exchange import EXCHANGE_NEAR, SIZE
 from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural, setting
@@ -14,36 +15,69 @@ PREDICTED = (
 
 
 def predictions(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each setting besides scheme and workers, and one for comparisons."""
+    """Return a sentence for each kind and setting besides scheme and workers, and one for both."""
     table = findings.concluded["predicted"]
     table = table[table["verdict"] != "calibrated"]
     if not len(table):
         return []
-    parts = groups(table, findings.varying) if findings.varying else [({}, table)]
-    texts = [_near_sentence(setting_of, rows) for setting_of, rows in parts]
+    texts = [_near(about, rows) for about, rows in groups(table, ["kind", *findings.varying])]
     compared = findings.concluded["predicted_comparisons"]
-    return [*texts, *([_comparison_sentence(compared)] if len(compared) else [])]
+    exchanged = findings.concluded["predicted_exchange"]
+    return [
+        *texts,
+        *([_compared(compared)] if len(compared) else []),
+        *([_exchanged(exchanged)] if len(exchanged) else []),
+        *([_stale(exchanged)] if exchanged["staleness_p"].notna().any() else []),
+    ]
 
 
-def _near_sentence(settings: Row, rows: Frame) -> str:
-    named = ", ".join(f"{axis} {setting(value)}" for axis, value in settings.items())
-    error, near = rows["error"].abs(), matching(rows, {"verdict": "near"})
-    worst = rows.loc[error.idxmax()]
+def _near(about: Row, rows: Frame) -> str:
+    kind = about["kind"]
+    named = [f"{axis} {setting(value)}" for axis, value in about.items() if axis != "kind"]
+    worst = rows.loc[rows["error"].abs().idxmax()]
     workers = plural(int(worst["workers"]), "worker")
     return (
-        f"{named or 'All settings'}: predicted images/s are within {100 * NEAR:.0f} % of those "
-        f"measured in {len(near)} of {plural(len(rows), 'configuration')}; median error "
-        f"{100 * error.median():.0f} %, worst {100 * worst['error']:+.0f} % ({worst['scheme']}, "
-        f"{workers})."
+        f"{', '.join(named) or 'All settings'}: predicted images/s are within "
+        f"{100 * NEAR[kind]:.0f} % of those {kind} in {_share(rows)}; {_errors(rows)} "
+        f"({worst['scheme']}, {workers})."
     )
 
 
-def _comparison_sentence(rows: Frame) -> str:
+def _exchanged(rows: Frame) -> str:
+    return (
+        f"Predicted seconds of exchange are within {100 * EXCHANGE_NEAR:.0f} % in {_share(rows)}; "
+        f"{_errors(rows)}."
+    )
+
+
+def _stale(rows: Frame) -> str:
+    pushing = rows[rows["staleness_p"].notna()]
+    apart, far = matching(pushing, {"staleness_verdict": "apart"}), "staleness_distance"
+    return (
+        f"The staleness of {len(pushing) - len(apart)} of {plural(len(pushing), 'configuration')} "
+        f"is as if drawn from the prediction (test of size {100 * SIZE:.0f} %); distributions "
+        f"differ by {100 * pushing[far].median():.1f} % of pushes in the median, by at most "
+        f"{100 * pushing[far].max():.0f} %."
+    )
+
+
+def _share(rows: Frame) -> str:
+    near = matching(rows, {"verdict": "near"})
+    return f"{len(near)} of {plural(len(rows), 'configuration')}"
+
+
+def _errors(rows: Frame) -> str:
+    error = rows["error"].abs()
+    worst = rows.loc[error.idxmax(), "error"]
+    return f"median error {100 * error.median():.0f} %, worst {100 * worst:+.0f} %"
+
+
+def _compared(rows: Frame) -> str:
     right, wrong, close = (
         len(matching(rows, {"verdict": verdict})) for verdict in ("right", "wrong", "too close")
     )
     return (
         f"Of {plural(len(rows), 'comparison')} with sync_allreduce or with one worker, which is "
-        f"faster is predicted rightly in {right}, wrongly in {wrong}; in {close} the measured ones "
+        f"faster is predicted rightly in {right}, wrongly in {wrong}; in {close} the observed ones "
         f"differ by no more than {100 * NOISE:.0f} %."
     )

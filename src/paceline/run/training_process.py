@@ -74,7 +74,7 @@ class TrainingProcess:
             claim=self._point.scheme.claim(self._point.workers),
             evaluated=evaluated_weights(Accounting(self._point.scheme, self._point.workers)),
             images_per_update=self._budget.images_per_update,
-            num_parameters=sum(weight.numel() for weight in self._module.parameters()),
+            num_parameters=self._num_parameters,
             lr=self._peak_rate(trainer),
             momentum=trainer.optimizers[0].param_groups[0].get("momentum"),
             thresholds=thresholds,
@@ -115,6 +115,9 @@ class TrainingProcess:
         seed_everything(seed, verbose=False)
         training = self._point.training
         module = training.corrected(self._point.model, self._staleness).build()
+        self._num_parameters = sum(weight.numel() for weight in module.parameters())
+        weight_bytes = reading_of(self._point).dtype.itemsize
+        self._point.cluster.fill(module, self._point.workload, weight_bytes)
         torch.manual_seed(seed * 10_007 + self._worker)
         return module
 

@@ -1,6 +1,7 @@
 """Pacing of real processes: a step ends no earlier than on the accelerator that is emulated.
 
-A worker computes its real gradient, then sleeps, and only then communicates.
+A worker computes its real gradient, then sleeps, and only then communicates. The system wakes it
+up late, by a millisecond where many processes share a core: the next step is shorter by that.
 """
 
 import os
@@ -19,11 +20,13 @@ class Pace:
         self._step_times = step_times
         self._worker = worker
         self._step = 0
+        self._overslept = 0.0  # seconds
         self._begun = time.perf_counter()
 
     def begin(self) -> None:
         """Start a step of the emulated accelerator."""
-        self._begun = time.perf_counter()
+        self._begun = time.perf_counter() - self._overslept
+        self._overslept = 0.0
 
     def wait(self) -> None:
         """Sleep until the step that has begun would have ended."""
@@ -34,6 +37,7 @@ class Pace:
         remaining = end - time.perf_counter()
         if remaining > 0:
             time.sleep(remaining)
+            self._overslept = time.perf_counter() - end
         else:
             self.late_steps += 1
 

@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from paceline.settings import Bandwidth, NotNegative, Whole, settings
+from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
 from paceline.timing.shared_cores import SharedCores
 
 
@@ -32,8 +32,9 @@ class ClusterProfile:
     `link`: network interface that the workers of a node share. `node_link`: link of one worker or
     server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
     on one machine. `server_placement`: each server is on a node of its own, or servers are on the
-    workers' nodes in turn, from the first. `node_cores`: number of cores that copy the messages
+    workers' nodes in turn, from the first. `node_cores`: number of cores that pass the messages
     inside a node, one message each at a time, or 1 for a bus that all share; None for no limit.
+    `message_seconds`: of a core for any message of an all-reduce, besides its bytes.
     `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
     gradients are reduced in buckets during backward, as under DDP; False if only after it.
     `shared_cores`: cores on which the workers and servers of one machine compute; None if each has
@@ -48,7 +49,8 @@ class ClusterProfile:
     workers_per_node: Whole | None
     server_seconds: NotNegative
     server_bandwidth: Bandwidth
-    node_cores: Whole | None = None
+    node_cores: Positive | None = None
+    message_seconds: NotNegative = 0.0
     allreduce_link: Link | None = None
     overlap: bool = True
     server_placement: ServerPlacement = "own_nodes"
@@ -63,6 +65,16 @@ class ClusterProfile:
     def ddp_seconds(self) -> float:
         """Duration that DistributedDataParallel adds to a worker's step, where it is known."""
         return 0.0 if self.shared_cores is None else self.shared_cores.ddp_seconds
+
+    @property
+    def push_seconds(self) -> float:
+        """Duration that a push adds to a step on shared cores, besides its messages."""
+        return 0.0 if self.shared_cores is None else self.shared_cores.push_seconds
+
+    @property
+    def allreduce_seconds(self) -> float:
+        """Duration that an all-reduce adds to a step on shared cores, besides its messages."""
+        return 0.0 if self.shared_cores is None else self.shared_cores.allreduce_seconds
 
     def overlaps(self, workers: int) -> bool:
         """True if gradients are reduced during backward, on cores that `workers` leave free."""

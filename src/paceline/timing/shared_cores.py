@@ -14,11 +14,15 @@ class SharedCores:
     `step_seconds`: mean duration of a step of a worker alone, by batch size. `speeds`: how much n
     processes compute together in the time in which one alone computes 1, by n, with n = 1 among
     them. `ddp_seconds`: what DistributedDataParallel adds to a step of its own accord.
+    `push_seconds`, `allreduce_seconds`: what an exchange adds to a step besides its own time, since
+    it costs the step its caches, and a process its core.
     """
 
     step_seconds: dict[Whole, Positive]
     speeds: dict[Whole, Positive]
     ddp_seconds: NotNegative
+    push_seconds: NotNegative = 0.0
+    allreduce_seconds: NotNegative = 0.0
 
     def __post_init__(self) -> None:
         if not self.step_seconds:

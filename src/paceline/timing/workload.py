@@ -25,7 +25,10 @@ class Bucket(NamedTuple):
 
 @settings("workload")
 class AbstractWorkload(ABC):
-    """Network that decides the bytes and the time of a step on a modelled cluster."""
+    """Network that decides the bytes and the time of a step on a modelled cluster.
+
+    Paced processes fill their messages up to its bytes.
+    """
 
     name: str
 
@@ -78,9 +81,9 @@ class OwnNetwork(AbstractWorkload):
 
 @settings("workload")
 class SizedNetwork(OwnNetwork):
-    """The network that would be trained, which has `num_bytes` of weights.
+    """A network of which only sizes are known, such as the one that would be trained.
 
-    `num_statistics_bytes`: of its BatchNorm statistics.
+    `num_bytes`: of its weights; `num_statistics_bytes`: of its BatchNorm statistics.
     """
 
     num_bytes: Whole = 1

@@ -195,7 +195,12 @@ class VirtualClock:
         self._own: VirtualOwnWeights | None = None
         pair: VirtualPairLink | None = None
         self._network = VirtualNetwork(
-            profile, len(workers), scheme.servers, kernel=kernel, cores=self._cores
+            profile,
+            len(workers),
+            scheme.servers,
+            kernel=kernel,
+            cores=self._cores,
+            star=scheme.servers == 1 and scheme.group_size == 1,
         )
         if scheme.servers:
             self.servers = VirtualServers(

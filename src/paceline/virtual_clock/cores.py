@@ -1,16 +1,11 @@
-"""Processors on the virtual clock: of each process its own, or shared by all of a machine.
+"""Processors on the virtual clock: of each process its own, or shared by all of a machine."""
 
-Shared cores serve all busy processes alike (processor sharing; Kleinrock 1976, Queueing Systems,
-volume 2, section 4.4), as a fair scheduler does in the long run.
-"""
-
-import heapq
 from abc import ABC, abstractmethod
-from itertools import count
 from typing import ClassVar
 
 from paceline.timing.shared_cores import SharedCores
-from paceline.virtual_clock.kernel import Event, Kernel, Moment, Plan
+from paceline.virtual_clock.kernel import Event, Kernel, Moment
+from paceline.virtual_clock.processor_sharing import ProcessorSharing
 
 
 class AbstractCores(ABC):
@@ -41,48 +36,10 @@ class FairCores(AbstractCores):
     shared = True
 
     def __init__(self, kernel: Kernel, cores: SharedCores) -> None:
-        self._kernel = kernel
-        self._cores = cores
-        self._shares: dict[int, float] = {}  # by number of busy processes
-        self._done = 0.0  # that each busy process has computed, since it was busy [seconds]
-        self._since = 0.0  # of which moment that is
-        self._ends: list[tuple[float, int, Event]] = []  # heap, by `_done` at the end
-        self._order = count()
-        self._plan: Plan | None = None
+        self._sharing = ProcessorSharing(kernel, cores.speed)
 
     def busy(self, seconds: float) -> Event:
-        self._advance()
-        ended = Event()
-        heapq.heappush(self._ends, (self._done + seconds, next(self._order), ended))
-        self._replan()
-        return ended
-
-    def _share(self) -> float:
-        """Return the speed of each busy process; alone it has 1."""
-        busy = len(self._ends)
-        if busy not in self._shares:
-            self._shares[busy] = self._cores.speed(busy) / busy
-        return self._shares[busy]
-
-    def _advance(self) -> None:
-        if self._ends:
-            self._done += (self._kernel.now - self._since) * self._share()
-        self._since = self._kernel.now
-
-    def _replan(self) -> None:
-        if self._plan is not None:
-            self._kernel.cancel(self._plan)
-        seconds = max(0.0, self._ends[0][0] - self._done) / self._share()
-        self._plan = self._kernel.at(self._kernel.now + seconds, self._end)
-
-    def _end(self) -> None:
-        self._plan = None
-        self._advance()
-        done, _, ended = heapq.heappop(self._ends)
-        self._done = done  # exactly
-        self._kernel.happen(ended)
-        if self._ends:
-            self._replan()
+        return self._sharing.begin(seconds)
 
 
 def cores_of(shared: SharedCores | None, kernel: Kernel) -> AbstractCores:

@@ -88,6 +88,7 @@ class VirtualPushLink:
         seconds = self._profile.server_seconds
         if self._network is None:
             seconds += self._profile.node_link.seconds(body)
+            seconds += self._profile.push_seconds if server == 0 else 0.0
         else:
             passage = yield from self._network.push(worker.index, server, body)
             self._spend(server, worker, passage.start, passage)

@@ -14,6 +14,8 @@ from paceline.exchange.find_collective import collective
 from paceline.wall_clock.paced_backward import paced_closure, reduce_bucket
 from paceline.wall_clock.synchronous_strategy import AbstractSynchronousStrategy
 
+_UNLIMITED = 2**20  # MiB
+
 
 class _DDPTiming(TypedDict, total=False):
     """Mean times of a step [nanoseconds] in torch's logging data, absent before it samples."""
@@ -35,16 +37,24 @@ class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
     """Strategy of two workers and more, by DDP.
 
-    BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step).
+    BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step). If
+    `paced`, all gradients are one bucket, reduced when the emulated backward has ended: the real
+    one is over long before.
     """
 
     def __init__(
-        self, timeout_seconds: float, collective: str = "native", compression: str = "none"
+        self,
+        timeout_seconds: float,
+        collective: str = "native",
+        compression: str = "none",
+        *,
+        paced: bool = False,
     ) -> None:
         self._chosen = (collective, compression)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             broadcast_buffers=False,
             gradient_as_bucket_view=True,
+            bucket_cap_mb=_UNLIMITED if paced else None,
             timeout=datetime.timedelta(seconds=timeout_seconds),
         )
 

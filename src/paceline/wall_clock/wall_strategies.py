@@ -54,7 +54,10 @@ def _synchronous(
         strategy = OneWorkerStrategy(device)
     else:
         strategy = SyncAllReduceStrategy(
-            run["timeout_seconds"], scheme.collective, scheme.compression
+            run["timeout_seconds"],
+            scheme.collective,
+            scheme.compression,
+            paced=run["pace"] is not None,
         )
     strategy.prepare(**run)
     return strategy

@@ -78,16 +78,17 @@ class AbstractCollective(ABC):
         if profile.allreduce_link is not None:
             profile = replace(profile, node_link=profile.allreduce_link)
         on_links = self.link_seconds(num_bytes, workers, profile)
-        return max(on_links, self._core_seconds(num_bytes, workers, profile))
+        on_cores = self._core_seconds(num_bytes, workers, profile)
+        return max(on_links, on_cores) + profile.allreduce_seconds
 
     def _core_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
         """Model the seconds for which messages keep the cores of a full node busy (ours)."""
         if profile.node_cores is None:
             return 0.0
         messages = self.node_messages(workers, profile.largest_node(workers))
-        link = profile.node_link
-        latency = messages.num_messages * link.latency
-        return (latency + messages.num_vectors * num_bytes / link.bandwidth) / profile.node_cores
+        each = messages.num_messages * profile.message_seconds
+        passing = messages.num_vectors * num_bytes / profile.node_link.bandwidth
+        return (each + passing) / profile.node_cores
 
 
 class AbstractScheduledCollective(AbstractCollective):

@@ -3,12 +3,14 @@
 Every message is a header over a socket. The body of a push is the server's part of the gradient,
 for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
 the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
-an answer is one copy. Between nodes bodies follow their headers, from and into tensor memory.
+an answer is one copy. Between nodes bodies follow their headers, from and into tensor memory; what
+a connection does not take at once of an answer is sent from a copy, while the server goes on.
 """
 
 import os
 import selectors
 import socket
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -129,6 +131,8 @@ class ServerWire:
         self._ends: dict[int, ServerEnd] = {}
         self._selector = selectors.DefaultSelector()
         self._messages: deque[tuple[int, Header | Lost]] = deque()
+        self._copied: Tensor | None = None  # the present weights, for answers under way
+        self._deadlines: dict[int, float] = {}  # of answers under way, by worker
         self.bytes_sent = 0
         self.bytes_received = 0
 
@@ -147,13 +151,14 @@ class ServerWire:
         not completed is discarded. Raises TimeoutError.
         """
         self._connect_workers()
+        self._copied = None  # the caller may have changed the weights
         while not self._messages:
             if not self._attend():
                 raise TimeoutError(f"every worker is silent for {self._timeout_seconds} s")
         return self._messages.popleft()
 
     def answer(self, worker: int, header: Header) -> None:
-        """Send the present weights, and receive pushes of other workers meanwhile.
+        """Begin to send the present weights, which may change afterwards; `receive` goes on.
 
         The loss of a worker is reported by `receive`.
         """
@@ -167,10 +172,11 @@ class ServerWire:
             return self._report_lost(worker, str(error))
         self.bytes_sent += self._pull_bytes
         if end.pending:
+            if self._copied is None:
+                self._copied = self.weights.clone()
+            end.keep(self._copied)
+            self._deadlines[worker] = time.monotonic() + self._timeout_seconds
             self._selector.modify(end.connection, _BOTH, worker)
-        while end.pending and not end.closed:
-            if not self._attend():
-                self._report_lost(worker, f"it takes no answer for {self._timeout_seconds} s")
 
     def _attend(self) -> bool:
         """Serve all connections that are ready; return False if none is before the timeout."""
@@ -180,13 +186,18 @@ class ServerWire:
                 self._attend_to(key.data, events)
             except OSError as error:
                 self._report_lost(key.data, str(error))
+        for worker in [each for each, at in self._deadlines.items() if at < time.monotonic()]:
+            self._report_lost(worker, f"it takes no answer for {self._timeout_seconds} s")
         return bool(ready)
 
     def _attend_to(self, worker: int, events: int) -> None:
         end = self._ends[worker]
         if events & selectors.EVENT_WRITE:
             end.flush()
-            if not end.pending:
+            if end.pending:
+                self._deadlines[worker] = time.monotonic() + self._timeout_seconds
+            else:
+                del self._deadlines[worker]
                 self._selector.modify(end.connection, selectors.EVENT_READ, worker)
         if events & selectors.EVENT_READ and (header := end.receive()) is not None:
             self._take(worker, header)
@@ -205,6 +216,7 @@ class ServerWire:
         self._messages.append((worker, Lost(reason)))
 
     def _close(self, worker: int) -> None:
+        self._deadlines.pop(worker, None)
         self._selector.unregister(self._ends[worker].connection)
         self._ends[worker].close()
 

@@ -31,6 +31,7 @@ class ServerEnd:
         self._body = [] if answered is not None else [bytes_of(gradient), self.landed]
         self._incoming = self._next_message()
         self._outgoing = Pieces()
+        self._answer = Header(0, True)
         connection.setblocking(False)
 
     @property
@@ -62,17 +63,23 @@ class ServerEnd:
         return header
 
     def answer(self, header: Header, weights: Tensor) -> None:
-        """Begin to send the weights, which must not change while the answer is `pending`.
+        """Begin to send the weights; while the answer is `pending`, they must not change.
 
         Raises OSError.
         """
-        self._version = header.version
+        self._version, self._answer = header.version, header
         if self._answered is not None:
             self._answered.copy_(weights)
             self._outgoing = Pieces(memoryview(pack(header)))
         else:
             self._outgoing = Pieces(memoryview(pack(header)), bytes_of(weights))
         self.flush()
+
+    def keep(self, weights: Tensor) -> None:
+        """Send the rest of an answer that is `pending` from a copy of its weights."""
+        done = self._outgoing.done
+        self._outgoing = Pieces(memoryview(pack(self._answer)), bytes_of(weights))
+        self._outgoing.done = done
 
     def flush(self) -> None:
         """Continue to send an answer that is `pending`. Raises OSError."""

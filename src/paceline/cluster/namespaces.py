@@ -1,0 +1,125 @@
+"""Network namespaces of Linux as nodes, each with one link of limited bandwidth to a switch.
+
+Each end of a link has a token bucket (tc-tbf(8)), so that a node sends and receives at the same
+rate at once, and messages of several senders share what their receiver takes in.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from paceline.errors import SettingError
+
+_FOLDER = Path("/run/netns")  # of named namespaces, ip-netns(8)
+_NAME = "paceline-{process}-{node}"
+_OURS = re.compile(r"paceline-(\d+)-\d+")
+_SWITCH, _PORT = "pl{process}", "pl{process}n{node}"  # an interface's name has 15 characters
+_NETWORK = "10.77.{node_high}.{node_low}"  # the switch is node 0
+_BITS = 8
+# Of 1,514 bytes of a full frame a TCP segment carries 1,448 of a message.
+_FRAME, _SEGMENT = 1514, 1448
+_BURST_SECONDS, _LEAST_BURST = 0.0001, 4096  # what passes at once, after a pause
+_QUEUE_SECONDS = 1  # that a packet may wait; TCP takes 200 ms to miss one that a full queue drops
+_TCP = {  # the same on every host, and at full speed after each step's pause
+    "net.ipv4.tcp_congestion_control": "cubic",
+    "net.ipv4.tcp_slow_start_after_idle": "0",
+}
+
+
+class ShapedNetwork(NamedTuple):
+    """Nodes that are up. `address`: of the switch, for the launcher. `namespaces`: paths."""
+
+    address: str
+    namespaces: list[str]
+
+
+def check_permitted() -> None:
+    """Raise SettingError("cluster") if this process cannot make network namespaces."""
+    missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
+    if missing:
+        raise SettingError("cluster", f"there is no {missing[0]}: shaped links need iproute2")
+    if os.geteuid() != 0:
+        raise SettingError("cluster", "shaped links between network namespaces need root")
+
+
+@contextlib.contextmanager
+def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]:
+    """Have `num_nodes` nodes, whose links carry `bandwidth` bytes of messages a second each way.
+
+    Raises SettingError("cluster") if another process has such nodes, or if the system refuses.
+    """
+    _remove(_left_behind())
+    process = os.getpid()
+    switch = _SWITCH.format(process=process)
+    names = [_NAME.format(process=process, node=node) for node in range(num_nodes)]
+    try:
+        _ip(f"link add {switch} type bridge", f"addr add {_address(0)}/16 dev {switch}")
+        _ip(f"link set {switch} up")
+        for node, name in enumerate(names):
+            port = _PORT.format(process=process, node=node)
+            _add_node(name, port, switch, _address(node + 1))
+            for namespace, interface in ((name, "eth0"), (None, port)):
+                _shape(namespace, interface, bandwidth)
+        yield ShapedNetwork(_address(0), [str(_FOLDER / name) for name in names])
+    finally:
+        _remove([process])
+
+
+def _add_node(name: str, port: str, switch: str, address: str) -> None:
+    _ip(f"netns add {name}", f"link add {port} type veth peer name eth0 netns {name}")
+    _ip(f"link set {port} master {switch} up")
+    _ip(f"addr add {address}/16 dev eth0", "link set eth0 up", "link set lo up", namespace=name)
+    tcp = [f"{setting}={value}" for setting, value in _TCP.items()]
+    _call(["ip", "netns", "exec", name, "sysctl", "-q", "-w", *tcp])
+
+
+def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
+    rate = bandwidth * _FRAME / _SEGMENT
+    burst = round(max(_LEAST_BURST, rate * _BURST_SECONDS))
+    limit = round(burst + rate * _QUEUE_SECONDS)
+    inside = [] if namespace is None else ["-n", namespace]
+    bucket = f"rate {round(rate * _BITS)}bit burst {burst} limit {limit}"
+    _ip(f"link set {interface} gso_max_size {burst}", namespace=namespace)
+    _call(["tc", *inside, "qdisc", "replace", "dev", interface, "root", "tbf", *bucket.split()])
+
+
+def _left_behind() -> Iterable[int]:
+    """Yield the processes that have ended and left nodes."""
+    folder = _FOLDER.iterdir() if _FOLDER.is_dir() else ()
+    for process in {int(each[1]) for path in folder if (each := _OURS.fullmatch(path.name))}:
+        if Path(f"/proc/{process}").exists():
+            message = f"process {process} has shaped nodes; only one at a time can have them"
+            raise SettingError("cluster", message)
+        yield process
+
+
+def _remove(processes: Iterable[int]) -> None:
+    """Remove the nodes of `processes`, as far as there are any, and their switches."""
+    for process in list(processes):
+        for path in _FOLDER.glob(_NAME.format(process=process, node="*")):
+            _ip(f"netns del {path.name}")
+        switch = _SWITCH.format(process=process)
+        if Path("/sys/class/net", switch).exists():
+            _ip(f"link del {switch}")
+
+
+def _address(node: int) -> str:
+    high, low = divmod(node + 1, 250)
+    return _NETWORK.format(node_high=high, node_low=low)
+
+
+def _ip(*commands: str, namespace: str | None = None) -> None:
+    inside = [] if namespace is None else ["-n", namespace]
+    for command in commands:
+        _call(["ip", *inside, *command.split()])
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SettingError("cluster", f"{' '.join(command)}: {' '.join(done.stderr.split())}")

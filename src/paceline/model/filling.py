@@ -1,0 +1,56 @@
+"""Weights that a module holds only to be sent: its messages then have the bytes of another's.
+
+They are zero, and so are their gradients: what is trained stays the same. Their gradients are there
+when backward begins, and are reduced, pushed and averaged like any others.
+"""
+
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from paceline.errors import SettingError
+
+FILLING = "filling"  # name of the parameter
+
+
+def fill(module: LightningModule, num_bytes: int, weight_bytes: int) -> None:
+    """Add weights to `module`, so that all together have `num_bytes`, of `weight_bytes` each.
+
+    Raises SettingError("workload") if its own have more.
+    """
+    own = weight_bytes * sum(weight.numel() for weight in module.parameters())
+    missing = (num_bytes - own) // weight_bytes
+    if missing < 0:
+        message = f"messages of {num_bytes:,} bytes; the weights that are trained have {own:,}"
+        raise SettingError("workload", message)
+    if missing == 0:
+        return
+    filling = nn.Parameter(torch.zeros(missing))
+    module.register_parameter(FILLING, filling)
+    step = module.training_step
+
+    def training_step(*args: Any, **kwargs: Any) -> Any:
+        loss = step(*args, **kwargs)
+        if not isinstance(loss, Tensor):
+            message = f"messages are filled up only if training_step returns a loss, not {loss!r}"
+            raise SettingError("workload", message)
+        return _Filled.apply(loss, filling)
+
+    module.training_step = training_step
+
+
+class _Filled(torch.autograd.Function):
+    """The loss, of which the filling's gradient is zero, without arithmetic on all of it."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, filling: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.filling = filling
+        return loss.view_as(loss)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return gradient, ctx.filling.new_zeros(()).expand_as(ctx.filling)
