@@ -19,16 +19,15 @@ _FOLDER = Path("/run/netns")  # of named namespaces, ip-netns(8)
 _NAME = "paceline-{process}-{node}"
 _OURS = re.compile(r"paceline-(\d+)-\d+")
 _SWITCH, _PORT = "pl{process}", "pl{process}n{node}"  # an interface's name has 15 characters
-_NETWORK = "10.77.{node_high}.{node_low}"  # the switch is node 0
+_NETWORK = "10.77.{network}.{place}"  # the switch has the first place
+_MOST = 250  # networks of a machine, and nodes of a network
 _BITS = 8
 # Of 1,514 bytes of a full frame a TCP segment carries 1,448 of a message.
 _FRAME, _SEGMENT = 1514, 1448
 _BURST_SECONDS, _LEAST_BURST = 0.0001, 4096  # what passes at once, after a pause
 _QUEUE_SECONDS = 1  # that a packet may wait; TCP takes 200 ms to miss one that a full queue drops
-_TCP = {  # the same on every host, and at full speed after each step's pause
-    "net.ipv4.tcp_congestion_control": "cubic",
-    "net.ipv4.tcp_slow_start_after_idle": "0",
-}
+# The same on every host, where any process may choose reno; at full speed after a step's pause.
+_TCP = ("net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_slow_start_after_idle=0")
 
 
 class ShapedNetwork(NamedTuple):
@@ -51,14 +50,16 @@ def check_permitted() -> None:
 def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]:
     """Have `num_nodes` nodes, whose links carry `bandwidth` bytes of messages a second each way.
 
-    Raises SettingError("cluster") if another process has such nodes, or if the system refuses.
+    Raises SettingError("cluster") if there are too many, or if the system refuses.
     """
+    if num_nodes > _MOST:
+        raise SettingError("cluster", f"{num_nodes} nodes; {_MOST} are the most")
     _remove(_left_behind())
     process = os.getpid()
     switch = _SWITCH.format(process=process)
     names = [_NAME.format(process=process, node=node) for node in range(num_nodes)]
     try:
-        _ip(f"link add {switch} type bridge", f"addr add {_address(0)}/16 dev {switch}")
+        _ip(f"link add {switch} type bridge", f"addr add {_address(0)}/24 dev {switch}")
         _ip(f"link set {switch} up")
         for node, name in enumerate(names):
             port = _PORT.format(process=process, node=node)
@@ -73,9 +74,8 @@ def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]
 def _add_node(name: str, port: str, switch: str, address: str) -> None:
     _ip(f"netns add {name}", f"link add {port} type veth peer name eth0 netns {name}")
     _ip(f"link set {port} master {switch} up")
-    _ip(f"addr add {address}/16 dev eth0", "link set eth0 up", "link set lo up", namespace=name)
-    tcp = [f"{setting}={value}" for setting, value in _TCP.items()]
-    _call(["ip", "netns", "exec", name, "sysctl", "-q", "-w", *tcp])
+    _ip(f"addr add {address}/24 dev eth0", "link set eth0 up", "link set lo up", namespace=name)
+    _call(["ip", "netns", "exec", name, "sysctl", "-q", "-w", *_TCP])
 
 
 def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
@@ -89,18 +89,15 @@ def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
 
 
 def _left_behind() -> Iterable[int]:
-    """Yield the processes that have ended and left nodes."""
+    """Return the processes that were killed, and left nodes."""
     folder = _FOLDER.iterdir() if _FOLDER.is_dir() else ()
-    for process in {int(each[1]) for path in folder if (each := _OURS.fullmatch(path.name))}:
-        if Path(f"/proc/{process}").exists():
-            message = f"process {process} has shaped nodes; only one at a time can have them"
-            raise SettingError("cluster", message)
-        yield process
+    owners = {int(each[1]) for path in folder if (each := _OURS.fullmatch(path.name))}
+    return [process for process in owners if not Path(f"/proc/{process}").exists()]
 
 
 def _remove(processes: Iterable[int]) -> None:
     """Remove the nodes of `processes`, as far as there are any, and their switches."""
-    for process in list(processes):
+    for process in processes:
         for path in _FOLDER.glob(_NAME.format(process=process, node="*")):
             _ip(f"netns del {path.name}")
         switch = _SWITCH.format(process=process)
@@ -109,8 +106,8 @@ def _remove(processes: Iterable[int]) -> None:
 
 
 def _address(node: int) -> str:
-    high, low = divmod(node + 1, 250)
-    return _NETWORK.format(node_high=high, node_low=low)
+    """Return an address in the network of this process; 0 is the switch."""
+    return _NETWORK.format(network=os.getpid() % _MOST, place=node + 1)
 
 
 def _ip(*commands: str, namespace: str | None = None) -> None:

@@ -1,24 +1,17 @@
 """Predictions of a study's real processes, by the profiles that the study names."""
 
 import csv
-import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from paceline.errors import SettingError
-from paceline.prediction.predict import sized_workload
-from paceline.prediction.same_staleness import compared_staleness
-from paceline.prediction.timed_run import TimedRun, timed_run
-from paceline.record.point import Point
+from paceline.prediction.predict_paced import of_paced, run_of, staleness_of
 from paceline.record.point_config import PointConfig
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 
 Run = Mapping[str, str]  # row of runs.csv
-Values = Mapping[str, Any]  # of a cluster's settings
 COLUMNS = (
     "key",
     "kind",
@@ -28,13 +21,6 @@ COLUMNS = (
     "staleness_distance",
     "staleness_p",
 )
-DRAWS = 199  # predicted runs of other seeds, against which staleness is compared
-_EMULATED = (
-    *("step_seconds", "step_jitter", "slow_workers", "slow_factor"),
-    *("straggler_probability", "straggler_factor"),
-    *("workers_per_node", "server_placement", "link"),
-)
-_LINKS = ("link", "node_link", "allreduce_link")
 
 
 def predict_points(study: str, root: Path) -> Path:
@@ -42,9 +28,7 @@ def predict_points(study: str, root: Path) -> Path:
 
     It has a row for each measured or paced point of runs.csv with a rate: the images/s of as many
     steps on the modelled cluster that the study's `predicted_by` names for its model, without
-    training. For a paced point the steps are those that it emulates, and so are the links between
-    nodes; `free_images_per_second` are those of the same steps if messages and servers took no
-    time. What `compared_staleness` says of its pushes follows.
+    training; for a paced point, with what `of_paced` says of its messages.
 
     How fast a shared machine computes changes from hour to hour. So on a cluster with shared cores
     the duration of a step alone is the mean over the study's own runs of one worker without a
@@ -63,17 +47,17 @@ def predict_points(study: str, root: Path) -> Path:
     clusters = {name: composed([f"cluster={name}"], root).values["cluster"] for name in set(names)}
     alone, rows = _seconds_alone(runs.values()), []
     paced = any(run["kind"] == "paced" for run in runs.values())
-    staleness = _staleness(folder) if paced else {}
+    staleness = staleness_of(folder) if paced else {}
     for point, name in zip(points, names, strict=True):
         run, cluster = runs[point.key], clusters[name]
         if run["kind"] == "paced":
-            found = _paced(point.config, cluster, int(run["samples"]), staleness.get(point.key))
+            found = of_paced(point.config, cluster, int(run["samples"]), staleness.get(point.key))
             rows.append((point.key, "predicted", name, *found))
             continue
         if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
             own = alone.get(_computes(run)) or shared["step_seconds"]
             cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
-        rate = _run(point.config, cluster, int(run["samples"])).images_per_second
+        rate = run_of(point.config, cluster, int(run["samples"])).images_per_second
         kind = "calibrated" if shared and _is_alone(run) else "predicted"
         rows.append((point.key, kind, name, f"{rate:.6g}", "", "", ""))
     path = folder / "predictions.csv"
@@ -114,59 +98,3 @@ def profile_of(config: PointConfig) -> str:
         message = f"{{model: file of conf/cluster}} is needed, with {model}"
         raise SettingError("predicted_by", message)
     return str(chosen[model])
-
-
-def _paced(
-    config: PointConfig, cluster: Values, samples: int, pushes: Counter[int] | None
-) -> tuple[str, ...]:
-    """Return the last columns of a paced point; `pushes`: to its first server, by staleness."""
-    paced = _emulating(cluster, config.values["cluster"], config.values["workers"])
-    rates = [_run(config, each, samples).images_per_second for each in (paced, _free(paced))]
-    of_rates = (f"{rates[0]:.6g}", f"{rates[1]:.6g}")
-    if not pushes:
-        return *of_rates, "", ""
-    others = [
-        _run(config.replaced(seed=seed), paced, samples).staleness
-        for seed in range(DRAWS + 1)
-        if seed != config.values["seed"]
-    ]
-    compared = compared_staleness(pushes, others[:DRAWS])
-    return *of_rates, f"{compared.distance:.3g}", f"{compared.p:.3g}"
-
-
-def _emulating(cluster: Values, paced: Values, workers: int) -> Values:
-    """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
-
-    Messages take no less than inside a node, and all nodes share the cores of one machine.
-    """
-    own = {name: value for name, value in paced.items() if name in _EMULATED}
-    own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
-    if "link" in paced:
-        own["link"] = {**paced["link"], "latency": cluster["node_link"]["latency"]}
-        own["node_cores"] = cluster["node_cores"] / math.ceil(workers / paced["workers_per_node"])
-    return {**cluster, **own, "overlap": False}
-
-
-def _free(cluster: Values) -> Values:
-    """Return the cluster with messages and servers that take no time."""
-    free = {"latency": 0.0, "bandwidth": None}
-    links = {name: free for name in _LINKS if name in cluster}
-    servers = {"server_seconds": 0.0, "server_bandwidth": None}
-    return {**cluster, **links, **servers, "node_cores": None, "message_seconds": 0.0}
-
-
-def _run(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
-    point = Point.of(config.replaced(cluster=cluster))
-    steps = samples // (point.batch_size * point.workers)
-    return timed_run(point, sized_workload(point), steps)
-
-
-def _staleness(folder: Path) -> dict[str, Counter[int]]:
-    """Return the pushes to the first server by their staleness, of each point with servers."""
-    found: dict[str, Counter[int]] = {}
-    with (folder / "staleness.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["server"] == "0":
-                pushes = found.setdefault(row["key"], Counter())
-                pushes[int(row["staleness"])] += int(row["pushes"])
-    return found

@@ -1,0 +1,84 @@
+"""Predictions of paced points: their steps and links are those that they emulate."""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paceline.prediction.predict import sized_workload
+from paceline.prediction.same_staleness import compared_staleness
+from paceline.prediction.timed_run import TimedRun, timed_run
+from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+
+Values = Mapping[str, Any]  # of a cluster's settings
+DRAWS = 199  # predicted runs of other seeds, against which staleness is compared
+_EMULATED = (
+    *("step_seconds", "step_jitter", "slow_workers", "slow_factor"),
+    *("straggler_probability", "straggler_factor"),
+    *("workers_per_node", "server_placement", "link"),
+)
+_LINKS = ("link", "node_link", "allreduce_link")
+
+
+def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
+    """Run as many steps of a point on another cluster, without training."""
+    point = Point.of(config.replaced(cluster=cluster))
+    steps = samples // (point.batch_size * point.workers)
+    return timed_run(point, sized_workload(point), steps)
+
+
+def staleness_of(folder: Path) -> dict[str, Counter[int]]:
+    """Return the pushes to the first server by their staleness, of each point with servers."""
+    found: dict[str, Counter[int]] = {}
+    with (folder / "staleness.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["server"] == "0":
+                pushes = found.setdefault(row["key"], Counter())
+                pushes[int(row["staleness"])] += int(row["pushes"])
+    return found
+
+
+def of_paced(
+    config: PointConfig, cluster: Values, samples: int, pushes: Counter[int] | None
+) -> tuple[str, ...]:
+    """Return images/s, those with free messages, distance and p of staleness, as text.
+
+    Free: of the same steps if messages and servers took no time. `pushes`: to the first server, by
+    their staleness; None without one. `compared_staleness` compares them.
+    """
+    paced = _emulating(cluster, config.values["cluster"], config.values["workers"])
+    rates = [run_of(config, each, samples).images_per_second for each in (paced, _free(paced))]
+    of_rates = (f"{rates[0]:.6g}", f"{rates[1]:.6g}")
+    if not pushes:
+        return *of_rates, "", ""
+    others = [
+        run_of(config.replaced(seed=seed), paced, samples).staleness
+        for seed in range(DRAWS + 1)
+        if seed != config.values["seed"]
+    ]
+    compared = compared_staleness(pushes, others[:DRAWS])
+    return *of_rates, f"{compared.distance:.3g}", f"{compared.p:.3g}"
+
+
+def _emulating(cluster: Values, paced: Values, workers: int) -> Values:
+    """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
+
+    Messages take no less than inside a node, and all nodes share the cores of one machine.
+    """
+    own = {name: value for name, value in paced.items() if name in _EMULATED}
+    own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
+    if "link" in paced:
+        own["link"] = {**paced["link"], "latency": cluster["node_link"]["latency"]}
+        own["node_cores"] = cluster["node_cores"] / math.ceil(workers / paced["workers_per_node"])
+    return {**cluster, **own, "overlap": False}
+
+
+def _free(cluster: Values) -> Values:
+    """Return the cluster with messages and servers that take no time."""
+    free = {"latency": 0.0, "bandwidth": None}
+    links = {name: free for name in _LINKS if name in cluster}
+    servers = {"server_seconds": 0.0, "server_bandwidth": None}
+    return {**cluster, **links, **servers, "node_cores": None, "message_seconds": 0.0}

@@ -1,0 +1,148 @@
+"""Nodes on this machine: real network namespaces, and links of a given rate."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from paceline.cluster import namespaces
+from paceline.cluster.cluster import Task
+from paceline.cluster.launcher import launch
+from paceline.cluster.namespaces import shaped_network
+from paceline.errors import SettingError
+from paceline.exchange.node import this_node
+from paceline.exchange.process_group import join, leave
+from tests.tiny import point_of, run_tiny, tiny_point
+
+BANDWIDTH = 1e6
+
+
+@pytest.fixture(scope="module")
+def permitted():
+    try:
+        with shaped_network(1, BANDWIDTH):
+            pass
+    except SettingError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+
+
+def names():
+    return [path.name for path in Path("/run/netns").glob("paceline-*")]
+
+
+def send(num_bytes):
+    """Seconds in which rank 0 has the bytes of both others, and this process's node."""
+    join(60, "cpu")
+    vector = torch.zeros(num_bytes, dtype=torch.uint8)
+    dist.barrier()
+    began = time.monotonic()
+    if dist.get_rank():
+        dist.send(vector, 0)
+    else:
+        for sender in (1, 2):
+            dist.recv(vector, sender)
+    seconds = time.monotonic() - began
+    leave()
+    return seconds, this_node()
+
+
+@pytest.mark.usefixtures("permitted")
+def test_messages_of_two_nodes_share_what_the_third_takes_in(tmp_path):
+    """No bucket lets more than its rate pass, but for its burst and one packet."""
+    with shaped_network(3, BANDWIDTH) as network:
+        found = launch(
+            f"{send.__module__}:{send.__name__}",
+            (200_000,),
+            workers=3,
+            servers=0,
+            log_folder=tmp_path,
+            address=network.address,
+            namespaces=network.namespaces,
+        )
+    seconds, nodes = zip(*found, strict=True)
+    assert seconds[0] > 0.95 * 2 * 200_000 / BANDWIDTH
+    assert len(set(nodes)) == 3
+    assert names() == []
+
+
+@pytest.mark.usefixtures("permitted")
+@pytest.mark.parametrize("scheme", ["sync_allreduce", "sync_parameter_server"])
+def test_training_between_nodes_equals_that_on_one_machine(scheme, tmp_path):
+    found = []
+    for cluster in ("local", "shaped_nodes"):
+        folder = tmp_path / cluster
+        folder.mkdir()
+        seen, weights = run_tiny(tiny_point(scheme, 3, 4, cluster=cluster), folder)
+        found.append((weights, [worker.bytes_sent for worker in seen.workers]))
+    (weights, sent), (of_nodes, sent_between) = found
+    for name, value in weights.items():  # pushes are added in the order of arrival
+        torch.testing.assert_close(of_nodes[name], value, rtol=1e-12, atol=1e-12)
+    assert sent == sent_between
+    assert names() == []
+
+
+@pytest.mark.usefixtures("permitted")
+@pytest.mark.parametrize(
+    ("placement", "nodes"), [("own_nodes", [0, 0, 1, 2, 3]), ("beside_workers", [0, 0, 1, 0, 1])]
+)
+def test_workers_fill_nodes_and_servers_have_their_own_or_share(placement, nodes, tmp_path):
+    point = point_of(
+        tiny_point(
+            "async_parameter_server",
+            3,
+            4,
+            cluster="shaped_nodes",
+            cluster__workers_per_node=2,
+            cluster__server_placement=placement,
+            scheme__servers=2,
+        )
+    )
+    task = Task(f"{where.__module__}:{where.__name__}", (), 3, 2, tmp_path)
+    found = point.cluster.run(task)
+    assert [found.index(node) for node in found] == [nodes.index(node) for node in nodes]
+    assert point.kind == "paced"
+
+
+def where():
+    return this_node()
+
+
+@pytest.mark.usefixtures("permitted")
+def test_nodes_of_a_killed_process_are_removed_by_the_next(monkeypatch):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setattr(namespaces.os, "getpid", lambda: ended.pid)
+    network = shaped_network(2, BANDWIDTH)
+    network.__enter__()
+    assert len(names()) == 2
+    monkeypatch.undo()
+    with shaped_network(1, BANDWIDTH):
+        assert len(names()) == 1
+    assert names() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        ({"cluster__link": {"latency": 0.001, "bandwidth": 1e6}}, r"cluster\.link\.latency"),
+        ({"cluster__link": {"latency": 0, "bandwidth": None}}, r"cluster\.link\.bandwidth"),
+    ],
+)
+def test_what_cannot_be_emulated_is_refused(settings, setting, monkeypatch):
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 0)
+    with pytest.raises(SettingError, match=f"^{setting}: "):
+        point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", **settings))
+
+
+def test_without_the_right_or_the_programs_it_is_refused(monkeypatch):
+    config = tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes")
+    monkeypatch.setattr(namespaces.shutil, "which", lambda _: "/sbin/x")
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
+    with pytest.raises(SettingError, match=r"^cluster: .* need root$"):
+        point_of(config)
+    monkeypatch.setattr(namespaces.shutil, "which", lambda _: None)
+    with pytest.raises(SettingError, match=r"^cluster: there is no ip"):
+        point_of(config)
