@@ -85,6 +85,21 @@ def test_training_between_nodes_equals_that_on_one_machine(scheme, tmp_path):
 
 
 @pytest.mark.usefixtures("permitted")
+@pytest.mark.parametrize("scheme", ["async_parameter_server", "mixed", "gossip"])
+def test_messages_that_no_socket_holds_pass_between_nodes(scheme, tmp_path):
+    """Ten megabytes, of which a server sends the first before it meets the workers."""
+    sized = {
+        "_target_": "paceline.timing.workload.SizedNetwork",
+        "name": "sized",
+        "num_bytes": 10_000_000,
+        "num_statistics_bytes": 0,
+    }
+    settings = {"cluster": "shaped_nodes", "cluster__step_seconds": 0.01, "workload": sized}
+    seen, _ = run_tiny(tiny_point(scheme, 4, 4, **settings), tmp_path)
+    assert [worker.steps > 0 for worker in seen.workers] == [True] * 4
+
+
+@pytest.mark.usefixtures("permitted")
 @pytest.mark.parametrize(
     ("placement", "nodes"), [("own_nodes", [0, 0, 1, 2, 3]), ("beside_workers", [0, 0, 1, 0, 1])]
 )

@@ -12,6 +12,7 @@ from paceline.exchange.lost import Lost
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import SECRET, join, joined, leave
 from paceline.exchange.shard import shard_bounds
+from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.header import HEADER_BYTES, pack
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
@@ -103,6 +104,45 @@ def _serve_two():
 
 
 LARGE = 1_000_000  # weights: no socket holds a push of as many
+
+
+def slow_reader(node):
+    """Worker 0 takes its first answer when worker 1 has pushed twice."""
+    join(20, "cpu")
+    worker = dist.get_rank()
+    seen = _serve_both() if worker == 2 else _pull_late(worker, node)
+    leave()
+    return seen
+
+
+def _pull_late(worker, node):
+    wire = WorkerWire([(0, LARGE)], 0, torch.float32, first_server=2, node=node)
+    if worker == 0:
+        wire.connect([Address(*receive_json(2))])
+        receive_json(1)
+    wire.pull()
+    if worker == 1:
+        wire.gradient.fill_(1)
+        wire.push_pull()
+        wire.push_pull()
+        send_json("go", 0)
+    wire.leave()
+    return wire.weights[[0, -1]].tolist(), wire.versions
+
+
+def _serve_both():
+    wire = ServerWire(torch.zeros(LARGE), 0, workers=range(2))
+    for worker in range(2):
+        wire.answer(worker, Header(0, True))
+    pushes = 0
+    for _ in range(4):
+        worker, message = wire.receive()
+        if message.proceed:
+            pushes += 1
+            wire.weights.add_(wire.gradient(worker))
+            wire.answer(worker, Header(pushes, True))
+    wire.flush()
+    return pushes
 
 
 def one_is_lost(node, how):

@@ -78,6 +78,13 @@ def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(wire, tmp_path):
     assert (second, first) == ([2.0] * 3, [3.0] * 3)
 
 
+def test_a_server_goes_on_while_a_worker_does_not_read_its_answer(tmp_path):
+    """What the worker reads later are the weights as they were, not as they are by then."""
+    target = "tests.exchange.talking:slow_reader"
+    found = launch(target, ("another node",), workers=2, servers=1, log_folder=tmp_path)
+    assert found == [([0.0, 0.0], [0]), ([2.0, 2.0], [2]), 2]
+
+
 @pytest.mark.parametrize("from_launcher", [True, False])
 def test_every_run_has_a_secret_of_its_own_also_under_another_launcher(from_launcher, tmp_path):
     runs = [

@@ -35,7 +35,7 @@ def write_predicted(folder, predicted_by=MEASURED, calibrated=()):
 def test_errors_are_of_the_means_of_seconds(tmp_path):
     table = predicted(read_tables(write_predicted(tmp_path / "made")))
     rows = table.set_index(["scheme", "workers"])
-    assert list(rows["measured"]) == pytest.approx([1000, 1500, 1050, 1600])
+    assert list(rows["observed"]) == pytest.approx([1000, 1500, 1050, 1600])
     assert list(rows["error"]) == pytest.approx([0.1, 0, -50 / 1050, -0.25])
     assert list(rows["verdict"]) == ["near", "near", "near", "far"]
     assert list(rows["n"]) == [2] * 4
@@ -90,8 +90,8 @@ def test_the_page_says_how_near(tmp_path):
         "configurations; median error 7 %, worst -25 % (async_parameter_server, 2 workers)."
     )
     assert compared.startswith("Of 4 comparisons with sync_allreduce or with one worker, ")
-    assert "rightly in 2, wrongly in 0; in 2 the measured" in compared
+    assert "rightly in 2, wrongly in 0; in 2 the observed" in compared
     page = report(folder).read_text()
     assert near in page
-    assert "Predicted against measured throughput" in page
+    assert "Predicted against observed throughput" in page
     assert (folder / "figures/predicted.svg").is_file()

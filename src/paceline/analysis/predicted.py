@@ -12,7 +12,7 @@ from paceline.analysis.tables import Frame, Row, Tables
 NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that counts as near, by kind
 NOISE = 0.10  # by which two configurations must differ to be compared
 _RATES = ("n", "observed", "least", "most", "predicted", "error", "verdict")
-_RATIOS = ("against", "observed_ratio", "predicted_ratio", "verdict")
+_RATIOS = ("against", "observed_ratio", "predicted_ratio", "error", "verdict")
 
 
 def predicted(tables: Tables) -> Frame:
@@ -30,9 +30,9 @@ def predicted_comparisons(tables: Tables) -> Frame:
     """Return a row for each predicted configuration and one that it is compared with.
 
     Those are sync_allreduce at the same settings, and the same scheme with one worker. Calibrated
-    configurations are only the others of a comparison. Ratios are of images/s. `verdict`: right if
-    both ratios are on the same side of 1, wrong if not, too close if the observed one differs from
-    1 by no more than NOISE.
+    configurations are only the others of a comparison. Ratios are of images/s. `error`: of the
+    predicted ratio, relative. `verdict`: right if both ratios are on the same side of 1, wrong if
+    not, too close if the observed one differs from 1 by no more than NOISE.
     """
     table = predicted(tables)
     judged = table[table["verdict"] != "calibrated"]
@@ -85,5 +85,6 @@ def _ratios(against: str, row: Frame, base: Frame) -> Row:
         "against": against,
         "observed_ratio": observed,
         "predicted_ratio": modelled,
+        "error": modelled / observed - 1,
         "verdict": "too close" if abs(observed - 1) <= NOISE else verdict,
     }

@@ -1,5 +1,6 @@
 """Writes sentences on how well a modelled cluster predicts real processes."""
 
+from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.predicted import NEAR, NOISE
 from paceline.analysis.predicted_exchange import EXCHANGE_NEAR, SIZE
@@ -26,6 +27,7 @@ def predictions(findings: StudyFindings) -> list[str]:
     return [
         *texts,
         *([_compared(compared)] if len(compared) else []),
+        *_ratios(compared),
         *([_exchanged(exchanged)] if len(exchanged) else []),
         *([_stale(exchanged)] if exchanged["staleness_p"].notna().any() else []),
     ]
@@ -41,6 +43,20 @@ def _near(about: Row, rows: Frame) -> str:
         f"{100 * NEAR[kind]:.0f} % of those {kind} in {_share(rows)}; {_errors(rows)} "
         f"({worst['scheme']}, {workers})."
     )
+
+
+def _ratios(compared: Frame) -> list[str]:
+    """Say how near ratios of paced images/s are, where only the scheme differs."""
+    rows = matching(compared, {"kind": "paced", "against": REFERENCE})
+    if not len(rows):
+        return []
+    limit = NEAR["paced"]
+    verdicts = (rows["error"].abs() <= limit).map({True: "near", False: "far"})
+    rows = rows.assign(verdict=verdicts)
+    return [
+        f"Ratios of images/s to {REFERENCE} are predicted within {100 * limit:.0f} % in "
+        f"{_share(rows)}; {_errors(rows)}."
+    ]
 
 
 def _exchanged(rows: Frame) -> str:

@@ -35,6 +35,7 @@ class GroupLink:
         """Send the weights to the others, as the servers answered."""
         for other in self._others:
             self.wire.answer(other, Header(version, granted))
+        self.wire.flush()
 
     def finish(self) -> None:
         """Wait until the others have left. Raises LostPeerError."""

@@ -71,6 +71,7 @@ class Server:
         dist.recv(self._wire.weights, 0)
         for worker in self._workers:
             self._answer(worker, may_wait=False)  # count_workers below waits for all of them
+        self._wire.flush()
         if self._spare:
             self._tolerate(self._training)
         count_workers(self._spec.num_workers, is_worker=False)

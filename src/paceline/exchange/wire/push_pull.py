@@ -158,9 +158,9 @@ class ServerWire:
         return self._messages.popleft()
 
     def answer(self, worker: int, header: Header) -> None:
-        """Begin to send the present weights, which may change afterwards; `receive` goes on.
+        """Begin to send the present weights, which may change afterwards.
 
-        The loss of a worker is reported by `receive`.
+        `receive` continues, or `flush`. The loss of a worker is reported by `receive`.
         """
         self._connect_workers()
         end = self._ends[worker]
@@ -177,6 +177,11 @@ class ServerWire:
             end.keep(self._copied)
             self._deadlines[worker] = time.monotonic() + self._timeout_seconds
             self._selector.modify(end.connection, _BOTH, worker)
+
+    def flush(self) -> None:
+        """Wait until all answers are sent, and receive pushes meanwhile; before other waits."""
+        while self._deadlines:
+            self._attend()
 
     def _attend(self) -> bool:
         """Serve all connections that are ready; return False if none is before the timeout."""

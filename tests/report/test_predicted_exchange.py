@@ -1,0 +1,86 @@
+"""Seconds of exchange and staleness of paced processes beside what is predicted, by hand."""
+
+import csv
+
+import pytest
+
+from paceline.analysis.analyse import analyse
+from paceline.analysis.predicted import predicted
+from paceline.analysis.predicted_exchange import predicted_exchange
+from paceline.analysis.tables import read_tables
+from paceline.report.findings import read_findings
+from paceline.report.page import report
+from paceline.report.prediction_sentences import predictions
+from tests.made_reports import make_run, write_reports
+
+COLUMNS = ("key", "kind", "cluster", "images_per_second", "free_images_per_second")
+COLUMNS += ("staleness_distance", "staleness_p")
+# images/s of two workers of batch 32, for each seed; predicted; free; distance and p of each seed
+PACED = {
+    "sync_allreduce": ((400, 400), 500, 640, ("", ""), ("", "")),
+    "async_parameter_server": ((512, 512), 500, 640, (0.1, 0.3), (0.5, 0.02)),
+    "local_sgd": ((600, 600), 605, 640, (0.2, 0.2), (0.5, 0.4)),
+}
+
+
+def write_paced(folder):
+    runs, rows = [], []
+    for scheme, (rates, rate, free, distances, ps) in PACED.items():
+        seeds = enumerate(zip(rates, distances, ps, strict=True))
+        for seed, (observed, distance, p) in seeds:
+            run = make_run(scheme, 2, 32, seed, images_per_second=observed, kind="paced")
+            runs.append(run)
+            rows.append((run["key"], "predicted", "made_profile", rate, free, distance, p))
+    write_reports(folder, runs)
+    with (folder / "predictions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+    return folder
+
+
+def test_exchange_is_what_a_step_takes_beyond_the_same_with_free_messages(tmp_path):
+    """A step of both workers has 64 images: 0.1 s without messages."""
+    table = predicted_exchange(read_tables(write_paced(tmp_path / "made"))).set_index("scheme")
+    assert list(table["exchange"]) == pytest.approx([0.06, 0.025, 64 / 600 - 0.1])
+    predicted_ones = [0.028, 0.028, 64 / 605 - 0.1]
+    assert list(table["predicted_exchange"]) == pytest.approx(predicted_ones)
+    assert list(table["error"]) == pytest.approx([0.028 / 0.06 - 1, 0.12, -0.132231], abs=1e-5)
+    assert list(table["verdict"]) == ["far", "near", "near"]
+
+
+def test_staleness_is_apart_if_any_seed_is_so_improbable(tmp_path):
+    """The least of two p is doubled: 0.04 and 0.8."""
+    table = predicted_exchange(read_tables(write_paced(tmp_path / "made"))).set_index("scheme")
+    assert table["staleness_p"].isna().tolist() == [True, False, False]
+    assert list(table["staleness_p"])[1:] == pytest.approx([0.04, 0.8])
+    assert list(table["staleness_distance"])[1:] == pytest.approx([0.2, 0.2])
+    assert list(table["staleness_verdict"])[1:] == ["apart", "alike"]
+
+
+def test_paced_rates_are_near_within_ten_percent(tmp_path):
+    table = predicted(read_tables(write_paced(tmp_path / "made"))).set_index("scheme")
+    assert list(table["verdict"]) == ["far", "near", "near"]
+
+
+def test_a_study_of_measured_points_has_no_row(tmp_path):
+    assert not len(predicted_exchange(read_tables(write_reports(tmp_path / "made", [make_run()]))))
+
+
+def test_the_page_says_so(tmp_path):
+    folder = write_paced(tmp_path / "made")
+    analyse(folder)
+    *_, ratios, exchanged, stale = predictions(read_findings(folder))
+    assert ratios == (
+        "Ratios of images/s to sync_allreduce are predicted within 10 % in 0 of 2 configurations; "
+        "median error 21 %, worst -22 %."
+    )
+    assert exchanged == (
+        "Predicted seconds of exchange are within 20 % in 2 of 3 configurations; median error "
+        "13 %, worst -53 %."
+    )
+    assert stale == (
+        "The staleness of 1 of 2 configurations is as if drawn from the prediction (test of size "
+        "5 %); distributions differ by 20.0 % of pushes in the median, by at most 20 %."
+    )
+    page = report(folder).read_text()
+    assert all(text in page for text in (ratios, exchanged, stale))
+    assert "predicted images/s are within 10 % of those paced in 2 of 3" in page
