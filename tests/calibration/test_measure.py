@@ -39,6 +39,7 @@ TINY = (
     "batch_size=12",
     "cluster.accelerator=cpu",
 )
+_OF_MESSAGES = ("message_seconds", "message_bandwidth")
 MADE = Measured(
     started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
     load=0.25,
@@ -88,12 +89,13 @@ def test_what_an_exchange_adds_in_training_besides_its_own_time():
 
 
 def test_messages_of_a_crowd_by_hand():
-    """8 workers send 224 messages, 14 vectors of 400 bytes at 200 bytes/s, on 2 cores."""
+    """8 workers send 224 messages and 14 vectors, which 2 cores pass at 100 bytes/s each."""
     assert profile_of_measured(MADE).message_seconds == 0
-    profile = profile_of_measured(replace(MADE, crowded=(8, (14 * 2 + 140) / 2)))
-    assert profile.allreduce_link.bandwidth == pytest.approx(200)
-    assert profile.message_seconds == pytest.approx(140 / 224)
-    assert collective("native").seconds(400, 8, profile) == pytest.approx((14 * 2 + 140) / 2)
+    times = {10: (14 * 40 / 100 + 112) / 2, 100: (14 * 400 / 100 + 112) / 2}
+    profile = profile_of_measured(replace(MADE, crowded=(8, times)))
+    assert profile.message_seconds == pytest.approx(0.5)
+    assert profile.message_bandwidth == pytest.approx(100)
+    assert collective("native").seconds(400, 8, profile) == pytest.approx(times[100])
 
 
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
@@ -196,7 +198,7 @@ def test_the_written_file_composes_as_a_cluster(root, measured):
     cluster = composed([*TINY, "cluster=this_machine"], root).values["cluster"]
     assert Point.of(composed([*TINY, "cluster=this_machine"], root)).kind == "virtual"
     keys = list(composed([*TINY, "cluster=virtual"], root).values["cluster"])
-    assert list(cluster) == [*keys, "allreduce_link", "message_seconds", "shared_cores"]
+    assert list(cluster) == [*keys, "allreduce_link", *_OF_MESSAGES, "shared_cores"]
 
 
 def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):

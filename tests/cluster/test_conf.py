@@ -48,7 +48,7 @@ MODELLED = re.compile(
     r": [^n\[]"
 )
 # what `paceline calibrate` may add
-_MEASURED = {"allreduce_link", "message_seconds", "shared_cores"}
+_MEASURED = {"allreduce_link", "message_seconds", "message_bandwidth", "shared_cores"}
 EPOCH = 1_281_167  # training images of ImageNet-1k
 DAY = 24 * 60 * 60
 

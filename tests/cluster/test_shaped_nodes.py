@@ -1,5 +1,6 @@
 """Nodes on this machine: real network namespaces, and links of a given rate."""
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -29,8 +30,9 @@ def permitted():
         pytest.skip(f"no network namespaces here: {error}")
 
 
-def names():
-    return [path.name for path in Path("/run/netns").glob("paceline-*")]
+def names(process=None):
+    """The namespaces of a process, by default of this one."""
+    return list(Path("/run/netns").glob(f"paceline-{process or os.getpid()}-*"))
 
 
 def send(num_bytes):
@@ -132,10 +134,10 @@ def test_nodes_of_a_killed_process_are_removed_by_the_next(monkeypatch):
     monkeypatch.setattr(namespaces.os, "getpid", lambda: ended.pid)
     network = shaped_network(2, BANDWIDTH)
     network.__enter__()
-    assert len(names()) == 2
+    assert len(names(ended.pid)) == 2
     monkeypatch.undo()
     with shaped_network(1, BANDWIDTH):
-        assert len(names()) == 1
+        assert (len(names()), names(ended.pid)) == (1, [])
     assert names() == []
 
 

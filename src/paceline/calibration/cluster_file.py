@@ -18,6 +18,7 @@ from paceline.calibration.this_machine import (
 from paceline.errors import SettingError
 from paceline.record import provenance
 from paceline.record.point import Point
+from paceline.timing.profile import ClusterProfile
 
 CALIBRATED = "by `paceline calibrate`"  # in every file of a measured machine
 
@@ -82,8 +83,9 @@ push_seconds: {push_seconds}
 allreduce_seconds: {allreduce_seconds}"""
 
 _CROWDED = """\
-# Measured: {seconds} for an all-reduce of {num_parameters:,} float32 over {workers} workers.
-message_seconds: {message_seconds}"""
+# Measured: {seconds} for all-reduces of {sizes} float32 over {workers} workers.
+message_seconds: {message_seconds}
+message_bandwidth: {message_bandwidth}"""
 
 _EMULATED = "step_seconds: null # a number emulates accelerators instead: of each worker its own"
 
@@ -140,7 +142,7 @@ def _text(measured: Measured, point: Point) -> str:
         few=min(size for size in measured.pair["allreduce"] if size >= 4),
         allreduce_latency=_number(allreduce.latency),
         allreduce_bandwidth=_number(allreduce.bandwidth),
-        crowded=_crowded(measured, profile.message_seconds),
+        crowded=_crowded(measured, profile),
         besides="\n".join(f"# {name}: {value}" for name, value in unused(measured, profile)),
     )
 
@@ -181,15 +183,16 @@ def _shared_cores(measured: Measured, point: Point) -> str:
     )
 
 
-def _crowded(measured: Measured, message_seconds: float) -> str:
+def _crowded(measured: Measured, profile: ClusterProfile) -> str:
     if measured.crowded is None:
         return "message_seconds: 0 # the cores are enough for the messages of all"
-    workers, seconds = measured.crowded
+    workers, times = measured.crowded
     return _CROWDED.format(
-        num_parameters=measured.worker.num_parameters,
+        seconds=", ".join(map(milliseconds, times.values())),
+        sizes=", ".join(f"{size:,}" for size in times),
         workers=workers,
-        seconds=milliseconds(seconds),
-        message_seconds=_number(message_seconds),
+        message_seconds=_number(profile.message_seconds),
+        message_bandwidth=_number(profile.message_bandwidth or math.inf),
     )
 
 

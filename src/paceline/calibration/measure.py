@@ -66,8 +66,8 @@ class Measured:
     `batch_size`: the chosen one. `together`: mean seconds of a step, by the number of workers that
     take steps at once. `pair`: union of what measure_pair returns. `added`: seconds that an
     exchange of the model's weights adds to a step, by its name in `pair`. `crowded`: number of
-    workers for whose messages the cores are too few, and the seconds of their all-reduce of the
-    model's weights; None where that would be too many.
+    workers for whose messages the cores are too few, and the seconds of their all-reduces; None
+    where that would be too many.
     """
 
     started: datetime
@@ -78,7 +78,7 @@ class Measured:
     together: dict[int, float]
     pair: dict[str, Times]
     added: dict[str, float]
-    crowded: tuple[int, float] | None
+    crowded: tuple[int, Times] | None
 
 
 def measure(
@@ -116,7 +116,7 @@ def measure(
         together=together,
         pair={**pair[0], **pair[1]},
         added=added[0],
-        crowded=_crowded(worker.num_parameters, repetitions),
+        crowded=_crowded(most_weights, repetitions),
     )
 
 
@@ -172,12 +172,13 @@ def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, fl
     return measure_in_training(num_weights, take_steps, block)
 
 
-def _crowded(num_weights: int, repetitions: int) -> tuple[int, float] | None:
+def _crowded(most_weights: int, repetitions: int) -> tuple[int, Times] | None:
     cores = provenance.num_cores()
     if cores > _FEW_CORES:
         return None
-    workers = _CROWD * cores
-    return workers, _launched(measure_allreduce, (num_weights, repetitions), workers=workers)[0]
+    workers, many = _CROWD * cores, max(2, most_weights // _CROWD)
+    sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
+    return workers, _launched(measure_allreduce, (sizes, repetitions), workers=workers)[0]
 
 
 def together_counts(cores: int) -> list[int]:

@@ -24,10 +24,12 @@ _COPIED = 64 * 2**20  # bytes; too many for any cache
 
 REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
 
-# A process sleeps before each message, as one that waits for its accelerator. Without a pause two
-# processes exchange messages while the kernel still waits for the last one, caches are warm, and no
-# thread sleeps: gloo's all-reduce of 30 KB then takes a fifth of the time.
+# Before each message a process fills its caches with something else, as a step does, and sleeps, as
+# one that waits for its accelerator. Without a pause two processes exchange messages while the
+# kernel still waits for the last one, caches are warm, and no thread sleeps: gloo's all-reduce of
+# 30 KB then takes a fifth of the time.
 _PAUSE = 0.01  # seconds at most; each is as long as chance has it, so that workers do not meet
+_OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
 
 Times = dict[int, float]  # seconds by number of weights
 
@@ -128,16 +130,16 @@ def measure_pair(sizes: list[int], repetitions: int = REPETITIONS) -> dict[str, 
     return {name: {n: median(each[n][name] for each in measured) for n in sizes} for name in names}
 
 
-def measure_allreduce(num_weights: int, repetitions: int = REPETITIONS) -> float:
-    """Measure native all-reduces of `num_weights`; all processes must call this.
+def measure_allreduce(sizes: list[int], repetitions: int = REPETITIONS) -> Times:
+    """Measure native all-reduces of `sizes` weights; all processes must call this.
 
     Returns the seconds from the arrival of the last worker until all have the sum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
-    seconds = median(_allreduce_seconds(num_weights) for _ in range(repetitions))
+    measured = [{size: _allreduce_seconds(size) for size in sizes} for _ in range(repetitions)]
     leave()
-    return seconds
+    return {size: median(each[size] for each in measured) for size in sizes}
 
 
 def _work(size: int) -> dict[str, float]:
@@ -215,16 +217,28 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 
 def _allreduce_seconds(size: int) -> float:
-    """Return the mean seconds from the arrival of the last worker until all have the sum."""
-    vector = torch.zeros(size)
-    own = torch.tensor(_stamped(lambda: dist.all_reduce(vector), _rounds(size), before=_pause))
+    """Return the mean seconds from the arrival of the last worker until all have the sum.
+
+    As under DDP, a worker does not wait for it, but for what follows it.
+    """
+    vector, begun, ended = torch.zeros(size), [], []
+
+    def reduce() -> None:
+        begun.append(time.perf_counter())
+        work = dist.all_reduce(vector, async_op=True)
+        assert work is not None
+        work.get_future().then(lambda _: ended.append(time.perf_counter())).wait()
+
+    _timed(reduce, _rounds(size), before=_pause)
+    own = torch.tensor([begun, ended], dtype=torch.float64)
     stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(stamps, own)  # one clock for all processes of a machine
-    last = torch.stack(stamps).amax(dim=0)
-    return float((last[:, 1] - last[:, 0]).mean())
+    begins, ends = torch.stack(stamps).amax(dim=0)
+    return float((ends - begins)[1:].mean())
 
 
 def _pause() -> None:
+    _OTHER.add_(1)
     time.sleep(random.uniform(0, _PAUSE))  # torch's generator stays as it is
 
 
@@ -235,25 +249,18 @@ def _nothing() -> None:
 def _timed(
     action: Callable[[], object], rounds: int, before: Callable[[], None] = _nothing
 ) -> list[float]:
-    """Return the seconds of each round; see `_stamped`."""
-    return [end - begin for begin, end in _stamped(action, rounds, before)]
+    """Return the seconds of each round, after one round that is not timed.
 
-
-def _stamped(
-    action: Callable[[], object], rounds: int, before: Callable[[], None]
-) -> list[tuple[float, float]]:
-    """Return begin and end of each round [seconds], after one round that is not counted.
-
-    `before` comes before each action.
+    `before` comes before each action, and is not timed.
     """
     action()
-    stamps = []
+    seconds = []
     for _ in range(rounds):
         before()
-        begin = time.perf_counter()
+        began = time.perf_counter()
         action()
-        stamps.append((begin, time.perf_counter()))
-    return stamps
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def _rounds(size: int) -> int:

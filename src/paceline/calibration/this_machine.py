@@ -45,12 +45,14 @@ def table(measured: Measured) -> str:
 def _of_crowd(measured: Measured) -> list[tuple[str, str]]:
     if measured.crowded is None:
         return []
-    workers, seconds = measured.crowded
-    name = f"all-reduce of {_weights(measured.worker.num_parameters)}, {workers} workers"
-    modelled = collective("native").seconds(
-        _weight_bytes(measured), workers, profile_of_measured(measured)
-    )
-    return [(name, _both_times(seconds, modelled))]
+    workers, times = measured.crowded
+    profile, native = profile_of_measured(measured), collective("native")
+    rows = []
+    for size, seconds in times.items():
+        modelled = native.seconds(size * WEIGHT_BYTES, workers, profile)
+        name = f"all-reduce of {_weights(size)}, {workers} workers"
+        rows.append((name, _both_times(seconds, modelled)))
+    return rows
 
 
 def profile_of_measured(measured: Measured) -> ClusterProfile:
@@ -73,7 +75,8 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
         node_cores=measured.cores,
         allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
     )
-    return replace(profile, message_seconds=_message_seconds(measured, profile))
+    each, rate = _of_message(measured)
+    return replace(profile, message_seconds=each, message_bandwidth=rate)
 
 
 def exchange_seconds(measured: Measured) -> tuple[float, float]:
@@ -86,15 +89,16 @@ def exchange_seconds(measured: Measured) -> tuple[float, float]:
     return max(0.0, added["push_pull"] - push), max(0.0, added["allreduce"] - allreduce)
 
 
-def _message_seconds(measured: Measured, profile: ClusterProfile) -> float:
-    """Return the time of a core for a message, besides its bytes [seconds]."""
+def _of_message(measured: Measured) -> tuple[float, float | None]:
+    """Return the time of a core for a message [seconds], and for its bytes [bytes/s]."""
     if measured.crowded is None:
-        return 0.0
-    workers, seconds = measured.crowded
-    assert profile.allreduce_link is not None
+        return 0.0, None
+    workers, times = measured.crowded
+    fixed, each_byte = line_through(times)
     messages = collective("native").node_messages(workers, workers)
-    passing = messages.num_vectors * _weight_bytes(measured) / profile.allreduce_link.bandwidth
-    return max(0.0, (seconds * measured.cores - passing) / messages.num_messages)
+    of_core = measured.cores / messages.num_messages, measured.cores / messages.num_vectors
+    each, rate = fixed * of_core[0], _rate(each_byte * of_core[1])
+    return each, None if math.isinf(rate) else rate
 
 
 def _weight_bytes(measured: Measured) -> int:

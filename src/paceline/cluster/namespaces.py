@@ -24,7 +24,8 @@ _MOST = 250  # networks of a machine, and nodes of a network
 _BITS = 8
 # Of 1,514 bytes of a full frame a TCP segment carries 1,448 of a message.
 _FRAME, _SEGMENT = 1514, 1448
-_BURST_SECONDS, _LEAST_BURST = 0.0001, 4096  # what passes at once, after a pause
+_BURST_SECONDS, _LEAST_BURST = 0.0005, 4096  # what passes at once, after a pause
+_MOST_GSO = 65_536  # bytes
 _QUEUE_SECONDS = 1  # that a packet may wait; TCP takes 200 ms to miss one that a full queue drops
 # The same on every host, where any process may choose reno; at full speed after a step's pause.
 _TCP = ("net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_slow_start_after_idle=0")
@@ -84,7 +85,7 @@ def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
     limit = round(burst + rate * _QUEUE_SECONDS)
     inside = [] if namespace is None else ["-n", namespace]
     bucket = f"rate {round(rate * _BITS)}bit burst {burst} limit {limit}"
-    _ip(f"link set {interface} gso_max_size {burst}", namespace=namespace)
+    _ip(f"link set {interface} gso_max_size {min(burst, _MOST_GSO)}", namespace=namespace)
     _call(["tc", *inside, "qdisc", "replace", "dev", interface, "root", "tbf", *bucket.split()])
 
 
@@ -98,6 +99,9 @@ def _left_behind() -> Iterable[int]:
 def _remove(processes: Iterable[int]) -> None:
     """Remove the nodes of `processes`, as far as there are any, and their switches."""
     for process in processes:
+        ports = _PORT.format(process=process, node="*")
+        for path in Path("/sys/class/net").glob(ports):  # a namespace would take its own with it
+            _ip(f"link del {path.name}")  # but only some time after its removal
         for path in _FOLDER.glob(_NAME.format(process=process, node="*")):
             _ip(f"netns del {path.name}")
         switch = _SWITCH.format(process=process)

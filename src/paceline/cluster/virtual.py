@@ -43,6 +43,7 @@ class VirtualCluster(AbstractCluster):
     assumed: dict[str, tuple[NotNegative, Positive]]
     allreduce_link: Link | None = None
     message_seconds: NotNegative = 0.0
+    message_bandwidth: Positive | None = None
     shared_cores: SharedCores | None = None
 
     @property
@@ -60,6 +61,7 @@ class VirtualCluster(AbstractCluster):
             server_bandwidth=self.server_bandwidth,
             node_cores=self.node_cores,
             message_seconds=self.message_seconds,
+            message_bandwidth=self.message_bandwidth,
             allreduce_link=self.allreduce_link,
             overlap=self.overlap,
             server_placement=self.server_placement,

@@ -81,4 +81,4 @@ def _free(cluster: Values) -> Values:
     free = {"latency": 0.0, "bandwidth": None}
     links = {name: free for name in _LINKS if name in cluster}
     servers = {"server_seconds": 0.0, "server_bandwidth": None}
-    return {**cluster, **links, **servers, "node_cores": None, "message_seconds": 0.0}
+    return {**cluster, **links, **servers, "node_cores": None}

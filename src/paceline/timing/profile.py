@@ -34,7 +34,8 @@ class ClusterProfile:
     on one machine. `server_placement`: each server is on a node of its own, or servers are on the
     workers' nodes in turn, from the first. `node_cores`: number of cores that pass the messages
     inside a node, one message each at a time, or 1 for a bus that all share; None for no limit.
-    `message_seconds`: of a core for any message of an all-reduce, besides its bytes.
+    `message_seconds`, `message_bandwidth`: of a core for a message of an all-reduce, and for its
+    bytes [bytes/s], None for that of its link.
     `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
     gradients are reduced in buckets during backward, as under DDP; False if only after it.
     `shared_cores`: cores on which the workers and servers of one machine compute; None if each has
@@ -51,6 +52,7 @@ class ClusterProfile:
     server_bandwidth: Bandwidth
     node_cores: Positive | None = None
     message_seconds: NotNegative = 0.0
+    message_bandwidth: Positive | None = None
     allreduce_link: Link | None = None
     overlap: bool = True
     server_placement: ServerPlacement = "own_nodes"

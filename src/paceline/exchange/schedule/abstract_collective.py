@@ -87,7 +87,8 @@ class AbstractCollective(ABC):
             return 0.0
         messages = self.node_messages(workers, profile.largest_node(workers))
         each = messages.num_messages * profile.message_seconds
-        passing = messages.num_vectors * num_bytes / profile.node_link.bandwidth
+        bandwidth = profile.message_bandwidth or profile.node_link.bandwidth
+        passing = messages.num_vectors * num_bytes / bandwidth
         return (each + passing) / profile.node_cores
 
 
