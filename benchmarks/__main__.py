@@ -11,6 +11,7 @@ MODULES = (
     "freed_memory",
     "synchronous",
     "parameter_server",
+    "many_to_one",
     "collectives",
     "asynchronous",
     "asynchronous_throughput",

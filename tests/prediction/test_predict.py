@@ -47,6 +47,13 @@ def test_a_batch_outside_of_what_was_fitted_is_said():
     assert not each("cluster=titan", "workload=googlenet", "batch_size=32")[0].extrapolated
 
 
+@pytest.mark.parametrize(("size", "outside"), [(4, True), (8, False), (128, False), (129, True)])
+def test_a_batch_outside_of_what_was_measured_is_said(size, outside):
+    (prediction,) = each("cluster=two_cores_small_cnn", f"batch_size={size}")
+    assert prediction.extrapolated is outside
+    assert ("*: outside of the batch sizes" in table([prediction])) is outside
+
+
 def test_the_file_names_rows_and_kind():
     predictions = each("cluster=titan", "workload=nin", "scheme=async_parameter_server")
     (found,) = json.loads(as_json(predictions))

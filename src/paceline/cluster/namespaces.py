@@ -25,7 +25,9 @@ _BITS = 8
 # Of 1,514 bytes of a full frame a TCP segment carries 1,448 of a message.
 _FRAME, _SEGMENT = 1514, 1448
 _BURST_SECONDS, _LEAST_BURST = 0.0005, 4096  # what passes at once, after a pause
-_MOST_GSO = 65_536  # bytes
+# Packets of TCP that its senders do not cut into frames themselves; a bucket cuts those that it
+# cannot take at once, and then does not carry its rate.
+_LEAST_PACKET, _PACKETS_OF_BURST = 3000, 4
 _QUEUE_SECONDS = 1  # that a packet may wait; TCP takes 200 ms to miss one that a full queue drops
 # The same on every host, where any process may choose reno; at full speed after a step's pause.
 _TCP = ("net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_slow_start_after_idle=0")
@@ -85,7 +87,8 @@ def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
     limit = round(burst + rate * _QUEUE_SECONDS)
     inside = [] if namespace is None else ["-n", namespace]
     bucket = f"rate {round(rate * _BITS)}bit burst {burst} limit {limit}"
-    _ip(f"link set {interface} gso_max_size {min(burst, _MOST_GSO)}", namespace=namespace)
+    packet = max(_LEAST_PACKET, burst // _PACKETS_OF_BURST)
+    _ip(f"link set {interface} gso_max_size {packet}", namespace=namespace)
     _call(["tc", *inside, "qdisc", "replace", "dev", interface, "root", "tbf", *bucket.split()])
 
 

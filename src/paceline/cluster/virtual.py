@@ -106,6 +106,13 @@ class VirtualCluster(AbstractCluster):
         """Return the rate by which a workload's step is timed; None if measured seconds decide."""
         return self.step_rates.get(workload.name) if self.step_seconds is None else None
 
+    def covers(self, workload: AbstractWorkload, batch_size: int) -> bool:
+        """Return True if steps of `batch_size` are within what was measured or published."""
+        if (rate := self.rate_of(workload)) is not None:
+            return rate.covers(batch_size)
+        known = self._cores.step_seconds if self._cores is not None else self.step_seconds
+        return not isinstance(known, dict) or min(known) <= batch_size <= max(known)
+
     def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
         if self._cores is not None and workload == OWN:
             return self._cores.mean_step_seconds(batch_size)

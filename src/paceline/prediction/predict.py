@@ -33,8 +33,10 @@ class Prediction:
 
     @property
     def extrapolated(self) -> bool:
-        """True if the batch size is outside of those to which the rate was fitted."""
-        return self.rate is not None and not self.rate.covers(self.point.batch_size)
+        """True if the batch size is outside of those that were measured or published."""
+        cluster = self.point.cluster
+        assert isinstance(cluster, VirtualCluster)
+        return not cluster.covers(self.point.workload, self.point.batch_size)
 
 
 def predict(
@@ -73,7 +75,7 @@ def table(predictions: Sequence[Prediction]) -> str:
     lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
     notes = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
     if any(each.extrapolated for each in predictions):
-        notes.append("*: outside of the batch sizes to which the accelerator's rate was fitted")
+        notes.append("*: outside of the batch sizes that were measured or published")
     return "\n".join([*(line.rstrip() for line in lines), *notes])
 
 
