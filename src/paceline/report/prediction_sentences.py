@@ -14,14 +14,22 @@ PREDICTED = (
     "worker without a server, which are calibrated and not judged."
 )
 
+_MANY = 6  # settings
+
 
 def predictions(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each kind and setting besides scheme and workers, and one for both."""
+    """Return sentences on rates by kind and setting, on comparisons, exchange and staleness.
+
+    Settings besides scheme and workers have one sentence together if they are many.
+    """
     table = findings.concluded["predicted"]
     table = table[table["verdict"] != "calibrated"]
     if not len(table):
         return []
-    texts = [_near(about, rows) for about, rows in groups(table, ["kind", *findings.varying])]
+    each = list(groups(table, ["kind", *findings.varying]))
+    if len(each) > _MANY:
+        each = list(groups(table, ["kind"]))
+    texts = [_near(about, rows) for about, rows in each]
     compared = findings.concluded["predicted_comparisons"]
     exchanged = findings.concluded["predicted_exchange"]
     return [
