@@ -88,5 +88,6 @@ def test_the_page_says_so(tmp_path):
         "5 %); distributions differ by 20.0 % of pushes in the median, by at most 20 %."
     )
     page = report(folder).read_text()
+    assert (folder / "figures/predicted_exchange.svg").is_file()
     assert all(text in page for text in (ratios, exchanged, stale))
     assert "predicted images/s are within 10 % of those paced in 2 of 3" in page

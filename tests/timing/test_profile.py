@@ -61,7 +61,6 @@ def test_without_nodes_all_is_on_one_machine():
         ("workers_per_node", 1.5),
         ("workers_per_node", True),
         ("node_cores", 0),
-        ("node_cores", 2.5),
         ("link", None),
         ("node_link", 5),
         ("link.latency", -1e-9),

@@ -7,13 +7,14 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from paceline.analysis.predicted import NEAR
+from paceline.analysis.predicted_exchange import EXCHANGE_NEAR
 from paceline.analysis.tables import Frame
 from paceline.report import run_figures
 from paceline.report.agreement_sentences import has_twins
 from paceline.report.facets import MOST_PANELS, Panel, panels
 from paceline.report.figure_style import as_svg, figure_settings
 from paceline.report.findings import StudyFindings
-from paceline.report.prediction_figure import prediction
+from paceline.report.prediction_figure import predicted_exchanges, predicted_rates
 from paceline.report.prediction_sentences import PREDICTED
 from paceline.report.timeline_figure import chosen, timeline
 from paceline.report.worker_figures import Series, draw
@@ -48,7 +49,9 @@ def drawings(findings: StudyFindings) -> list[Drawing]:
             f"{' x '.join(findings.varying)} make {len(shown)} combinations, too many to draw; "
             "the tables have them all."
         )
-        return [Drawing("none", "No figures", text, "")]
+        with figure_settings():
+            together = [_drawing(findings, *each) for each in _predicted(findings, [Panel({})])]
+        return [*together, Drawing("none", "No figures by setting", text, "")]
     with figure_settings():
         return [_drawing(findings, *parts) for parts in _drawing_parts(findings, shown)]
 
@@ -59,7 +62,8 @@ def _drawing(
     runs = findings.tables.runs
     if name == "timeline":  # not drawn for points of all kinds
         runs = chosen(findings)
-    kinds = [*dict.fromkeys(runs["kind"]), *(["predicted"] if name == "predicted" else [])]
+    predicted = ["predicted"] if name.startswith("predicted") else []
+    kinds = [*dict.fromkeys(runs["kind"]), *predicted]
     caption = f"{caption} Numbers: {', '.join(kinds)}."
     figure = draw()
     if figure is None:
@@ -74,15 +78,27 @@ def _within(findings: StudyFindings) -> str:
     return ", ".join(f"{100 * NEAR[kind]:.0f} % ({kind})" for kind in kinds)
 
 
-def _drawing_parts(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
+def _predicted(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
     if len(findings.concluded["predicted"]):
         yield (
             "predicted",
             "Predicted against observed throughput",
             "Images per second, harmonic means over seeds, with the number of workers "
             f"beside each marker; grey: within {_within(findings)}. {PREDICTED}",
-            lambda: prediction(findings, shown, findings.schemes),
+            lambda: predicted_rates(findings, shown),
         )
+    if len(findings.concluded["predicted_exchange"]):
+        yield (
+            "predicted_exchange",
+            "Predicted against observed seconds of exchange",
+            "What messages and servers add to a step of paced processes, with the number of "
+            f"workers beside each marker; grey: within {100 * EXCHANGE_NEAR:.0f} %.",
+            lambda: predicted_exchanges(findings, shown),
+        )
+
+
+def _drawing_parts(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
+    yield from _predicted(findings, shown)
     for name, title, caption, series in _series(findings):
         yield (
             name,
