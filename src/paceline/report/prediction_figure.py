@@ -30,7 +30,7 @@ class _Predicted(NamedTuple):
     predicted: str
     what: str
     near: Callable[[Frame], float]
-    written: Callable[[float, object], str]
+    written: Callable[[float, int], str]
     ticks: tuple[float, ...]
 
 
