@@ -20,7 +20,7 @@ _WIDER = 1.15  # factor by which the axes extend beyond each end
 
 
 class _Predicted(NamedTuple):
-    """What is drawn: the table, its columns, and words and numbers for the axes.
+    """Table and columns that are drawn, with words and numbers for the axes.
 
     `near(rows)`: largest relative error that counts as near. `ticks`: of each decade.
     """
