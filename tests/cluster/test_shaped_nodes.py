@@ -117,14 +117,10 @@ def test_workers_fill_nodes_and_servers_have_their_own_or_share(placement, nodes
             scheme__servers=2,
         )
     )
-    task = Task(f"{where.__module__}:{where.__name__}", (), 3, 2, tmp_path)
+    task = Task(f"{this_node.__module__}:{this_node.__name__}", (), 3, 2, tmp_path)
     found = point.cluster.run(task)
     assert [found.index(node) for node in found] == [nodes.index(node) for node in nodes]
     assert point.kind == "paced"
-
-
-def where():
-    return this_node()
 
 
 @pytest.mark.usefixtures("permitted")

@@ -9,9 +9,10 @@ EXCHANGE_NEAR = 0.20  # largest relative error of predicted seconds of exchange 
 SIZE = 0.05  # of the test of staleness: how often it rejects what is drawn from the prediction
 EXCHANGE = (
     "Exchange: seconds that messages and servers add to a step of paced processes, over the same "
-    "steps with free messages; near within 20 %. Staleness: total variation between the "
-    "distributions of pushes to the first server; p of a Monte Carlo test against 199 predicted "
-    "runs with other draws of step times, of size 5 %."
+    f"steps with free messages; near within {100 * EXCHANGE_NEAR:.0f} %. Staleness: total "
+    "variation between the distributions of pushes to the first server; p of a Monte Carlo test "
+    "against 199 predicted runs with other draws of step times, of size "
+    f"{100 * SIZE:.0f} %."
 )
 _NUMBERS = ("n", "exchange", "predicted_exchange", "error", "verdict")
 _STALENESS = ("staleness_distance", "staleness_p", "staleness_verdict")

@@ -7,7 +7,7 @@
 from typing import Any
 
 from paceline.cluster.cluster import Task
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import launch_task
 from paceline.cluster.wall_clock import AbstractWallClockCluster
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
@@ -31,11 +31,4 @@ class InProcessCluster(AbstractWallClockCluster):
             raise SettingError("cluster.rank", message)
 
     def run(self, task: Task) -> list[Any]:
-        return launch(
-            task.target,
-            task.arguments,
-            workers=task.num_workers,
-            servers=task.num_servers,
-            log_folder=task.log_folder,
-            own_rank=self.rank,
-        )
+        return launch_task(task, own_rank=self.rank)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here, enter
+from paceline.cluster.cluster import Task
 from paceline.cluster.supervisor import Child, Supervisor, name_of
 from paceline.exchange.process_group import SECRET, leave, make_secret
 
@@ -99,6 +100,26 @@ def launch(
             return returned
         finally:
             _end(children.values())
+
+
+def launch_task(
+    task: Task,
+    *,
+    own_rank: int | None = None,
+    address: str = _ADDRESS,
+    namespaces: Sequence[str] | None = None,
+) -> list[Any]:
+    """Run the processes of `task` by `launch`, which documents the other arguments."""
+    return launch(
+        task.target,
+        task.arguments,
+        workers=task.num_workers,
+        servers=task.num_servers,
+        log_folder=task.log_folder,
+        own_rank=own_rank,
+        address=address,
+        namespaces=namespaces,
+    )
 
 
 def die_with(process_id: int) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from paceline.cluster.cluster import Task
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import launch_task
 from paceline.cluster.wall_clock import AbstractWallClockCluster
 from paceline.settings import settings
 
@@ -13,10 +13,4 @@ class LocalCluster(AbstractWallClockCluster):
     """Cluster on this machine, with new processes for each run."""
 
     def run(self, task: Task) -> list[Any]:
-        return launch(
-            task.target,
-            task.arguments,
-            workers=task.num_workers,
-            servers=task.num_servers,
-            log_folder=task.log_folder,
-        )
+        return launch_task(task)

@@ -78,18 +78,17 @@ def _add_node(name: str, port: str, switch: str, address: str) -> None:
     _ip(f"netns add {name}", f"link add {port} type veth peer name eth0 netns {name}")
     _ip(f"link set {port} master {switch} up")
     _ip(f"addr add {address}/24 dev eth0", "link set eth0 up", "link set lo up", namespace=name)
-    _call(["ip", "netns", "exec", name, "sysctl", "-q", "-w", *_TCP])
+    _ip(f"netns exec {name} sysctl -q -w {' '.join(_TCP)}")
 
 
 def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
     rate = bandwidth * _FRAME / _SEGMENT
     burst = round(max(_LEAST_BURST, rate * _BURST_SECONDS))
     limit = round(burst + rate * _QUEUE_SECONDS)
-    inside = [] if namespace is None else ["-n", namespace]
     bucket = f"rate {round(rate * _BITS)}bit burst {burst} limit {limit}"
     packet = max(_LEAST_PACKET, burst // _PACKETS_OF_BURST)
     _ip(f"link set {interface} gso_max_size {packet}", namespace=namespace)
-    _call(["tc", *inside, "qdisc", "replace", "dev", interface, "root", "tbf", *bucket.split()])
+    _call("tc", f"qdisc replace dev {interface} root tbf {bucket}", namespace)
 
 
 def _left_behind() -> Iterable[int]:
@@ -118,12 +117,13 @@ def _address(node: int) -> str:
 
 
 def _ip(*commands: str, namespace: str | None = None) -> None:
-    inside = [] if namespace is None else ["-n", namespace]
     for command in commands:
-        _call(["ip", *inside, *command.split()])
+        _call("ip", command, namespace)
 
 
-def _call(command: list[str]) -> None:
+def _call(program: str, arguments: str, namespace: str | None) -> None:
+    inside = [] if namespace is None else ["-n", namespace]
+    command = [program, *inside, *arguments.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SettingError("cluster", f"{' '.join(command)}: {' '.join(done.stderr.split())}")

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from paceline.cluster.cluster import Kind, Task
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import launch_task
 from paceline.cluster.namespaces import check_permitted, shaped_network
 from paceline.cluster.wall_clock import AbstractWallClockCluster
 from paceline.errors import SettingError
@@ -46,12 +46,5 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         else:
             nodes += [server % num_nodes for server in range(task.num_servers)]
         with shaped_network(1 + max(nodes), self.link.bandwidth) as network:
-            return launch(
-                task.target,
-                task.arguments,
-                workers=task.num_workers,
-                servers=task.num_servers,
-                log_folder=task.log_folder,
-                address=network.address,
-                namespaces=[network.namespaces[node] for node in nodes],
-            )
+            namespaces = [network.namespaces[node] for node in nodes]
+            return launch_task(task, address=network.address, namespaces=namespaces)

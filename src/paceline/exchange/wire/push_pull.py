@@ -174,7 +174,7 @@ class ServerWire:
         if end.pending:
             if self._copied is None:
                 self._copied = self.weights.clone()
-            end.keep(self._copied)
+            end.keep(header, self._copied)
             self._deadlines[worker] = time.monotonic() + self._timeout_seconds
             self._selector.modify(end.connection, _BOTH, worker)
 

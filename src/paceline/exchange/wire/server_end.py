@@ -31,7 +31,6 @@ class ServerEnd:
         self._body = [] if answered is not None else [bytes_of(gradient), self.landed]
         self._incoming = self._next_message()
         self._outgoing = Pieces()
-        self._answer = Header(0, True)
         connection.setblocking(False)
 
     @property
@@ -67,7 +66,7 @@ class ServerEnd:
 
         Raises OSError.
         """
-        self._version, self._answer = header.version, header
+        self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
             self._outgoing = Pieces(memoryview(pack(header)))
@@ -75,10 +74,10 @@ class ServerEnd:
             self._outgoing = Pieces(memoryview(pack(header)), bytes_of(weights))
         self.flush()
 
-    def keep(self, weights: Tensor) -> None:
+    def keep(self, header: Header, weights: Tensor) -> None:
         """Send the rest of an answer that is `pending` from a copy of its weights."""
         done = self._outgoing.done
-        self._outgoing = Pieces(memoryview(pack(self._answer)), bytes_of(weights))
+        self._outgoing = Pieces(memoryview(pack(header)), bytes_of(weights))
         self._outgoing.done = done
 
     def flush(self) -> None:
