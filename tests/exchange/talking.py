@@ -104,6 +104,7 @@ def _serve_two():
 
 
 LARGE = 1_000_000  # weights: no socket holds a push of as many
+HUGE = 10_000_000  # nor both ends of a connection together
 
 
 def slow_reader(node):
@@ -116,7 +117,7 @@ def slow_reader(node):
 
 
 def _pull_late(worker, node):
-    wire = WorkerWire([(0, LARGE)], 0, torch.float32, first_server=2, node=node)
+    wire = WorkerWire([(0, HUGE)], 0, torch.float32, first_server=2, node=node)
     if worker == 0:
         wire.connect([Address(*receive_json(2))])
         receive_json(1)
@@ -131,7 +132,7 @@ def _pull_late(worker, node):
 
 
 def _serve_both():
-    wire = ServerWire(torch.zeros(LARGE), 0, workers=range(2))
+    wire = ServerWire(torch.zeros(HUGE), 0, workers=range(2))
     for worker in range(2):
         wire.answer(worker, Header(0, True))
     pushes = 0
