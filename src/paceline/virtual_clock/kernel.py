@@ -32,7 +32,8 @@ class Event:
         self.waiting: list[Running] = []
 
 
-Plan = list[Any]  # time, order of planning, and call, which is None if it has been cancelled
+# Time, order of planning, and call, which is None if it has been cancelled, or waiting process.
+Plan = list[Any]
 
 
 class Running(NamedTuple):
@@ -59,7 +60,7 @@ class Kernel:
         """Return the number of planned calls, with those that have been cancelled."""
         return len(self._planned)
 
-    def at(self, time: float, call: Callable[[], object]) -> Plan:
+    def at(self, time: float, call: "Callable[[], object] | Running") -> Plan:
         """Plan `call` for `time`. Raises ValueError if that is before now."""
         if time < self.now:
             raise ValueError(f"planned for {time}, and it is {self.now}")
@@ -85,15 +86,19 @@ class Kernel:
     def happen(self, event: Event, value: Any = None) -> None:
         """Schedule the processes that wait for `event`, in the order of their arrival."""
         event.has_happened, event.value = True, value
-        self._ready.extend((running, value) for running in event.waiting)
-        event.waiting = []
+        if event.waiting:
+            self._ready.extend([(running, value) for running in event.waiting])
+            event.waiting = []
 
     def advance(self) -> None:
         """Advance to the next planned call, and run until every process waits."""
         time, _, call = heapq.heappop(self._planned)
         if call is not None:
             self.now = time
-            call()
+            if isinstance(call, Running):
+                self._resume(call, None)
+            else:
+                call()
             self.settle()
 
     def settle(self) -> None:
@@ -109,7 +114,7 @@ class Kernel:
             self.happen(running.end, stop.value)
             return
         if isinstance(awaited, Moment):
-            self.at(awaited.time, lambda: self._resume(running, None))
+            self.at(awaited.time, running)
         elif awaited is None or awaited.has_happened:
             self._ready.append((running, awaited and awaited.value))
         else:
