@@ -12,6 +12,7 @@ from paceline import cli
 from paceline.calibration import measure as calibrate
 from paceline.calibration import steps
 from paceline.calibration.cluster_file import path_of, write
+from paceline.calibration.fits import added_by
 from paceline.calibration.measure import (
     Measured,
     MeasuredSteps,
@@ -19,7 +20,6 @@ from paceline.calibration.measure import (
     measure,
     together_counts,
 )
-from paceline.calibration.messages import added_by
 from paceline.calibration.this_machine import exchange_seconds, jitter, profile_of_measured, table
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
@@ -45,6 +45,7 @@ MADE = Measured(
     load=0.25,
     cores=2,
     batch_size=12,
+    pause=0.01,
     worker=MeasuredSteps(
         accelerator="cpu",
         num_parameters=100,
@@ -59,7 +60,7 @@ MADE = Measured(
         "serve": {25: 1.5, 100: 4.5},
     },
     added={"push_pull": 0.1, "allreduce": 0.1},  # less than by themselves
-    crowded=None,
+    crowded={},
 )
 
 
@@ -90,11 +91,11 @@ def test_what_an_exchange_adds_in_training_besides_its_own_time():
 
 def test_messages_of_a_crowd_by_hand():
     """8 workers send 224 messages and 14 vectors, which 2 cores pass at 100 bytes/s each."""
-    assert profile_of_measured(MADE).message_seconds == 0
+    assert profile_of_measured(MADE).message_seconds == {}
     times = {10: (14 * 40 / 100 + 112) / 2, 100: (14 * 400 / 100 + 112) / 2}
-    profile = profile_of_measured(replace(MADE, crowded=(8, times)))
-    assert profile.message_seconds == pytest.approx(0.5)
-    assert profile.message_bandwidth == pytest.approx(100)
+    profile = profile_of_measured(replace(MADE, crowded={8: times}))
+    assert profile.message_seconds == pytest.approx({8: 0.5})
+    assert profile.message_bandwidth == pytest.approx({8: 100})
     assert collective("native").seconds(400, 8, profile) == pytest.approx(times[100])
 
 

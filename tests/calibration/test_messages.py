@@ -2,14 +2,8 @@
 
 import pytest
 
-from paceline.calibration.messages import (
-    added_by,
-    allreduce_link_of,
-    copy_bandwidth,
-    line_through,
-    link_of,
-    measure_pair,
-)
+from paceline.calibration.fits import added_by, allreduce_link_of, line_through, link_of
+from paceline.calibration.messages import copy_bandwidth, measure_pair
 from paceline.cluster.launcher import launch
 
 SIZES = [1, 500]

@@ -75,9 +75,18 @@ def test_two_nodes_of_four(name, seconds):
 )
 def test_two_cores_pass_all_messages_of_a_machine(name, messages, sent):
     """800 bytes over 8 workers; each message takes a core a second, and one for 100 bytes."""
-    profile = replace(one_machine(0, 100), node_cores=2, message_seconds=1)
+    profile = replace(one_machine(0, 100), node_cores=2, message_seconds={1: 1})
     found = collective(name).seconds(800, 8, profile)
     assert found == pytest.approx((messages + 8 * sent) / 2, rel=1e-12)
+
+
+def test_a_message_costs_by_the_number_of_workers():
+    """Half of the way from 4 to 8 workers 3 s, and beyond them as the nearest."""
+    profile = replace(one_machine(0, math.inf), node_cores=2, message_seconds={4: 2, 8: 4})
+    for workers, each in ((2, 2), (4, 2), (6, 3), (8, 4), (16, 4)):
+        messages = 2 * workers * 2 * (workers - 1)
+        found = collective("native").seconds(800, workers, profile)
+        assert found == pytest.approx(messages * each / 2)
 
 
 def test_all_reduces_may_go_another_way_inside_a_node():
@@ -94,7 +103,7 @@ def test_more_cores_than_messages_change_nothing():
 
 def test_cores_pass_the_messages_of_their_own_node():
     """A ring over two nodes of two: each worker sends 6 messages of 200 bytes."""
-    profile = replace(nodes_of(2, FREE, Link(0, 100)), node_cores=1, message_seconds=1)
+    profile = replace(nodes_of(2, FREE, Link(0, 100)), node_cores=1, message_seconds={1: 1})
     assert collective("ring").seconds(800, 4, profile) == pytest.approx(2 * 6 * (1 + 2))
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -51,7 +52,7 @@ link: # not on the way
   latency: 0
   bandwidth: null
 # Measured: push and pull of 1 and {most:,} float32 between two processes, in shared memory,
-# each after a pause; half of it each way.
+# each after a pause of at most {pause}; half of it each way.
 node_link:
   latency: {latency}
   bandwidth: {bandwidth}
@@ -83,9 +84,10 @@ push_seconds: {push_seconds}
 allreduce_seconds: {allreduce_seconds}"""
 
 _CROWDED = """\
-# Measured: {seconds} for all-reduces of {sizes} float32 over {workers} workers.
-message_seconds: {message_seconds}
-message_bandwidth: {message_bandwidth}"""
+# Measured, for all-reduces of few and many float32 over more workers than cores:
+{rows}
+message_seconds: {{ {message_seconds} }}
+message_bandwidth: {{ {message_bandwidth} }}"""
 
 _EMULATED = "step_seconds: null # a number emulates accelerators instead: of each worker its own"
 
@@ -134,6 +136,7 @@ def _text(measured: Measured, point: Point) -> str:
         shared_cores="shared_cores: null" if on_gpu else _shared_cores(measured, point),
         jitter=_number(jitter(measured.worker.steps[measured.batch_size])),
         batch_size=measured.batch_size,
+        pause=milliseconds(measured.pause),
         most=max(measured.pair["serve"]),
         server_seconds=_number(profile.server_seconds),
         server_bandwidth=_number(profile.server_bandwidth),
@@ -184,16 +187,21 @@ def _shared_cores(measured: Measured, point: Point) -> str:
 
 
 def _crowded(measured: Measured, profile: ClusterProfile) -> str:
-    if measured.crowded is None:
-        return "message_seconds: 0 # the cores are enough for the messages of all"
-    workers, times = measured.crowded
+    if not measured.crowded:
+        return "message_seconds: {} # the cores are enough for the messages of all"
+    rows = [
+        f"# {workers} workers: " + ", ".join(f"{milliseconds(s)} of {n:,}" for n, s in each.items())
+        for workers, each in measured.crowded.items()
+    ]
     return _CROWDED.format(
-        seconds=", ".join(map(milliseconds, times.values())),
-        sizes=", ".join(f"{size:,}" for size in times),
-        workers=workers,
-        message_seconds=_number(profile.message_seconds),
-        message_bandwidth=_number(profile.message_bandwidth or math.inf),
+        rows="\n".join(rows),
+        message_seconds=_by_workers(profile.message_seconds),
+        message_bandwidth=_by_workers(profile.message_bandwidth),
     )
+
+
+def _by_workers(values: Mapping[int, float]) -> str:
+    return ", ".join(f"{workers}: {_number(value)}" for workers, value in values.items())
 
 
 def _commit() -> str:

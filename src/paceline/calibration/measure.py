@@ -16,9 +16,10 @@ import numpy as np
 import psutil
 import torch.distributed as dist
 
+from paceline.calibration.fits import Times
 from paceline.calibration.messages import (
+    PAUSE,
     REPETITIONS,
-    Times,
     copy_bandwidth,
     measure_allreduce,
     measure_in_training,
@@ -32,6 +33,7 @@ from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.run.run_point import prepare_data
 from paceline.scheme.independent import Independent
+from paceline.timing.workload import OWN
 from paceline.wall_clock.ddp import SyncAllReduceStrategy
 
 SECONDS = 10.0  # time spent on each kind of steps
@@ -39,7 +41,7 @@ _TURNS = 4  # in which the kinds follow each other, as other guests of a host co
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _FEW_WEIGHTS = 1000
 _FEW_CORES = 8
-_CROWD = 4  # workers for each core
+_CROWDS = (2, 4, 8)  # workers for each core
 _TIMEOUT = 600  # seconds
 _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
@@ -63,22 +65,23 @@ class MeasuredSteps:
 class Measured:
     """Measurements of this machine.
 
-    `batch_size`: the chosen one. `together`: mean seconds of a step, by the number of workers that
-    take steps at once. `pair`: union of what measure_pair returns. `added`: seconds that an
-    exchange of the model's weights adds to a step, by its name in `pair`. `crowded`: number of
-    workers for whose messages the cores are too few, and the seconds of their all-reduces; None
-    where that would be too many.
+    `batch_size`: the chosen one. `pause`: seconds before a message, at most. `together`: mean
+    seconds of a step, by the number of workers that take steps at once. `pair`: union of what
+    measure_pair returns. `added`: seconds that an exchange of the model's weights adds to a step,
+    by its name in `pair`. `crowded`: seconds of all-reduces over more workers than cores, by their
+    number; empty where that would be too many.
     """
 
     started: datetime
     load: float  # load average of the machine over the minute before
     cores: int  # cores that this process may use
     batch_size: int
+    pause: float
     worker: MeasuredSteps
     together: dict[int, float]
     pair: dict[str, Times]
     added: dict[str, float]
-    crowded: tuple[int, Times] | None
+    crowded: dict[int, Times]
 
 
 def measure(
@@ -90,7 +93,8 @@ def measure(
 ) -> Measured:
     """Measure this machine with the model and data of a point; takes about two minutes.
 
-    The scheme and the number of workers of the point have no effect. `seconds` is the time for
+    The scheme and the number of workers of the point have no effect. Where its cluster emulates
+    steps, processes sleep up to that long before a message. `seconds` is the time for
     steps of each batch size, and of each number of workers; messages are measured `repetitions`
     times. Raises SettingError for a wrong setting, and ProcessFailure if a process fails.
     """
@@ -103,7 +107,8 @@ def measure(
     launched = _launched(measure_together, (point, counts, seconds), workers=max(counts))
     together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
-    pair = _launched(measure_pair, (sizes, repetitions), servers=1)
+    pause = point.cluster.mean_step_seconds(point.batch_size, OWN) or PAUSE
+    pair = _launched(measure_pair, (sizes, repetitions, pause), servers=1)
     step = fmean(worker.steps[point.batch_size])
     block = max(2, int(seconds / (2 * PAIRS_OF_BLOCKS * step)))
     added = _launched(measure_exchange, (point, worker.num_parameters, block), servers=1)
@@ -112,11 +117,12 @@ def measure(
         load=load,
         cores=provenance.num_cores(),
         batch_size=point.batch_size,
+        pause=pause,
         worker=worker,
         together=together,
         pair={**pair[0], **pair[1]},
         added=added[0],
-        crowded=_crowded(most_weights, repetitions),
+        crowded=_crowded(most_weights, repetitions, pause),
     )
 
 
@@ -172,13 +178,16 @@ def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, fl
     return measure_in_training(num_weights, take_steps, block)
 
 
-def _crowded(most_weights: int, repetitions: int) -> tuple[int, Times] | None:
+def _crowded(most_weights: int, repetitions: int, pause: float) -> dict[int, Times]:
     cores = provenance.num_cores()
     if cores > _FEW_CORES:
-        return None
-    workers, many = _CROWD * cores, max(2, most_weights // _CROWD)
-    sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
-    return workers, _launched(measure_allreduce, (sizes, repetitions), workers=workers)[0]
+        return {}
+    many, found = max(2, most_weights // 4), {}
+    for workers in (each * cores for each in _CROWDS):
+        sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
+        arguments = sizes, repetitions, pause
+        found[workers] = _launched(measure_allreduce, arguments, workers=workers)[0]
+    return found
 
 
 def together_counts(cores: int) -> list[int]:

@@ -6,69 +6,32 @@ Messages are real: two processes, a worker and a server, exchange them over the 
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import fmean, median
 
 import torch
 import torch.distributed as dist
 
+from paceline.calibration.fits import Times, added_by
 from paceline.engine.flat_sgd import Segment
 from paceline.engine.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
-WEIGHT_BYTES = 4  # float32
 _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
 _COPIED = 64 * 2**20  # bytes; too many for any cache
 
+_SECONDS = 1.0  # of pauses at most, of a size and repetition
 REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
 
 # Before each message a process fills its caches with something else, as a step does, and sleeps, as
 # one that waits for its accelerator. Without a pause two processes exchange messages while the
 # kernel still waits for the last one, caches are warm, and no thread sleeps: gloo's all-reduce of
-# 30 KB then takes a fifth of the time.
-_PAUSE = 0.01  # seconds at most; each is as long as chance has it, so that workers do not meet
+# 30 KB then takes a fifth of the time. The longer the pause, the deeper the sleep.
+PAUSE = 0.01  # seconds at most; each is as long as chance has it, so that workers do not meet
 _OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
-
-Times = dict[int, float]  # seconds by number of weights
-
-
-def line_through(times: Times) -> tuple[float, float]:
-    """Fit seconds = fixed + per_byte * bytes through the fastest and the largest message.
-
-    Returns (fixed, per_byte), neither negative. The fastest message is the best estimate of the
-    fixed cost: a smaller message that took longer was delayed by something else.
-    """
-    many = max(times)
-    few = min((size for size in times if size < many), key=times.__getitem__)
-    per_byte = max(0.0, (times[many] - times[few]) / ((many - few) * WEIGHT_BYTES))
-    return max(0.0, times[few] - per_byte * few * WEIGHT_BYTES), per_byte
-
-
-def link_of(fixed: float, per_byte: float) -> tuple[float, float]:
-    """Return (latency, seconds per byte) of one direction; a push and its answer take both."""
-    return fixed / 2, per_byte / 2
-
-
-def allreduce_link_of(fixed: float, per_byte: float, cores: int) -> tuple[float, float]:
-    """Return (latency, seconds per byte) of gloo's messages.
-
-    They are derived from the costs of native all-reduces between two workers, in two rounds, whose
-    bytes cores must be free to pass; the cost formula of the native collective says how they add
-    up.
-    """
-    return fixed / 2, per_byte / max(1, 2 / cores)
-
-
-def added_by(seconds: Sequence[float], block: int) -> float:
-    """Return what an exchange adds to a step, if every other `block` of the steps has one.
-
-    It is the median over pairs of adjacent blocks of the difference of their means, since other
-    guests of a host come and go.
-    """
-    means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
-    return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
 
 
 def copy_bandwidth(num_bytes: int = _COPIED) -> float:
@@ -114,58 +77,65 @@ def _answer_until_farewell(num_weights: int) -> None:
         wire.answer(_WORKER, _apply(served, push))
 
 
-def measure_pair(sizes: list[int], repetitions: int = REPETITIONS) -> dict[str, Times]:
+def measure_pair(
+    sizes: list[int], repetitions: int = REPETITIONS, pause: float = PAUSE
+) -> dict[str, Times]:
     """Measure messages of `sizes` weights; two processes must call this, a worker and a server.
 
-    The worker returns the times "push_pull", both ways without any work of the server between them,
-    and "allreduce", native. The server returns the times "serve" of its own work for a push:
-    bookkeeping, and SGD with momentum.
+    `pause`: seconds before a message, at most. The worker returns the times "push_pull", both ways
+    without any work of the server between them, and "allreduce", native. The server returns the
+    times "serve" of its own work for a push: bookkeeping, and SGD with momentum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
     measure_size = _work if dist.get_rank() == _WORKER else _serve
-    measured = [{size: measure_size(size) for size in sizes} for _ in range(repetitions)]
+    measured = [{n: measure_size(n, pause) for n in sizes} for _ in range(repetitions)]
     leave()
     names = measured[0][sizes[0]]
     return {name: {n: median(each[n][name] for each in measured) for n in sizes} for name in names}
 
 
-def measure_allreduce(sizes: list[int], repetitions: int = REPETITIONS) -> Times:
+def measure_allreduce(
+    sizes: list[int], repetitions: int = REPETITIONS, pause: float = PAUSE
+) -> Times:
     """Measure native all-reduces of `sizes` weights; all processes must call this.
 
-    Returns the seconds from the arrival of the last worker until all have the sum.
+    `pause`: seconds before each, at most. Returns the seconds from the arrival of the last worker
+    until all have the sum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
-    measured = [{size: _allreduce_seconds(size) for size in sizes} for _ in range(repetitions)]
+    measured = [{n: _allreduce_seconds(n, pause) for n in sizes} for _ in range(repetitions)]
     leave()
     return {size: median(each[size] for each in measured) for size in sizes}
 
 
-def _work(size: int) -> dict[str, float]:
+def _work(size: int, pause: float) -> dict[str, float]:
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
     wire.pull()
-    push_pull = fmean(_timed(wire.push_pull, _rounds(size), before=_pause))
+    rounds, sleep = _rounds(size, pause), partial(_sleep, pause)
+    push_pull = fmean(_timed(wire.push_pull, rounds, before=sleep))
     # untimed: the server times its work meanwhile
-    _timed(wire.push_pull, _rounds(size), before=_pause)
+    _timed(wire.push_pull, rounds, before=sleep)
     wire.leave()
-    return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size)}
+    return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size, pause)}
 
 
-def _serve(size: int) -> dict[str, float]:
+def _serve(size: int, pause: float) -> dict[str, float]:
+    rounds = _rounds(size, pause) + 1
     wire = ServerWire(torch.zeros(size), 0, workers=[_WORKER])
     wire.answer(_WORKER, Header(0, True))
-    for _ in _pushes(wire, _rounds(size) + 1):
+    for _ in _pushes(wire, rounds):
         wire.answer(_WORKER, Header(0, True))
     served = _served(wire)
     seconds = []
-    for push in _pushes(wire, _rounds(size) + 1):
+    for push in _pushes(wire, rounds):
         began = time.perf_counter()
         header = _apply(served, push)
         seconds.append(time.perf_counter() - began)
         wire.answer(_WORKER, header)
     wire.receive()  # the worker's farewell
-    _allreduce_seconds(size)
+    _allreduce_seconds(size, pause)
     return {"serve": fmean(seconds[1:])}
 
 
@@ -216,7 +186,7 @@ def _served(wire: ServerWire) -> ServedWeights:
     )
 
 
-def _allreduce_seconds(size: int) -> float:
+def _allreduce_seconds(size: int, pause: float) -> float:
     """Return the mean seconds from the arrival of the last worker until all have the sum.
 
     As under DDP, a worker does not wait for it, but for what follows it.
@@ -229,7 +199,7 @@ def _allreduce_seconds(size: int) -> float:
         assert work is not None
         work.get_future().then(lambda _: ended.append(time.perf_counter())).wait()
 
-    _timed(reduce, _rounds(size), before=_pause)
+    _timed(reduce, _rounds(size, pause), before=partial(_sleep, pause))
     own = torch.tensor([begun, ended], dtype=torch.float64)
     stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(stamps, own)  # one clock for all processes of a machine
@@ -237,9 +207,9 @@ def _allreduce_seconds(size: int) -> float:
     return float((ends - begins)[1:].mean())
 
 
-def _pause() -> None:
+def _sleep(most: float) -> None:
     _OTHER.add_(1)
-    time.sleep(random.uniform(0, _PAUSE))  # torch's generator stays as it is
+    time.sleep(random.uniform(0, most))  # torch's generator stays as it is
 
 
 def _nothing() -> None:
@@ -263,9 +233,9 @@ def _timed(
     return seconds
 
 
-def _rounds(size: int) -> int:
-    """Return the number of rounds for messages of `size` weights, the same in both processes.
+def _rounds(size: int, pause: float) -> int:
+    """Return the number of rounds for messages of `size` weights, the same in all processes.
 
     All repetitions of one size take a few seconds.
     """
-    return min(100, max(5, 10_000_000 // size))
+    return max(5, min(100, 10_000_000 // size, int(_SECONDS / pause)))

@@ -6,13 +6,14 @@ from statistics import fmean, median
 
 import numpy as np
 
-from paceline.calibration.measure import Measured
-from paceline.calibration.messages import (
+from paceline.calibration.fits import (
     WEIGHT_BYTES,
+    Times,
     allreduce_link_of,
     line_through,
     link_of,
 )
+from paceline.calibration.measure import Measured
 from paceline.exchange.find_collective import collective
 from paceline.timing.profile import ClusterProfile, Link
 
@@ -43,15 +44,13 @@ def table(measured: Measured) -> str:
 
 
 def _of_crowd(measured: Measured) -> list[tuple[str, str]]:
-    if measured.crowded is None:
-        return []
-    workers, times = measured.crowded
     profile, native = profile_of_measured(measured), collective("native")
     rows = []
-    for size, seconds in times.items():
-        modelled = native.seconds(size * WEIGHT_BYTES, workers, profile)
-        name = f"all-reduce of {_weights(size)}, {workers} workers"
-        rows.append((name, _both_times(seconds, modelled)))
+    for workers, times in measured.crowded.items():
+        for size, seconds in times.items():
+            modelled = native.seconds(size * WEIGHT_BYTES, workers, profile)
+            name = f"all-reduce of {_weights(size)}, {workers} workers"
+            rows.append((name, _both_times(seconds, modelled)))
     return rows
 
 
@@ -75,8 +74,12 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
         node_cores=measured.cores,
         allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
     )
-    each, rate = _of_message(measured)
-    return replace(profile, message_seconds=each, message_bandwidth=rate)
+    costs = {n: _of_message(n, times, measured.cores) for n, times in measured.crowded.items()}
+    return replace(
+        profile,
+        message_seconds={n: each for n, (each, _) in costs.items()},
+        message_bandwidth={n: rate for n, (_, rate) in costs.items() if math.isfinite(rate)},
+    )
 
 
 def exchange_seconds(measured: Measured) -> tuple[float, float]:
@@ -89,16 +92,12 @@ def exchange_seconds(measured: Measured) -> tuple[float, float]:
     return max(0.0, added["push_pull"] - push), max(0.0, added["allreduce"] - allreduce)
 
 
-def _of_message(measured: Measured) -> tuple[float, float | None]:
+def _of_message(workers: int, times: Times, cores: int) -> tuple[float, float]:
     """Return the time of a core for a message [seconds], and for its bytes [bytes/s]."""
-    if measured.crowded is None:
-        return 0.0, None
-    workers, times = measured.crowded
     fixed, each_byte = line_through(times)
     messages = collective("native").node_messages(workers, workers)
-    of_core = measured.cores / messages.num_messages, measured.cores / messages.num_vectors
-    each, rate = fixed * of_core[0], _rate(each_byte * of_core[1])
-    return each, None if math.isinf(rate) else rate
+    each = fixed * cores / messages.num_messages
+    return each, _rate(each_byte * cores / messages.num_vectors)
 
 
 def _weight_bytes(measured: Measured) -> int:

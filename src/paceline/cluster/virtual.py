@@ -1,5 +1,6 @@
 """Modelled cluster on a virtual clock: one process computes for all workers and servers."""
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,8 +43,8 @@ class VirtualCluster(AbstractCluster):
     fitted_to: list[str]
     assumed: dict[str, tuple[NotNegative, Positive]]
     allreduce_link: Link | None = None
-    message_seconds: NotNegative = 0.0
-    message_bandwidth: Positive | None = None
+    message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
+    message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     shared_cores: SharedCores | None = None
 
     @property

@@ -1,7 +1,10 @@
 """Parts of a modelled cluster: its nodes, their links, its servers."""
 
 import math
+from dataclasses import field
 from typing import Literal
+
+import numpy as np
 
 from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
 from paceline.timing.shared_cores import SharedCores
@@ -34,8 +37,9 @@ class ClusterProfile:
     on one machine. `server_placement`: each server is on a node of its own, or servers are on the
     workers' nodes in turn, from the first. `node_cores`: number of cores that pass the messages
     inside a node, one message each at a time, or 1 for a bus that all share; None for no limit.
-    `message_seconds`, `message_bandwidth`: of a core for a message of an all-reduce, and for its
-    bytes [bytes/s], None for that of its link.
+    `message_seconds`, `message_bandwidth`: of a core for a message of an all-reduce, none if empty,
+    and for its bytes [bytes/s], those of its link if empty; by the number of workers of a node,
+    linear between, and as the nearest beyond.
     `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
     gradients are reduced in buckets during backward, as under DDP; False if only after it.
     `shared_cores`: cores on which the workers and servers of one machine compute; None if each has
@@ -51,8 +55,8 @@ class ClusterProfile:
     server_seconds: NotNegative
     server_bandwidth: Bandwidth
     node_cores: Positive | None = None
-    message_seconds: NotNegative = 0.0
-    message_bandwidth: Positive | None = None
+    message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
+    message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     allreduce_link: Link | None = None
     overlap: bool = True
     server_placement: ServerPlacement = "own_nodes"
@@ -77,6 +81,12 @@ class ClusterProfile:
     def allreduce_seconds(self) -> float:
         """Duration that an all-reduce adds to a step on shared cores, besides its messages."""
         return 0.0 if self.shared_cores is None else self.shared_cores.allreduce_seconds
+
+    def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
+        """Return the time of a core for messages of an all-reduce, with `workers` of a node."""
+        each = _at(self.message_seconds, workers, 0.0)
+        bandwidth = _at(self.message_bandwidth, workers, self.node_link.bandwidth)
+        return num_messages * each + num_bytes / bandwidth
 
     def overlaps(self, workers: int) -> bool:
         """True if gradients are reduced during backward, on cores that `workers` leave free."""
@@ -104,3 +114,9 @@ class ClusterProfile:
         inside, nodes = self.largest_node(workers), self.num_nodes(workers)
         levels = [(self.node_link, inside), (self.link, nodes)]
         return [(link, count) for link, count in levels if count > 1]
+
+
+def _at(values: dict[int, float], workers: int, otherwise: float) -> float:
+    """Return a value by number of workers: linear between, and that of the nearest beyond."""
+    known = sorted(values)
+    return float(np.interp(workers, known, [values[n] for n in known])) if known else otherwise

@@ -85,11 +85,9 @@ class AbstractCollective(ABC):
         """Model the seconds for which messages keep the cores of a full node busy (ours)."""
         if profile.node_cores is None:
             return 0.0
-        messages = self.node_messages(workers, profile.largest_node(workers))
-        each = messages.num_messages * profile.message_seconds
-        bandwidth = profile.message_bandwidth or profile.node_link.bandwidth
-        passing = messages.num_vectors * num_bytes / bandwidth
-        return (each + passing) / profile.node_cores
+        of_node = profile.largest_node(workers)
+        count, vectors = self.node_messages(workers, of_node)
+        return profile.core_seconds(count, vectors * num_bytes, of_node) / profile.node_cores
 
 
 class AbstractScheduledCollective(AbstractCollective):
