@@ -5,10 +5,12 @@ any version of torch or numpy. The hash is splitmix64 (Steele, Lea, Flood 2014).
 """
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_BLOCK = 64  # numbers that are drawn at a time, which costs little more than one
 
 
 def random_bits(counters: np.ndarray, *key: int | str) -> np.ndarray:
@@ -22,6 +24,18 @@ def random_bits(counters: np.ndarray, *key: int | str) -> np.ndarray:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
+
+
+def uniform(counter: int, *key: int | str) -> float:
+    """Return a number inside (0, 1) for a counter (>= 0) of the stream that `key` names."""
+    block, place = divmod(counter, _BLOCK)
+    return _uniforms(block, *key)[place]
+
+
+@lru_cache(maxsize=8192)
+def _uniforms(block: int, *key: int | str) -> list[float]:
+    counters = np.arange(block * _BLOCK, (block + 1) * _BLOCK)
+    return [(int(bits >> np.uint64(12)) + 0.5) / 2**52 for bits in random_bits(counters, *key)]
 
 
 def random_permutation(length: int, *key: int | str) -> np.ndarray:

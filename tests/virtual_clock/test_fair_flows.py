@@ -9,8 +9,8 @@ from paceline.virtual_clock.fair_flows import FairFlows, max_min_rates
 from paceline.virtual_clock.kernel import Kernel, Moment
 
 
-def filled(out, into, num_ports, bandwidth):
-    """Raise all rates together; those that go through a port that is full stay as they are."""
+def filled(out, into, num_ports, bandwidth, weights):
+    """Raise all rates by weight; those that go through a port that is full stay as they are."""
     rates, growing = [0.0] * len(out), set(range(len(out)))
     while growing:
         free = [bandwidth] * num_ports
@@ -19,14 +19,15 @@ def filled(out, into, num_ports, bandwidth):
             for port in ports:
                 free[port] -= rates[flow]
                 through[port] += [flow] if flow in growing else []
-        step = min(left / len(each) for left, each in zip(free, through, strict=True) if each)
+        shared = [sum(weights[flow] for flow in each) for each in through]
+        step = min(left / each for left, each in zip(free, shared, strict=True) if each)
         for flow in growing:
-            rates[flow] += step
+            rates[flow] += step * weights[flow]
         growing -= {
             flow
-            for left, each in zip(free, through, strict=True)
+            for left, each, sharing in zip(free, through, shared, strict=True)
             for flow in each
-            if left / len(each) <= step * (1 + 1e-9)
+            if left / sharing <= step * (1 + 1e-9)
         }
     return rates
 
@@ -34,8 +35,14 @@ def filled(out, into, num_ports, bandwidth):
 def test_what_is_left_by_a_full_port_goes_to_the_others():
     """Port 0 has three flows; the one that leaves port 1 gets the rest of port 4."""
     out, into = np.array([0, 0, 0, 1]), np.array([3, 4, 5, 4])
-    rates = max_min_rates(out, into, 6, 12.0)
+    rates = max_min_rates(out, into, 6, 12.0, np.ones(4))
     assert rates == pytest.approx([4, 4, 4, 8])
+
+
+def test_a_port_is_shared_by_weight():
+    """Port 0 by 1 to 3; the last flow, of little weight, gets the rest of port 4."""
+    out, into, weights = np.array([0, 0, 1]), np.array([3, 4, 4]), np.array([1, 3, 0.1])
+    assert max_min_rates(out, into, 6, 12.0, weights) == pytest.approx([3, 9, 3])
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -44,8 +51,9 @@ def test_rates_are_those_of_plain_filling(seed):
     ports, flows = draw.integers(2, 12), draw.integers(1, 60)
     out = draw.integers(0, ports, flows)
     into = ports + draw.integers(0, ports, flows)
-    found = max_min_rates(out, into, 2 * int(ports), 7.0)
-    assert found == pytest.approx(filled(out, into, 2 * int(ports), 7.0))
+    weights = np.exp(draw.normal(0, 0.5 * (seed % 2), flows))
+    found = max_min_rates(out, into, 2 * int(ports), 7.0, weights)
+    assert found == pytest.approx(filled(out, into, 2 * int(ports), 7.0, weights))
     used = np.bincount(np.concatenate([out, into]), np.tile(found, 2))
     assert used.max() <= 7 * (1 + 1e-9)
 

@@ -34,6 +34,9 @@ def machine(server_seconds=0.0, link=FREE, server_bandwidth=math.inf):
     return ClusterProfile(FREE, link, None, server_seconds, server_bandwidth)
 
 
+_BOTH_WAYS = [("push", 0, 0), ("push", 1, 0), ("answer", 0, 0), ("answer", 0, 1)]
+
+
 def passages(profile, messages, workers=4, servers=2, *, star=False):
     """Passages of (time, verb, sender, receiver, bytes) over one network."""
     kernel, found = Kernel(), {}
@@ -67,7 +70,7 @@ def test_messages_to_one_server_share_its_link():
 def test_messages_of_a_single_server_pass_as_any_fair_ones(seed):
     """By processor sharing at its link, and by max-min fairness over all links."""
     draw = np.random.default_rng(seed)
-    profile = ClusterProfile(Link(0.5, 100), FREE, 3, 0, math.inf)
+    profile = ClusterProfile(Link(0.5, 100, unevenness=0.4 * (seed % 2)), FREE, 3, 0, math.inf)
     messages = [
         (draw.uniform(0, 20), "push", worker, 0, draw.uniform(0, 100))
         if draw.random() < 0.5
@@ -76,6 +79,20 @@ def test_messages_of_a_single_server_pass_as_any_fair_ones(seed):
     ]
     star, fair = (np.array(passages(profile, messages, 12, 1, star=each)) for each in (True, False))
     assert star == pytest.approx(fair, rel=1e-9)
+
+
+def test_answers_share_a_link_unevenly_and_pushes_do_not():
+    """The first of two has passed when the other has the share of its bytes that its weight has."""
+    profile = ClusterProfile(Link(0, 100, unevenness=0.5), FREE, 1, 0, math.inf)
+    both = [(10 * n, verb, *ends, 100) for n in range(400) for verb, *ends in _BOTH_WAYS]
+    found = np.array(passages(profile, both, workers=2, servers=1, star=True))
+    taken = (found[:, 1] - found[:, 0]).reshape(400, 4)
+    assert taken[:, :2] == pytest.approx(np.full((400, 2), 2))
+    answers = taken[:, 2:]
+    assert answers.max(axis=1) == pytest.approx(np.full(400, 2))
+    logs = np.log(answers.min(axis=1) - 1) * np.where(answers[:, 0] < answers[:, 1], 1, -1)
+    assert logs.std() == pytest.approx(0.5 * math.sqrt(2), rel=0.1)
+    assert abs(logs.mean()) < 0.1
 
 
 def test_workers_of_a_node_share_its_link():

@@ -57,7 +57,7 @@ node_link:
   latency: {latency}
   bandwidth: {bandwidth}
 # Measured: what all-reduces of {few:,} and {most:,} float32 over two processes say of gloo's
-# messages, which go over sockets: seconds since the last arrived.
+# messages, which go over sockets: seconds since the last arrived, mean over workers.
 allreduce_link:
   latency: {allreduce_latency}
   bandwidth: {allreduce_bandwidth}

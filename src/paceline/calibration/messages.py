@@ -101,7 +101,7 @@ def measure_allreduce(
     """Measure native all-reduces of `sizes` weights; all processes must call this.
 
     `pause`: seconds before each, at most. Returns the seconds from the arrival of the last worker
-    until all have the sum.
+    until a worker has the sum, their mean: most that have it late are not the last next time.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
@@ -187,7 +187,7 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 
 def _allreduce_seconds(size: int, pause: float) -> float:
-    """Return the mean seconds from the arrival of the last worker until all have the sum.
+    """Return the mean seconds from the arrival of the last worker until a worker has the sum.
 
     As under DDP, a worker does not wait for it, but for what follows it.
     """
@@ -203,8 +203,8 @@ def _allreduce_seconds(size: int, pause: float) -> float:
     own = torch.tensor([begun, ended], dtype=torch.float64)
     stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(stamps, own)  # one clock for all processes of a machine
-    begins, ends = torch.stack(stamps).amax(dim=0)
-    return float((ends - begins)[1:].mean())
+    begins, ends = torch.stack(stamps).unbind(dim=1)
+    return float((ends.mean(dim=0) - begins.amax(dim=0))[1:].mean())
 
 
 def _sleep(most: float) -> None:

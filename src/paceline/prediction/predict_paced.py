@@ -12,6 +12,7 @@ from paceline.prediction.same_staleness import compared_staleness
 from paceline.prediction.timed_run import TimedRun, timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.timing.profile import at_workers
 
 Values = Mapping[str, Any]  # of a cluster's settings
 DRAWS = 199  # predicted runs of other seeds, against which staleness is compared
@@ -21,6 +22,10 @@ _EMULATED = (
     *("workers_per_node", "server_placement", "link"),
 )
 _LINKS = ("link", "node_link", "allreduce_link")
+# How unevenly answers share an emulated link, by TCP: benchmarks/many_to_one.py measures 0.36 to
+# 0.83, and 0.006 to 0.024 for pushes to one server.
+UNEVENNESS = 0.6
+_BY_WORKERS = ("message_seconds", "message_bandwidth")
 
 
 def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
@@ -66,13 +71,17 @@ def of_paced(
 def _emulating(cluster: Values, paced: Values, workers: int) -> Values:
     """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
 
-    Messages take no less than inside a node, and all nodes share the cores of one machine.
+    Messages take no less than inside a node, and all nodes share the cores of one machine, whose
+    costs are those of all workers.
     """
     own = {name: value for name, value in paced.items() if name in _EMULATED}
     own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
     if "link" in paced:
-        own["link"] = {**paced["link"], "latency": cluster["node_link"]["latency"]}
+        latency = cluster["node_link"]["latency"]
+        own["link"] = {**paced["link"], "latency": latency, "unevenness": UNEVENNESS}
         own["node_cores"] = cluster["node_cores"] / math.ceil(workers / paced["workers_per_node"])
+        for name in _BY_WORKERS:
+            own[name] = {workers: at_workers(cluster[name], workers)} if cluster[name] else {}
     return {**cluster, **own, "overlap": False}
 
 

@@ -34,6 +34,7 @@ _LATER: dict[str, object] = {
     "cluster.overlap": True,
     "cluster.server_placement": "own_nodes",
     "cluster.step_rates": {},
+    "cluster.link.unevenness": 0,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 

@@ -1,6 +1,7 @@
 """Parts of a modelled cluster: its nodes, their links, its servers."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
@@ -15,10 +16,13 @@ class Link:
     """A full-duplex link.
 
     `latency`: seconds; `bandwidth`: bytes/s in each direction, inf (or None) for no limit.
+    `unevenness`: how unevenly a server's answers that are under way at once share its link: sigma
+    of the log-normal weight of each.
     """
 
     latency: NotNegative
     bandwidth: Bandwidth
+    unevenness: NotNegative = 0.0
 
     def seconds(self, num_bytes: float) -> float:
         """Return the time from the departure of the first byte to the arrival of the last."""
@@ -84,8 +88,8 @@ class ClusterProfile:
 
     def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
         """Return the time of a core for messages of an all-reduce, with `workers` of a node."""
-        each = _at(self.message_seconds, workers, 0.0)
-        bandwidth = _at(self.message_bandwidth, workers, self.node_link.bandwidth)
+        each = at_workers(self.message_seconds or {1: 0.0}, workers)
+        bandwidth = at_workers(self.message_bandwidth or {1: self.node_link.bandwidth}, workers)
         return num_messages * each + num_bytes / bandwidth
 
     def overlaps(self, workers: int) -> bool:
@@ -116,7 +120,7 @@ class ClusterProfile:
         return [(link, count) for link, count in levels if count > 1]
 
 
-def _at(values: dict[int, float], workers: int, otherwise: float) -> float:
+def at_workers(values: Mapping[int, float], workers: int) -> float:
     """Return a value by number of workers: linear between, and that of the nearest beyond."""
     known = sorted(values)
-    return float(np.interp(workers, known, [values[n] for n in known])) if known else otherwise
+    return float(np.interp(workers, known, [values[n] for n in known]))

@@ -1,15 +1,10 @@
 """Duration of each step of an emulated accelerator: the same random draws on both clocks."""
 
 import math
-from functools import lru_cache
 from statistics import NormalDist
 
-import numpy as np
-
-from paceline.random_bits import random_bits
+from paceline.random_bits import uniform
 from paceline.settings import Count, NotNegative, Positive, Share, settings
-
-_BLOCK = 64  # steps that are drawn at a time, which costs little more than one
 
 
 @settings("step_times")
@@ -48,12 +43,4 @@ class StepTimes:
 
     def _uniform(self, worker: int, step: int, purpose: str) -> float:
         """Draw a number inside (0, 1); draws of different purposes are independent."""
-        block, place = divmod(step, _BLOCK)
-        return _uniforms(block, purpose, self.seed, worker)[place]
-
-
-@lru_cache(maxsize=8192)
-def _uniforms(block: int, *key: int | str) -> list[float]:
-    """Return a block of the numbers inside (0, 1) of the stream that `key` names."""
-    steps = np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-    return [(int(bits >> np.uint64(12)) + 0.5) / 2**52 for bits in random_bits(steps, *key)]
+        return uniform(step, purpose, self.seed, worker)

@@ -201,6 +201,7 @@ class VirtualClock:
             kernel=kernel,
             cores=self._cores,
             star=scheme.servers == 1 and scheme.group_size == 1,
+            seed=self._times.seed,
         )
         if scheme.servers:
             self.servers = VirtualServers(

@@ -1,5 +1,6 @@
-"""Work that is served all at once, each piece at the same speed (Kleinrock 1976, Queueing Systems,
-volume 2, section 4.4): what a fair scheduler, or one link for fair flows, does in the long run.
+"""Work that is served all at once, each piece at a speed by its weight (Kleinrock 1976, Queueing
+Systems, volume 2, section 4.4): what a fair scheduler, or one link for fair flows, does in the long
+run.
 """
 
 import heapq
@@ -14,27 +15,30 @@ class ProcessorSharing:
 
     def __init__(self, kernel: Kernel, speed: Callable[[int], float]) -> None:
         self._kernel, self._speed = kernel, speed
-        self._shares: dict[int, float] = {}  # by number of pieces
-        self._done = 0.0  # of each piece, since it was begun [seconds]
+        self._speeds: dict[int, float] = {}  # by number of pieces
+        self._done = 0.0  # of each piece of weight 1, since the first was begun [seconds]
         self._since = 0.0  # of which moment that is
-        self._ends: list[tuple[float, int, Event]] = []  # heap, by `_done` at the end
+        # heap: `_done` at the end, order of beginning, event of the end, weight
+        self._ends: list[tuple[float, int, Event, float]] = []
+        self._weight = 0.0  # of all pieces
         self._order = count()
         self._plan: Plan | None = None
 
-    def begin(self, seconds: float) -> Event:
+    def begin(self, seconds: float, weight: float = 1.0) -> Event:
         """Begin work that alone takes `seconds`; return its end."""
         self._advance()
-        ended = Event()
-        heapq.heappush(self._ends, (self._done + seconds, next(self._order), ended))
+        ended, end = Event(), self._done + seconds / weight
+        heapq.heappush(self._ends, (end, next(self._order), ended, weight))
+        self._weight += weight
         self._replan()
         return ended
 
     def _share(self) -> float:
-        """Return the speed of each piece of work."""
+        """Return the speed of a piece of weight 1."""
         busy = len(self._ends)
-        if busy not in self._shares:
-            self._shares[busy] = self._speed(busy) / busy
-        return self._shares[busy]
+        if busy not in self._speeds:
+            self._speeds[busy] = self._speed(busy)
+        return self._speeds[busy] / self._weight
 
     def _advance(self) -> None:
         if self._ends:
@@ -50,8 +54,9 @@ class ProcessorSharing:
     def _end(self) -> None:
         self._plan = None
         self._advance()
-        done, _, ended = heapq.heappop(self._ends)
+        done, _, ended, weight = heapq.heappop(self._ends)
         self._done = done  # exactly
+        self._weight = self._weight - weight if self._ends else 0.0
         self._kernel.happen(ended)
         if self._ends:
             self._replan()

@@ -1,14 +1,17 @@
 """Messages between nodes, and between workers, on the virtual clock.
 
 A message passes the outgoing direction of the sender's link and the incoming one of the receiver's;
-messages that are under way at the same time share both fairly. Of a single server's link all
-messages get the same share, which is cheap to follow.
+messages that are under way at the same time share both fairly, but for the link's unevenness. A
+single server's link is cheap to follow.
 """
 
 import math
+from collections import Counter
+from statistics import NormalDist
 from typing import NamedTuple
 
 from paceline.engine.links import Process
+from paceline.random_bits import uniform
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.fair_flows import FairFlows
@@ -26,7 +29,8 @@ class Passage(NamedTuple):
 class VirtualNetwork:
     """Network in which workers share their node's link, and servers have or share one.
 
-    `star`: True if the only messages are those between workers and a single server.
+    `star`: True if the only messages are those between workers and a single server. `seed`: of how
+    uneven answers are.
     """
 
     def __init__(
@@ -38,7 +42,10 @@ class VirtualNetwork:
         kernel: Kernel,
         cores: AbstractCores,
         star: bool = False,
+        seed: int = 0,
     ) -> None:
+        self._seed = seed
+        self._answers: Counter[int] = Counter()  # by worker
         self._link, self._node_link = profile.link, profile.node_link
         self._kernel, self._cores = kernel, cores
         num_nodes = profile.num_nodes(workers)
@@ -71,7 +78,12 @@ class VirtualNetwork:
 
     def answer(self, server: int, worker: int, num_bytes: int) -> Process[Passage]:
         """Send a message from a server to a worker."""
-        return self._pass(self._end_of_server[server], self._node_of[worker], num_bytes)
+        ends, weight = (self._end_of_server[server], self._node_of[worker]), 1.0
+        if self._link.unevenness:
+            drawn = uniform(self._answers[worker], "unevenness", self._seed, worker)
+            weight = math.exp(self._link.unevenness * NormalDist().inv_cdf(drawn))
+            self._answers[worker] += 1
+        return self._pass(*ends, num_bytes, weight)
 
     def pass_on(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:
         """Send a message from worker to worker."""
@@ -82,7 +94,9 @@ class VirtualNetwork:
         yield self._cores.busy(self._node_link.seconds(num_bytes))
         return Passage(begun, self._kernel.now)
 
-    def _pass(self, sender: int, receiver: int, num_bytes: int) -> Process[Passage]:
+    def _pass(
+        self, sender: int, receiver: int, num_bytes: int, weight: float = 1.0
+    ) -> Process[Passage]:
         """Send a message from end to end; inside a node it occupies no shared link."""
         if sender == receiver:
             return (yield from self._pass_inside(num_bytes))
@@ -92,8 +106,8 @@ class VirtualNetwork:
         self._bytes[into] += num_bytes
         if self._in_star is not None:
             direction = self._in_star[sender in self._end_of_server]
-            yield direction.begin(num_bytes / self._link.bandwidth)
+            yield direction.begin(num_bytes / self._link.bandwidth, weight)
         elif math.isfinite(self._link.bandwidth):
-            yield from self._flows.send(out, into, num_bytes)
+            yield from self._flows.send(out, into, num_bytes, weight)
         yield self._kernel.after(self._link.latency)
         return Passage(begun, self._kernel.now)
