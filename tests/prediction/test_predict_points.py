@@ -83,6 +83,24 @@ def test_a_model_without_a_profile_is_refused(root, named):
     assert refused.value.setting == "predicted_by"
 
 
+def test_what_validates_is_said_of_each_point(root):
+    text = STUDY + "validated_on: {workers: [2], batch_size: [8]}\n"
+    (root / "experiments/held.yaml").write_text(text)
+    write_runs(root)
+    predict_points("held", root)
+    with (root / "reports/held/predictions.csv").open(newline="") as file:
+        assert [row["half"] for row in csv.DictReader(file)] == ["development", "validation"]
+
+
+@pytest.mark.parametrize("bad", ["{speed: [2]}", "{workers: 2}"])
+def test_what_no_point_can_be_told_by_is_refused(root, bad):
+    (root / "experiments/held.yaml").write_text(STUDY + f"validated_on: {bad}\n")
+    write_runs(root)
+    with pytest.raises(SettingError) as refused:
+        predict_points("held", root)
+    assert refused.value.setting == "validated_on"
+
+
 def test_a_profile_changes_no_key(root):
     (root / "experiments/held.yaml").write_text(STUDY)
     keys = [each.key for each in study_points("held", root)]

@@ -18,17 +18,18 @@ MEASURED = {  # images/s by scheme and workers, for each seed; then what is pred
 }
 
 
-def write_predicted(folder, predicted_by=MEASURED, calibrated=()):
+def write_predicted(folder, predicted_by=MEASURED, calibrated=(), validation=()):
     runs, rows = [], []
     for (scheme, workers), (rates, rate) in predicted_by.items():
         for seed, measured in enumerate(rates):
             runs.append(make_run(scheme, workers, 32, seed, images_per_second=measured))
             kind = "calibrated" if (scheme, workers) in calibrated else "predicted"
-            rows.append((runs[-1]["key"], kind, "made_profile", rate))
+            half = "validation" if workers in validation else "development" if validation else ""
+            rows.append((runs[-1]["key"], kind, half, "made_profile", rate))
     runs.append(fail(make_run("sync_allreduce", 2, 32, 9)))
     write_reports(folder, runs)
     with (folder / "predictions.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("key", "kind", "cluster", "images_per_second"), *rows])
+        csv.writer(file).writerows([("key", "kind", "half", "cluster", "images_per_second"), *rows])
     return folder
 
 
@@ -95,3 +96,13 @@ def test_the_page_says_how_near(tmp_path):
     assert near in page
     assert "Predicted against observed throughput" in page
     assert (folder / "figures/predicted.svg").is_file()
+
+
+def test_what_validates_is_apart_from_what_the_model_was_changed_for(tmp_path):
+    folder = write_predicted(tmp_path / "made", validation=[2])
+    analyse(folder)
+    texts = predictions(read_findings(folder))
+    assert [text.split(":")[0] for text in texts] == ["Validation"] * 2 + ["Development"] * 2
+    assert "in 1 of 2 configurations" in texts[0]
+    assert "rightly in 2, wrongly in 0; in 1" in texts[1]
+    assert "in 2 of 2 configurations" in texts[2]

@@ -13,7 +13,7 @@ from paceline.report.page import report
 from paceline.report.prediction_sentences import predictions
 from tests.made_reports import make_run, write_reports
 
-COLUMNS = ("key", "kind", "cluster", "images_per_second", "free_images_per_second")
+COLUMNS = ("key", "kind", "half", "cluster", "images_per_second", "free_images_per_second")
 COLUMNS += ("staleness_distance", "staleness_p")
 # images/s for each seed; predicted; free; distance and p of each seed
 PACED = {
@@ -31,7 +31,7 @@ def write_paced(folder):
         for seed, (observed, distance, p) in seeds:
             run = make_run(scheme, workers, 32, seed, images_per_second=observed, kind="paced")
             runs.append(run)
-            rows.append((run["key"], "predicted", "made_profile", rate, free, distance, p))
+            rows.append((run["key"], "predicted", "", "made_profile", rate, free, distance, p))
     write_reports(folder, runs)
     with (folder / "predictions.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])

@@ -11,16 +11,16 @@ from paceline.analysis.tables import Frame, Row, Tables
 
 NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that counts as near, by kind
 NOISE = 0.10  # by which two configurations must differ to be compared
-_RATES = ("n", "observed", "least", "most", "predicted", "error", "verdict")
-_RATIOS = ("against", "observed_ratio", "predicted_ratio", "error", "verdict")
+_RATES = ("half", "n", "observed", "least", "most", "predicted", "error", "verdict")
+_RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "verdict")
 
 
 def predicted(tables: Tables) -> Frame:
     """Return a row for each measured or paced configuration that is predicted.
 
     `observed`, `predicted`: images/s, harmonic means over the seeds, as of one long run; `least`
-    and `most`: of a seed. `error`: of the prediction, relative. `verdict`: near or far; calibrated
-    if the points went into the prediction.
+    and `most`: of a seed. `half`: validation or development, if the study has both. `error`: of the
+    prediction, relative. `verdict`: near or far; calibrated if the points went into the prediction.
     """
     rows = [each | _rates(points) for each, points in _predicted_configurations(tables)]
     return pd.DataFrame(rows, columns=["kind", *tables.axes, *_RATES])
@@ -43,8 +43,8 @@ def predicted_comparisons(tables: Tables) -> Frame:
 def _predicted_configurations(tables: Tables) -> Iterator[tuple[Configuration, Frame]]:
     if tables.predictions.empty:
         return
-    found = tables.predictions.set_index("key")[["kind", "images_per_second"]]
-    found.columns = ["predicted_kind", "predicted_rate"]
+    found = tables.predictions.set_index("key")[["kind", "half", "images_per_second"]]
+    found.columns = ["predicted_kind", "half", "predicted_rate"]
     runs = tables.runs.join(found, on="key", how="inner")  # those at chance have a rate, too
     yield from configurations(runs.dropna(subset=["images_per_second"]), tables.axes)
 
@@ -56,6 +56,7 @@ def _rates(points: Frame) -> Row:
     calibrated = (points["predicted_kind"] == "calibrated").any()
     verdict = "near" if abs(error) <= NEAR[points["kind"].iloc[0]] else "far"
     return {
+        "half": points["half"].iloc[0],
         "n": len(points),
         "observed": rate,
         "least": observed.min(),
@@ -82,6 +83,7 @@ def _ratios(against: str, row: Frame, base: Frame) -> Row:
     modelled = row["predicted"] / base["predicted"]
     verdict = "right" if (observed > 1) == (modelled > 1) else "wrong"
     return {
+        "half": row["half"],
         "against": against,
         "observed_ratio": observed,
         "predicted_ratio": modelled,

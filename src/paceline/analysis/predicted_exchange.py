@@ -11,10 +11,10 @@ EXCHANGE = (
     "Exchange: seconds that messages and servers add to a step of paced processes, over the same "
     f"steps with free messages; near within {100 * EXCHANGE_NEAR:.0f} %. Staleness: total "
     "variation between the distributions of pushes to the first server; p of a Monte Carlo test "
-    "against 199 predicted runs with other draws of step times, of size "
+    "against predicted runs with other draws of step times, of size "
     f"{100 * SIZE:.0f} %."
 )
-_NUMBERS = ("n", "exchange", "predicted_exchange", "error", "verdict")
+_NUMBERS = ("half", "n", "exchange", "predicted_exchange", "error", "verdict")
 _STALENESS = ("staleness_distance", "staleness_p", "staleness_verdict")
 
 
@@ -46,7 +46,8 @@ def _numbers(points: Frame) -> Row:
     )
     error = predicted / real - 1
     near = abs(error) <= EXCHANGE_NEAR
-    numbers = (len(points), real, predicted, error, "near" if near else "far")
+    half = points["predicted_half"].iloc[0]
+    numbers = (half, len(points), real, predicted, error, "near" if near else "far")
     return dict(zip(_NUMBERS, numbers, strict=True)) | _staleness(points)
 
 

@@ -15,6 +15,7 @@ Run = Mapping[str, str]  # row of runs.csv
 COLUMNS = (
     "key",
     "kind",
+    "half",
     "cluster",
     "images_per_second",
     "free_images_per_second",
@@ -34,6 +35,9 @@ def predict_points(study: str, root: Path) -> Path:
     the duration of a step alone is the mean over the study's own runs of one worker without a
     server, for each model and batch size; the kind of these runs is calibrated, not predicted.
 
+    Where the study says what it is `validated_on`, the half of a point is validation or
+    development.
+
     Raises SettingError if there is no runs.csv, or no profile for a model.
     """
     folder = root / "reports" / study
@@ -50,16 +54,17 @@ def predict_points(study: str, root: Path) -> Path:
     staleness = staleness_of(folder) if paced else {}
     for point, name in zip(points, names, strict=True):
         run, cluster = runs[point.key], clusters[name]
+        half = _half(point.config, run)
         if run["kind"] == "paced":
             found = of_paced(point.config, cluster, int(run["samples"]), staleness.get(point.key))
-            rows.append((point.key, "predicted", name, *found))
+            rows.append((point.key, "predicted", half, name, *found))
             continue
         if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
             own = alone.get(_computes(run)) or shared["step_seconds"]
             cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
         rate = run_of(point.config, cluster, int(run["samples"])).images_per_second
         kind = "calibrated" if shared and _is_alone(run) else "predicted"
-        rows.append((point.key, kind, name, f"{rate:.6g}", "", "", ""))
+        rows.append((point.key, kind, half, name, f"{rate:.6g}", "", "", ""))
     path = folder / "predictions.csv"
     with path.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
@@ -86,6 +91,23 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
         seconds = int(run["batch_size"]) / float(run["images_per_second"])
         found.setdefault(_computes(run), []).append(seconds)
     return {each: {int(each[1]): fmean(seconds)} for each, seconds in found.items()}
+
+
+def _half(config: PointConfig, run: Run) -> str:
+    """Return the half of a point; nothing if the study has one only.
+
+    Raises SettingError("validated_on") for what is no axis, or has no list of values.
+    """
+    validated_on = config.values.get("validated_on")
+    if not validated_on:
+        return ""
+    for axis, values in validated_on.items():
+        if axis not in run or not isinstance(values, list):
+            message = f"{{axis: [values]}} is needed, not {{{axis}: {values}}}"
+            raise SettingError("validated_on", message)
+        if run[axis] not in map(str, values):
+            return "development"
+    return "validation"
 
 
 def profile_of(config: PointConfig) -> str:

@@ -23,6 +23,7 @@ _UNKEYED = (
     "grids",
     "tuning",
     "predicted_by",
+    "validated_on",
     "sweep",
     "measurement.mlflow",
     "cluster.assumed",

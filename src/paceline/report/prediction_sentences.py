@@ -11,7 +11,8 @@ from paceline.report.number_format import plural, setting
 PREDICTED = (
     "Predicted: modelled time, nothing trained, on the profile that the study names for the model. "
     "Where workers share cores, a step alone takes what it took in the study's own runs of one "
-    "worker without a server, which are calibrated and not judged."
+    "worker without a server, which are calibrated and not judged. Validation: run when the model "
+    "of time was frozen; development: what it was changed for."
 )
 
 _MANY = 6  # settings
@@ -20,20 +21,28 @@ _MANY = 6  # settings
 def predictions(findings: StudyFindings) -> list[str]:
     """Return sentences on rates by kind and setting, on comparisons, exchange and staleness.
 
-    Settings besides scheme and workers have one sentence together if they are many.
+    Settings besides scheme and workers have one sentence together if they are many. Validation
+    comes before development.
     """
-    table = findings.concluded["predicted"]
-    table = table[table["verdict"] != "calibrated"]
-    if not len(table):
-        return []
+    names = ("predicted", "predicted_comparisons", "predicted_exchange")
+    tables = [findings.concluded[name] for name in names]
+    table = tables[0] = tables[0][tables[0]["verdict"] != "calibrated"]
+    halves = sorted(table["half"].unique(), reverse=True)
+    return [
+        f"{half.capitalize()}: {text}" if half else text
+        for half in halves
+        for text in _of_half(findings, *(each[each["half"] == half] for each in tables))
+    ]
+
+
+def _of_half(
+    findings: StudyFindings, table: Frame, compared: Frame, exchanged: Frame
+) -> list[str]:
     each = list(groups(table, ["kind", *findings.varying]))
     if len(each) > _MANY:
         each = list(groups(table, ["kind"]))
-    texts = [_near(about, rows) for about, rows in each]
-    compared = findings.concluded["predicted_comparisons"]
-    exchanged = findings.concluded["predicted_exchange"]
     return [
-        *texts,
+        *(_near(about, rows) for about, rows in each),
         *([_compared(compared)] if len(compared) else []),
         *_ratios(compared),
         *([_exchanged(exchanged)] if len(exchanged) else []),
