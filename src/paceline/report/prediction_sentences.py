@@ -35,9 +35,7 @@ def predictions(findings: StudyFindings) -> list[str]:
     ]
 
 
-def _of_half(
-    findings: StudyFindings, table: Frame, compared: Frame, exchanged: Frame
-) -> list[str]:
+def _of_half(findings: StudyFindings, table: Frame, compared: Frame, exchanged: Frame) -> list[str]:
     each = list(groups(table, ["kind", *findings.varying]))
     if len(each) > _MANY:
         each = list(groups(table, ["kind"]))
