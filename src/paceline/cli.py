@@ -191,6 +191,7 @@ def _predict(options: argparse.Namespace, root: Path) -> int:
     from paceline.prediction.predict_points import predict_points
     from paceline.study.compose import composed_each
 
+    gc.collect()
     gc.freeze()  # else each collection visits all that was imported: a sixth of the time
     if options.study:
         if options.overrides:

@@ -99,6 +99,33 @@ def test_messages_of_a_crowd_by_hand():
     assert collective("native").seconds(400, 8, profile) == pytest.approx(times[100])
 
 
+def test_bytes_that_take_no_time_have_a_rate_all_the_same():
+    profile = profile_of_measured(replace(MADE, crowded={8: {10: 3.0, 100: 2.0}}))
+    assert profile.message_bandwidth == {8: 1e15}
+
+
+def test_a_message_comes_after_a_pause_of_an_emulated_step(root, monkeypatch):
+    """At least 10 ms; how long a modelled machine takes itself is not emulated."""
+    pauses = []
+
+    def launched(function, arguments, **_):
+        if function is calibrate.measure_pair:
+            pauses.append(arguments[-1])
+            raise InterruptedError
+        if function is calibrate.measure_steps:
+            return [MADE.worker]
+        return [{1: 1.0, 2: 1.0, 4: 1.0}] * 4
+
+    monkeypatch.setattr(calibrate, "_launched", launched)
+    monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1, 2, 4])
+    for overrides in ([], ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"]):
+        with pytest.raises(InterruptedError):
+            measure(composed([*TINY, *overrides], root))
+    with pytest.raises(InterruptedError):
+        measure(composed([*TINY, "cluster=two_cores_small_cnn", "batch_size=8"], root))
+    assert pauses == [0.01, 0.2, 0.01, 0.01]
+
+
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
     steps = np.exp(np.random.default_rng(0).normal(-5, 0.3, size=10_000))
     assert jitter(steps) == pytest.approx(0.3, rel=0.03)

@@ -142,6 +142,10 @@ def test_nodes_of_a_killed_process_are_removed_by_the_next(monkeypatch):
     [
         ({"cluster__link": {"latency": 0.001, "bandwidth": 1e6}}, r"cluster\.link\.latency"),
         ({"cluster__link": {"latency": 0, "bandwidth": None}}, r"cluster\.link\.bandwidth"),
+        (
+            {"cluster__link": {"latency": 0, "bandwidth": 1e6, "unevenness": 0.5}},
+            r"cluster\.link\.unevenness",
+        ),
     ],
 )
 def test_what_cannot_be_emulated_is_refused(settings, setting, monkeypatch):

@@ -84,7 +84,7 @@ def test_a_model_without_a_profile_is_refused(root, named):
 
 
 def test_what_validates_is_said_of_each_point(root):
-    text = STUDY + "validated_on: {workers: [2], batch_size: [8]}\n"
+    text = STUDY + "validated_on: {workers: [2]}\n"
     (root / "experiments/held.yaml").write_text(text)
     write_runs(root)
     predict_points("held", root)
@@ -92,7 +92,9 @@ def test_what_validates_is_said_of_each_point(root):
         assert [row["half"] for row in csv.DictReader(file)] == ["development", "validation"]
 
 
-@pytest.mark.parametrize("bad", ["{speed: [2]}", "{workers: 2}"])
+@pytest.mark.parametrize(
+    "bad", ["{speed: [2]}", "{workers: 2}", "{workers: [3]}", "{seed: [0]}", "2"]
+)
 def test_what_no_point_can_be_told_by_is_refused(root, bad):
     (root / "experiments/held.yaml").write_text(STUDY + f"validated_on: {bad}\n")
     write_runs(root)

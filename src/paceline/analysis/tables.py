@@ -117,7 +117,13 @@ def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:
 
 
 def _read_predictions(path: Path) -> Frame:
-    return read_table(path) if path.is_file() else pd.DataFrame(columns=["key"])
+    if not path.is_file():
+        return pd.DataFrame(columns=["key"])
+    table = read_table(path)
+    if "half" not in table:
+        first = f"paceline predict --study {path.parent.name}"
+        raise SettingError("study", f"{path} has no column half; first: {first}")
+    return table
 
 
 def require(path: Path, command: str) -> Path:

@@ -188,7 +188,7 @@ def _shared_cores(measured: Measured, point: Point) -> str:
 
 def _crowded(measured: Measured, profile: ClusterProfile) -> str:
     if not measured.crowded:
-        return "message_seconds: {} # the cores are enough for the messages of all"
+        return "message_seconds: {} # not measured: that would be too many workers"
     rows = [
         f"# {workers} workers: " + ", ".join(f"{milliseconds(s)} of {n:,}" for n, s in each.items())
         for workers, each in measured.crowded.items()

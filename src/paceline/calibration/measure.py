@@ -42,6 +42,7 @@ MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _FEW_WEIGHTS = 1000
 _FEW_CORES = 8
 _CROWDS = (2, 4, 8)  # workers for each core
+_MOST_WORKERS = 32  # each has some 250 MB
 _TIMEOUT = 600  # seconds
 _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 
@@ -107,7 +108,9 @@ def measure(
     launched = _launched(measure_together, (point, counts, seconds), workers=max(counts))
     together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
-    pause = point.cluster.mean_step_seconds(point.batch_size, OWN) or PAUSE
+    pause = PAUSE
+    if point.cluster.step_seconds is not None:
+        pause = max(PAUSE, point.cluster.mean_step_seconds(point.batch_size, OWN) or 0.0)
     pair = _launched(measure_pair, (sizes, repetitions, pause), servers=1)
     step = fmean(worker.steps[point.batch_size])
     block = max(2, int(seconds / (2 * PAIRS_OF_BLOCKS * step)))
@@ -183,7 +186,7 @@ def _crowded(most_weights: int, repetitions: int, pause: float) -> dict[int, Tim
     if cores > _FEW_CORES:
         return {}
     many, found = max(2, most_weights // 4), {}
-    for workers in (each * cores for each in _CROWDS):
+    for workers in (each * cores for each in _CROWDS if each * cores <= _MOST_WORKERS):
         sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
         arguments = sizes, repetitions, pause
         found[workers] = _launched(measure_allreduce, arguments, workers=workers)[0]

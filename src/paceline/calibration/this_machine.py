@@ -17,6 +17,8 @@ from paceline.calibration.measure import Measured
 from paceline.exchange.find_collective import collective
 from paceline.timing.profile import ClusterProfile, Link
 
+_NO_LIMIT = 1e15  # bytes/s, where more bytes took no longer
+
 
 def table(measured: Measured) -> str:
     """Return all numbers with their units as text, one per line."""
@@ -78,7 +80,7 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
     return replace(
         profile,
         message_seconds={n: each for n, (each, _) in costs.items()},
-        message_bandwidth={n: rate for n, (_, rate) in costs.items() if math.isfinite(rate)},
+        message_bandwidth={n: min(rate, _NO_LIMIT) for n, (_, rate) in costs.items()},
     )
 
 

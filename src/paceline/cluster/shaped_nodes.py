@@ -34,6 +34,8 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         super().check(scheme, num_workers)
         if self.link.latency:
             raise SettingError("cluster.link.latency", "it cannot be emulated; it must be 0")
+        if self.link.unevenness:
+            raise SettingError("cluster.link.unevenness", "TCP decides; it must be 0")
         if math.isinf(self.link.bandwidth):
             raise SettingError("cluster.link.bandwidth", "a value is needed")
         check_permitted()

@@ -12,6 +12,7 @@ from paceline.prediction.same_staleness import compared_staleness
 from paceline.prediction.timed_run import TimedRun, timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.record.target import Target
 from paceline.timing.profile import at_workers
 
 Values = Mapping[str, Any]  # of a cluster's settings
@@ -22,8 +23,8 @@ _EMULATED = (
     *("workers_per_node", "server_placement", "link"),
 )
 _LINKS = ("link", "node_link", "allreduce_link")
-# How unevenly answers share an emulated link, by TCP: benchmarks/many_to_one.py measures 0.36 to
-# 0.83, and 0.006 to 0.024 for pushes to one server.
+# How unevenly answers share an emulated link, by TCP: benchmarks/many_to_one.py measured 0.27 to
+# 0.83 in two runs, and 0.005 to 0.024 for pushes to one server.
 UNEVENNESS = 0.6
 _BY_WORKERS = ("message_seconds", "message_bandwidth")
 
@@ -81,7 +82,8 @@ def _emulating(cluster: Values, paced: Values, workers: int) -> Values:
         own["link"] = {**paced["link"], "latency": latency, "unevenness": UNEVENNESS}
         own["node_cores"] = cluster["node_cores"] / math.ceil(workers / paced["workers_per_node"])
         for name in _BY_WORKERS:
-            own[name] = {workers: at_workers(cluster[name], workers)} if cluster[name] else {}
+            if values := getattr(Target("cluster", dict(cluster)).build(), name):
+                own[name] = {workers: at_workers(values, workers)}
     return {**cluster, **own, "overlap": False}
 
 

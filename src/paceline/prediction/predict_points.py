@@ -1,7 +1,7 @@
 """Predictions of a study's real processes, by the profiles that the study names."""
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -9,7 +9,7 @@ from paceline.errors import SettingError
 from paceline.prediction.predict_paced import of_paced, run_of, staleness_of
 from paceline.record.point_config import PointConfig
 from paceline.study.compose import composed
-from paceline.study.study_points import study_points
+from paceline.study.study_points import StudyPoint, study_points
 
 Run = Mapping[str, str]  # row of runs.csv
 COLUMNS = (
@@ -46,15 +46,16 @@ def predict_points(study: str, root: Path) -> Path:
         raise SettingError("study", message)
     with (folder / "runs.csv").open(newline="") as file:
         runs = {row["key"]: row for row in csv.DictReader(file) if _has_rate(row)}
-    points = [point for point in study_points(study, root) if point.key in runs]
+    declared = study_points(study, root)
+    halves = _halves(declared)
+    points = [point for point in declared if point.key in runs]
     names = [profile_of(point.config) for point in points]
     clusters = {name: composed([f"cluster={name}"], root).values["cluster"] for name in set(names)}
     alone, rows = _seconds_alone(runs.values()), []
     paced = any(run["kind"] == "paced" for run in runs.values())
     staleness = staleness_of(folder) if paced else {}
     for point, name in zip(points, names, strict=True):
-        run, cluster = runs[point.key], clusters[name]
-        half = _half(point.config, run)
+        run, cluster, half = runs[point.key], clusters[name], halves[point.key]
         if run["kind"] == "paced":
             found = of_paced(point.config, cluster, int(run["samples"]), staleness.get(point.key))
             rows.append((point.key, "predicted", half, name, *found))
@@ -93,21 +94,28 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
     return {each: {int(each[1]): fmean(seconds)} for each, seconds in found.items()}
 
 
-def _half(config: PointConfig, run: Run) -> str:
-    """Return the half of a point; nothing if the study has one only.
+def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
+    """Return the half of each point of a study, by key; nothing if the study has one only.
 
-    Raises SettingError("validated_on") for what is no axis, or has no list of values.
+    Raises SettingError("validated_on") for what is no axis, no list, or no value of a point.
     """
-    validated_on = config.values.get("validated_on")
-    if not validated_on:
-        return ""
-    for axis, values in validated_on.items():
-        if axis not in run or not isinstance(values, list):
-            message = f"{{axis: [values]}} is needed, not {{{axis}: {values}}}"
+    chosen = points[0].config.values.get("validated_on") or {}
+    if not isinstance(chosen, Mapping):
+        raise SettingError("validated_on", f"{{axis: [values]}} is needed, not {chosen}")
+    for axis, values in chosen.items():
+        known = [each.axes.get(axis) for each in points]
+        if axis == "seed" or axis not in points[0].axes:
+            raise SettingError("validated_on", f"{axis} is no axis of configurations")
+        if not isinstance(values, list) or not all(each in known for each in values):
+            message = f"a list of values of {axis} is needed, not {values}"
             raise SettingError("validated_on", message)
-        if run[axis] not in map(str, values):
-            return "development"
-    return "validation"
+    if not chosen:
+        return {each.key: "" for each in points}
+    validates = {
+        each.key: all(each.axes.get(axis) in values for axis, values in chosen.items())
+        for each in points
+    }
+    return {key: "validation" if each else "development" for key, each in validates.items()}
 
 
 def profile_of(config: PointConfig) -> str:

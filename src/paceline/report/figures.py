@@ -15,7 +15,7 @@ from paceline.report.facets import MOST_PANELS, Panel, panels
 from paceline.report.figure_style import as_svg, figure_settings
 from paceline.report.findings import StudyFindings
 from paceline.report.prediction_figure import predicted_exchanges, predicted_rates
-from paceline.report.prediction_sentences import PREDICTED
+from paceline.report.prediction_sentences import about_predictions
 from paceline.report.timeline_figure import chosen, timeline
 from paceline.report.worker_figures import Series, draw
 
@@ -84,7 +84,8 @@ def _predicted(findings: StudyFindings, shown: list[Panel]) -> Iterator[tuple]:
             "predicted",
             "Predicted against observed throughput",
             "Images per second, harmonic means over seeds, with the number of workers "
-            f"beside each marker; grey: within {_within(findings)}. {PREDICTED}",
+            f"beside each marker; grey: within {_within(findings)}. "
+            f"{about_predictions(findings)}",
             lambda: predicted_rates(findings, shown),
         )
     if len(findings.concluded["predicted_exchange"]):

@@ -21,7 +21,7 @@ from paceline.report.number_format import (
     setting,
     shown,
 )
-from paceline.report.prediction_sentences import PREDICTED, predictions
+from paceline.report.prediction_sentences import about_predictions, predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
 
 
@@ -77,7 +77,7 @@ def predicted(findings: StudyFindings) -> Table:
         "error": lambda row: f"{100 * row['error']:+.0f} %",
         "": lambda row: str(row["verdict"]),
     }
-    caption = f"Harmonic means over seeds. {PREDICTED}"
+    caption = f"Harmonic means over seeds. {about_predictions(findings)}"
     name = "Predicted against observed"
     return concluded_table(findings, "predicted", name, caption, cells, predictions(findings))
 

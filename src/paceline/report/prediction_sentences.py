@@ -8,14 +8,20 @@ from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural, setting
 
-PREDICTED = (
+_PREDICTED = (
     "Predicted: modelled time, nothing trained, on the profile that the study names for the model. "
     "Where workers share cores, a step alone takes what it took in the study's own runs of one "
-    "worker without a server, which are calibrated and not judged. Validation: run when the model "
-    "of time was frozen; development: what it was changed for."
+    "worker without a server, which are calibrated and not judged."
 )
+_HALVES = "Validation: run when the model of time was frozen; development: what it was changed for."
 
 _MANY = 6  # settings
+
+
+def about_predictions(findings: StudyFindings) -> str:
+    """Say what a prediction is, and what the halves are where the study has them."""
+    halves = bool(findings.concluded["predicted"]["half"].any())
+    return f"{_PREDICTED} {_HALVES}" if halves else _PREDICTED
 
 
 def predictions(findings: StudyFindings) -> list[str]:

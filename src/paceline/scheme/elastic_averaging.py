@@ -11,6 +11,7 @@ the last one of a worker is exchanged at its end.
 Law: with elasticity 0 this is independent, and the center stays where it was.
 """
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -47,12 +48,13 @@ class ElasticAveraging(AbstractScheme):
     def _exchange(self, weights: Tensor) -> Step:
         own, share = weights.clone(), self.elasticity
         after = yield Push(weights)
-        before = (after - share * own) / (1 - share)
-        yield Adopt(own - share * (own - before))
+        # In place: to allocate a large vector takes longer than to compute it.
+        before = torch.sub(after, own, alpha=share).div_(1 - share)
+        yield Adopt(own.lerp_(before, share))
 
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
     def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
         """Move the center by a step of rate 1."""
-        return self.elasticity * (weights - pushed)
+        return (weights - pushed).mul_(self.elasticity)

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
 from paceline.timing.shared_cores import SharedCores
@@ -17,12 +18,12 @@ class Link:
 
     `latency`: seconds; `bandwidth`: bytes/s in each direction, inf (or None) for no limit.
     `unevenness`: how unevenly a server's answers that are under way at once share its link: sigma
-    of the log-normal weight of each.
+    of the log-normal weight of each, at most 2.
     """
 
     latency: NotNegative
     bandwidth: Bandwidth
-    unevenness: NotNegative = 0.0
+    unevenness: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.0
 
     def seconds(self, num_bytes: float) -> float:
         """Return the time from the departure of the first byte to the arrival of the last."""
