@@ -1,5 +1,6 @@
 """Arranges figures as small multiples: one panel per setting of the varying axes."""
 
+import textwrap
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -14,6 +15,8 @@ from paceline.report.findings import StudyFindings
 from paceline.report.number_format import setting
 
 MOST_PANELS = 12
+
+_TITLE = 110  # characters of a title as wide as the figure
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def grid(
     for spare in axes.flat[len(shown) :]:
         spare.set_visible(False)
     for axis, panel in zip(used, shown, strict=True):
-        axis.set_title(panel.title)
+        axis.set_title(textwrap.fill(panel.title, _TITLE // columns))
     return figure, list(used)
 
 

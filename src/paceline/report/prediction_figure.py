@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.predicted import NEAR
@@ -17,12 +17,14 @@ from paceline.report.figure_style import scheme_style, thousands
 from paceline.report.findings import StudyFindings
 
 _WIDER = 1.15  # factor by which the axes extend beyond each end
+_WIDE = 5  # ratio of ends from which on ticks of a decade are enough
 
 
 class _Predicted(NamedTuple):
     """Table and columns that are drawn, with words and numbers for the axes.
 
-    `near(rows)`: largest relative error that counts as near. `ticks`: of each decade.
+    `near(rows)`: largest relative error that counts as near. `ticks`: of each decade, where axes
+    span enough of them.
     """
 
     table: str
@@ -97,7 +99,8 @@ def _draw(axis: Axes, rows: Frame, drawn: _Predicted, schemes: list[str]) -> Non
                 fontsize=6,
             )
     axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    wide = ends[1] > _WIDE * ends[0]
     for each in (axis.xaxis, axis.yaxis):
-        each.set_major_locator(LogLocator(subs=drawn.ticks))
+        each.set_major_locator(LogLocator(subs=drawn.ticks) if wide else MaxNLocator(4))
         each.set_major_formatter(FuncFormatter(drawn.written))
         each.set_minor_formatter(NullFormatter())
