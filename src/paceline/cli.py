@@ -148,7 +148,7 @@ def _train(arguments: list[str]) -> int:
 
 
 def _calibrate(options: argparse.Namespace, root: Path) -> int:
-    """Measure this machine, which must be otherwise idle; takes two minutes."""
+    """Measure this machine, which must be otherwise idle; takes four minutes."""
     from paceline.cluster.launcher import preload
     from paceline.cluster.supervisor import ProcessFailure
     from paceline.study.compose import composed

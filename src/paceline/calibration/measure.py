@@ -92,7 +92,7 @@ def measure(
     most_weights: int = MOST_WEIGHTS,
     repetitions: int = REPETITIONS,
 ) -> Measured:
-    """Measure this machine with the model and data of a point; takes about two minutes.
+    """Measure this machine with the model and data of a point: three to four minutes on two cores.
 
     The scheme and the number of workers of the point have no effect. Where its cluster emulates
     steps, processes sleep up to that long before a message. `seconds` is the time for
