@@ -6,6 +6,7 @@ any version of torch or numpy. The hash is splitmix64 (Steele, Lea, Flood 2014).
 
 import hashlib
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 
@@ -30,6 +31,11 @@ def uniform(counter: int, *key: int | str) -> float:
     """Return a number inside (0, 1) for a counter (>= 0) of the stream that `key` names."""
     block, place = divmod(counter, _BLOCK)
     return _uniforms(block, *key)[place]
+
+
+def normal(counter: int, *key: int | str) -> float:
+    """Return a number of the standard normal distribution likewise."""
+    return NormalDist().inv_cdf(uniform(counter, *key))
 
 
 @lru_cache(maxsize=2**15, typed=True)  # 30 MB at most; 1 and True name different streams

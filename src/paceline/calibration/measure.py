@@ -33,7 +33,7 @@ from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.run.run_point import prepare_data
 from paceline.scheme.independent import Independent
-from paceline.timing.workload import OWN
+from paceline.timing.step_seconds import seconds_of_step
 from paceline.wall_clock.ddp import SyncAllReduceStrategy
 
 SECONDS = 10.0  # time spent on each kind of steps
@@ -108,9 +108,9 @@ def measure(
     launched = _launched(measure_together, (point, counts, seconds), workers=max(counts))
     together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
-    pause = PAUSE
-    if point.cluster.step_seconds is not None:
-        pause = max(PAUSE, point.cluster.mean_step_seconds(point.batch_size, OWN) or 0.0)
+    pause, emulated = PAUSE, point.cluster.step_seconds
+    if emulated is not None:
+        pause = max(PAUSE, seconds_of_step(emulated, point.batch_size))
     pair = _launched(measure_pair, (sizes, repetitions, pause), servers=1)
     step = fmean(worker.steps[point.batch_size])
     block = max(2, int(seconds / (2 * PAIRS_OF_BLOCKS * step)))

@@ -13,7 +13,7 @@ from paceline.prediction.timed_run import TimedRun, timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
-from paceline.timing.profile import at_workers
+from paceline.timing.interpolated import interpolated
 
 Values = Mapping[str, Any]  # of a cluster's settings
 DRAWS = 199  # predicted runs of other seeds, against which staleness is compared
@@ -81,9 +81,10 @@ def _emulating(cluster: Values, paced: Values, workers: int) -> Values:
         latency = cluster["node_link"]["latency"]
         own["link"] = {**paced["link"], "latency": latency, "unevenness": UNEVENNESS}
         own["node_cores"] = cluster["node_cores"] / math.ceil(workers / paced["workers_per_node"])
+        modelled = Target("cluster", dict(cluster)).build()  # with what it leaves out
         for name in _BY_WORKERS:
-            if values := getattr(Target("cluster", dict(cluster)).build(), name):
-                own[name] = {workers: at_workers(values, workers)}
+            if values := getattr(modelled, name):
+                own[name] = {workers: interpolated(values, workers)}
     return {**cluster, **own, "overlap": False}
 
 

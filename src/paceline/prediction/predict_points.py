@@ -99,7 +99,9 @@ def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
 
     Raises SettingError("validated_on") for what is no axis, no list, or no value of a point.
     """
-    chosen = points[0].config.values.get("validated_on") or {}
+    chosen = points[0].config.values.get("validated_on")
+    if not chosen:
+        return {each.key: "" for each in points}
     if not isinstance(chosen, Mapping):
         raise SettingError("validated_on", f"{{axis: [values]}} is needed, not {chosen}")
     for axis, values in chosen.items():
@@ -109,13 +111,13 @@ def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
         if not isinstance(values, list) or not all(each in known for each in values):
             message = f"a list of values of {axis} is needed, not {values}"
             raise SettingError("validated_on", message)
-    if not chosen:
-        return {each.key: "" for each in points}
-    validates = {
-        each.key: all(each.axes.get(axis) in values for axis, values in chosen.items())
+    validating = {
+        each.key
         for each in points
+        if all(each.axes.get(axis) in values for axis, values in chosen.items())
     }
-    return {key: "validation" if each else "development" for key, each in validates.items()}
+    keys = (each.key for each in points)
+    return {key: "validation" if key in validating else "development" for key in keys}
 
 
 def profile_of(config: PointConfig) -> str:

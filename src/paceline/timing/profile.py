@@ -1,14 +1,13 @@
 """Parts of a modelled cluster: its nodes, their links, its servers."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
+from paceline.timing.interpolated import interpolated
 from paceline.timing.shared_cores import SharedCores
 
 
@@ -89,8 +88,8 @@ class ClusterProfile:
 
     def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
         """Return the time of a core for messages of an all-reduce, with `workers` of a node."""
-        each = at_workers(self.message_seconds or {1: 0.0}, workers)
-        bandwidth = at_workers(self.message_bandwidth or {1: self.node_link.bandwidth}, workers)
+        each = interpolated(self.message_seconds or {1: 0.0}, workers)
+        bandwidth = interpolated(self.message_bandwidth or {1: self.node_link.bandwidth}, workers)
         return num_messages * each + num_bytes / bandwidth
 
     def overlaps(self, workers: int) -> bool:
@@ -119,9 +118,3 @@ class ClusterProfile:
         inside, nodes = self.largest_node(workers), self.num_nodes(workers)
         levels = [(self.node_link, inside), (self.link, nodes)]
         return [(link, count) for link, count in levels if count > 1]
-
-
-def at_workers(values: Mapping[int, float], workers: int) -> float:
-    """Return a value by number of workers: linear between, and that of the nearest beyond."""
-    known = sorted(values)
-    return float(np.interp(workers, known, [values[n] for n in known]))

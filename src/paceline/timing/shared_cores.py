@@ -1,9 +1,8 @@
 """Cores of one machine, on which all of its processes compute."""
 
-import numpy as np
-
 from paceline.errors import SettingError
 from paceline.settings import NotNegative, Positive, Whole, settings
+from paceline.timing.interpolated import interpolated
 from paceline.timing.step_seconds import seconds_of_step
 
 
@@ -37,5 +36,4 @@ class SharedCores:
 
     def speed(self, processes: int) -> float:
         """Return what so many processes compute together; linear between those of `speeds`."""
-        known = sorted(self.speeds)
-        return float(np.interp(processes, known, [self.speeds[each] for each in known]))
+        return interpolated(self.speeds, processes)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from paceline.settings import Positive, Whole
+from paceline.timing.interpolated import interpolated
 
 
 def _in_one_line(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
@@ -32,8 +32,7 @@ def seconds_of_step(step_seconds: float | Mapping[int, float], batch_size: int) 
     """
     if not isinstance(step_seconds, Mapping):
         return step_seconds
-    sizes = sorted(step_seconds)
-    nearest = min(max(batch_size, sizes[0]), sizes[-1])
+    nearest = min(max(batch_size, min(step_seconds)), max(step_seconds))
     if nearest != batch_size:
         return step_seconds[nearest] * batch_size / nearest
-    return float(np.interp(batch_size, sizes, [step_seconds[size] for size in sizes]))
+    return interpolated(step_seconds, batch_size)

@@ -1,9 +1,8 @@
 """Duration of each step of an emulated accelerator: the same random draws on both clocks."""
 
 import math
-from statistics import NormalDist
 
-from paceline.random_bits import uniform
+from paceline.random_bits import normal, uniform
 from paceline.settings import Count, NotNegative, Positive, Share, settings
 
 
@@ -33,14 +32,10 @@ class StepTimes:
         if worker < self.slow_workers:
             seconds *= self.slow_factor
         if self.straggler_probability and (
-            self._uniform(worker, step, "straggler") < self.straggler_probability
+            uniform(step, "straggler", self.seed, worker) < self.straggler_probability
         ):
             seconds *= self.straggler_factor
         if self.jitter:
-            normal = NormalDist().inv_cdf(self._uniform(worker, step, "jitter"))
-            seconds *= math.exp(self.jitter * normal - self.jitter**2 / 2)
+            drawn = normal(step, "jitter", self.seed, worker)
+            seconds *= math.exp(self.jitter * drawn - self.jitter**2 / 2)
         return seconds
-
-    def _uniform(self, worker: int, step: int, purpose: str) -> float:
-        """Draw a number inside (0, 1); draws of different purposes are independent."""
-        return uniform(step, purpose, self.seed, worker)

@@ -7,11 +7,10 @@ single server's link is cheap to follow.
 
 import math
 from collections import Counter
-from statistics import NormalDist
 from typing import NamedTuple
 
 from paceline.engine.links import Process
-from paceline.random_bits import uniform
+from paceline.random_bits import normal
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.fair_flows import FairFlows
@@ -80,8 +79,8 @@ class VirtualNetwork:
         """Send a message from a server to a worker."""
         ends, weight = (self._end_of_server[server], self._node_of[worker]), 1.0
         if self._link.unevenness:
-            drawn = uniform(self._answers[worker], "unevenness", self._seed, worker)
-            weight = math.exp(self._link.unevenness * NormalDist().inv_cdf(drawn))
+            drawn = normal(self._answers[worker], "unevenness", self._seed, worker)
+            weight = math.exp(self._link.unevenness * drawn)
             self._answers[worker] += 1
         return self._pass(*ends, num_bytes, weight)
 
