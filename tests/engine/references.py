@@ -1,5 +1,7 @@
 """Loops that know nothing of a clock: what the weights of a run must be."""
 
+from collections import deque
+
 import torch
 from hydra.utils import instantiate
 
@@ -180,14 +182,15 @@ def mean_kept(config, seen):
 
 
 class Gossiped:
-    """By the workers' records of their means in pairs: each after so many steps of either."""
+    """By the workers' records of their means in pairs: when each was sent, formed and held."""
 
     def __init__(self, config, seen):
         self.flat, self._lr = Flat(config), config["model"]["optimizer"]["lr"]
         self._workers = owners(config, seen, self.flat)
         self._ended = {}
         self._applied = torch.zeros_like(self.flat.first)
-        self._pending = [list(seen.workers[index].averages) for index in range(len(self._workers))]
+        self._pending = [deque(seen.workers[index].averages) for index in range(len(self._workers))]
+        self._under_way = {}  # by active worker: what it sent, and the mean once it is formed
         self.in_steps = self._num_in_steps()
         while any([self._go_on(index) for index in range(len(self._workers))]):
             pass
@@ -205,28 +208,53 @@ class Gossiped:
 
     def _num_in_steps(self):
         """Means that caught a worker in the middle of a step, with its gradient under way."""
-        passive = [k for k in range(len(self._workers)) if k % 2 == 0]
         last = [worker.num_steps for worker in self._workers]
-        return sum(steps < last[k] for k in passive for steps, _ in self._pending[k])
+        return sum(
+            mean.held_after < last[k] for k, means in enumerate(self._pending) for mean in means
+        )
 
     def _go_on(self, index):
-        """To the next mean or step, if it is there."""
+        """To the next part of a mean or step, if it is there."""
         worker = self._workers[index]
         worker.begin()
-        if self._pending[index] and self._pending[index][0][0] == worker.steps:
-            partner = self._pending[index][0][1]
-            other = self._workers[partner]
-            other.begin()
-            if self._pending[partner][:1] != [(other.steps, index)]:
-                return False
-            for each in (index, partner):
-                self._pending[each].pop(0)
-            worker.held = other.held = (worker.held + other.held) / 2
-            return True
+        if self._pending[index]:
+            go_on = self._ask if index % 2 else self._be_asked
+            gone_on = go_on(index, worker, self._pending[index][0])
+            if gone_on is not None:
+                return gone_on
         if worker.ended:
             return False
         self._applied += self._lr * worker.factor * worker.begin()
         worker.end()
         if worker.ended:
             self._ended[index] = worker.held
+        return True
+
+    def _ask(self, index, worker, mean):
+        """True once a part of its next mean is done, False if it must wait, None if it is later."""
+        if index not in self._under_way:
+            if worker.steps == mean.sent_after:
+                self._under_way[index] = [worker.held]
+                return True
+            return None
+        if worker.steps < mean.held_after:
+            return None
+        if len(self._under_way[index]) == 1:
+            return False
+        sent, formed = self._under_way.pop(index)
+        worker.held = worker.held + formed - sent
+        self._pending[index].popleft()
+        return True
+
+    def _be_asked(self, index, worker, mean):
+        """Likewise, of a worker that is asked."""
+        if worker.steps < mean.held_after:
+            return None
+        partner = self._pending[mean.partner]
+        under_way = self._under_way.get(mean.partner, ())
+        if len(under_way) != 1 or partner[0].partner != index:
+            return False
+        worker.held = (worker.held + under_way[0]) / 2
+        under_way.append(worker.held)
+        self._pending[index].popleft()
         return True

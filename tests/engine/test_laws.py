@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import Apply, Mean, WorkerView, next_message
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.rule import Apply, Mean, PairMean, WorkerView, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.engine.references import (
     apart,
@@ -308,10 +309,14 @@ def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock
         "cluster__step_seconds": 0.01,
         **NO_MOMENTUM,
     }
-    config = tiny_point("gossip", 4, 4, **settings | CLOCKS[clock])
+    config = tiny_point("gossip", 4, 4, seed=3, **settings | CLOCKS[clock])
     seen, weights = run_tiny(config, tmp_path)
     assert len({worker.weights_digest for worker in seen.workers}) == 1
     assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
+    for worker in (1, 3):
+        for mean in seen.workers[worker].averages:
+            drawn = Gossip("complete").beside(worker, 4, mean.sent_after, seed=config["seed"])
+            assert next(drawn) == PairMean(mean.partner)
 
 
 @pytest.mark.parametrize(("bound", "lead"), [(0, 1), (1, 2), (3, 4), (10**6, 20)])
@@ -359,15 +364,18 @@ def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
     settings = {"training__epochs": 44, "model__optimizer__lr": 0.01}
     config = waiting(blocked, False, tmp_path, "gossip", **settings)
     seen, weights = run_tiny(config, tmp_path)
-    averages = seen.workers[0].averages
-    assert averages[199] == (0, 1) if blocked == 0 else averages[0][0] >= 200
+    means = list(zip(*(worker.averages for worker in seen.workers), strict=True))
+    if blocked == 0:
+        assert max(asking.sent_after for asked, asking in means if asked.held_after == 0) >= 100
+    else:
+        assert means[0][1].held_after == 0  # beside its first step
+        assert means[1][0].held_after >= 200
     assert_close(weights, gossiped(config, seen), rtol=1e-12, atol=1e-14)
     sent, received = (
         sum(getattr(worker, way) for worker in seen.workers)
         for way in ("bytes_sent", "bytes_received")
     )
-    asked = seen.workers[1].steps
-    assert sent == received == (1 + 2 * asked) * 103 * 8  # of 103 weights; one says hello
+    assert sent == received == (1 + 2 * len(means)) * 103 * 8  # of 103 weights; one says hello
 
 
 def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):

@@ -1,6 +1,7 @@
 """The rules by hand, without processes; and what every scheme has to bring."""
 
 import inspect
+import itertools
 import math
 import pkgutil
 import re
@@ -168,17 +169,21 @@ def test_neighbours_in_an_exponential_graph_are_1_3_5_9_and_17_apart():
     assert len(partners_of("complete", 100)[41]) == 50
 
 
-def test_an_active_worker_asks_for_a_mean_and_then_applies_its_gradient():
-    scheme, asked = Gossip("complete"), []
-    for step in range(40):
-        mean, *rest = answered(scheme, WEIGHTS, step=step, worker=3)
-        assert is_same(rest, Apply(GRADIENT))
-        asked.append(mean.partner)
-    assert set(asked) == {0, 2}
-    assert 10 < asked.count(0) < 30
-    again = [answered(scheme, WEIGHTS, step=step, worker=3)[0].partner for step in range(40)]
-    assert asked == again
-    assert is_same(answered(scheme, WEIGHTS, worker=2), Apply(GRADIENT))
+def test_active_workers_ask_for_a_mean_beside_their_steps_and_all_apply_their_gradients():
+    scheme = Gossip("complete")
+    for worker in (2, 3):
+        assert is_same(answered(scheme, WEIGHTS, worker=worker), Apply(GRADIENT))
+    assert scheme.beside(2, 4, num_steps=0, seed=1) is None
+
+    def asked(seed):
+        besides = [scheme.beside(3, 4, num_steps=step, seed=seed) for step in range(40)]
+        assert None not in besides
+        (means,) = zip(*map(messages_of, besides), strict=True)
+        return [mean.partner for mean in means]
+
+    assert set(asked(seed=1)) == {0, 2}
+    assert 10 < asked(seed=1).count(0) < 30
+    assert asked(seed=1) == asked(seed=1) != asked(seed=2)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +369,9 @@ def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_o
         for worker in range(6)
         for num_steps in range(70)
     ]
-    kinds = {type(message) for step in steps for message in messages_of(step)}
+    besides = [scheme.beside(worker, 6, num_steps=0, seed=0) for worker in range(6)]
+    rules = itertools.chain(steps, filter(None, besides))
+    kinds = {type(message) for rule in rules for message in messages_of(rule)}
     meetings = {kind for kind in kinds if kind.meets_all}
     shown = {Push} if scheme.servers else set()
     shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()

@@ -14,8 +14,8 @@ def test_no_mean_is_formed_within_a_step_and_the_asked_one_answers_to_the_end(wi
     """(4 + 10) / 2, then (6 + 7) / 2; bytes with the first answer, which says that it is there."""
     target = "tests.wall_clock.pairs:average"
     asked, asking = launch(target, (WIRES[wire],), workers=2, servers=0, log_folder=tmp_path)
-    assert asked == ([6.5] * NUM_WEIGHTS, [(1, 1), (1, 1)], (3 * BODY, 2 * BODY))
-    assert asking == ([6.5] * NUM_WEIGHTS, [(0, 0), (1, 0)], (2 * BODY, 3 * BODY))
+    assert asked == ([6.5] * NUM_WEIGHTS, [(1, 1, 1), (1, 1, 1)], (3 * BODY, 2 * BODY))
+    assert asking == ([6.5] * NUM_WEIGHTS, [(0, 0, 0), (0, 1, 1)], (2 * BODY, 3 * BODY))
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -61,4 +61,5 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
             timeout_seconds=self.timeout_seconds,
             pace=Pace(times, dist.get_rank()) if times else None,
             server_seconds=self.server_seconds,
+            seed=assignment.seed,
         )

@@ -48,7 +48,9 @@ class AbstractLinks(ABC):
 
     @abstractmethod
     def pair(self, partner: int) -> Process[None]:
-        """Replace this worker's and the partner's weights by their mean, at once."""
+        """Send this worker's weights to the partner, which holds the mean of both from then on;
+        change this worker's by as much as the mean differs from what was sent.
+        """
 
     @abstractmethod
     def apply(self, gradient: Tensor) -> Process[Tensor]:

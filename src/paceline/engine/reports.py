@@ -5,10 +5,23 @@ This module does not import torch, so that rooms that only read numbers can impo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 Span = tuple[int, str, float, float]  # worker, phase, start and end [seconds]
+
+
+class PairAverage(NamedTuple):
+    """Mean of a worker's weights and its partner's.
+
+    `sent_after`, `held_after`: number of its own steps before its weights went into the mean, and
+    before it held the mean itself; the same for the worker that was asked.
+    """
+
+    partner: int
+    sent_after: int
+    held_after: int
 
 
 @dataclass
@@ -18,7 +31,7 @@ class WorkerReport:
     `step_ends` [steps]: seconds of the training clock, modelled ones on the virtual clock.
     `seconds_communicating`: time of communication that does not overlap computing, with waiting.
     `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if servers
-    grant steps. `averages`: (number of own steps before, partner) of each pairwise mean.
+    grant steps. `averages`: pairwise means, in order.
     `late_steps`: number of steps that a paced worker could not compute in time. `weights_digest`:
     digest of the final weights.
     """
@@ -33,7 +46,7 @@ class WorkerReport:
     bytes_received: int = 0
     late_steps: int = 0
     step_numbers: Sequence[int] = ()
-    averages: Sequence[tuple[int, int]] = ()
+    averages: Sequence[PairAverage] = ()
     timeline: Sequence[Span] = ()
 
 

@@ -14,10 +14,10 @@ class RuleDriver:
     """
 
     def __init__(
-        self, scheme: AbstractScheme, links: AbstractLinks, index: int, num_workers: int
+        self, scheme: AbstractScheme, links: AbstractLinks, index: int, num_workers: int, seed: int
     ) -> None:
         self._scheme, self._links = scheme, links
-        self._index, self._num_workers = index, num_workers
+        self._index, self._num_workers, self._seed = index, num_workers, seed
 
     def step(
         self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
@@ -33,6 +33,11 @@ class RuleDriver:
             progress=progress,
         )
         return self._drive(step)
+
+    def beside(self, num_steps: int) -> Process[None] | None:
+        """Carry out what the rule does beside the computing of a step; None: nothing."""
+        rule = self._scheme.beside(self._index, self._num_workers, num_steps, self._seed)
+        return None if rule is None else self._drive(rule)
 
     def end(self, weights: Tensor, num_steps: int) -> Process[None]:
         """Carry out the scheme's `end` after the last step of a worker with its own weights."""

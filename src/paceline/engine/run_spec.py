@@ -19,7 +19,7 @@ class RunSpec:
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
     `segments`: all weights in order, one segment for each group of the optimizer. `dtype`: type of
     weights and gradients, "float32" or "float64". `server_seconds`: least time of a server for a
-    push, on the wall clock.
+    push, on the wall clock. `seed`: of what the rule draws.
     """
 
     num_workers: int
@@ -31,6 +31,7 @@ class RunSpec:
     num_statistics: int
     dtype: str
     server_seconds: float = 0
+    seed: int = 0
 
     @property
     def num_weights(self) -> int:

@@ -131,6 +131,7 @@ def timed_clock(
             segments=[plain_segment(len(weights))],
             num_statistics=0,
             dtype="float32",
+            seed=step_times.seed,
         ),
         profile=profile,
         step_times=step_times,

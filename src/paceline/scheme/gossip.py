@@ -1,12 +1,13 @@
 """Gossip: asynchronous decentralised SGD, AD-PSGD (Lian et al. 2018, arXiv:1710.06952).
 
-    active worker k, every step:   w_k, w_j <- (w_k + w_j) / 2    at once, j drawn of its neighbours
-    worker k, every step:          w_k <- sgd(w_k, g_k)           g_k of the weights before the mean
+    active worker k, beside every step:   w_k, w_j <- (w_k + w_j) / 2    j drawn of its neighbours
+    worker k, every step:                 w_k <- sgd(w_k, g_k)           g_k of the step's beginning
 
-Every edge of the graph joins an active worker (of odd index) and a passive one, which never asks:
-so nobody is asked while it waits, no two wait for each other, and each mean is atomic. A passive
-worker is averaged in the middle of its steps, too. Between workers k - d and k + d, modulo workers,
-there is an edge, where one is active and one passive, for
+Nobody waits: a mean is on its way while both compute, and while one is, no other is begun. What
+worker k applies in the meantime is added to the mean, as in the paper, where a second thread
+communicates. Every edge of the graph joins an active worker (of odd index) and a passive one, which
+never asks: so no two change the same weights at once. Between workers k - d and k + d, modulo
+workers, there is an edge, where one is active and one passive, for
 
     ring           d = 1
     exponential    d = 1, 3, 5, 9, ...: 1 and 2^i + 1    (Assran et al. 2019, arXiv:1811.10792)
@@ -18,7 +19,7 @@ Law: averaging keeps the mean of all weights; over a complete graph, when the ra
 reach consensus. One worker is plain SGD.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -32,16 +33,17 @@ from paceline.settings import settings
 class Gossip(AbstractScheme):
     """Pairs of workers average their weights.
 
-    `graph`: the pairs. The partner that is drawn depends on (worker, step) alone.
+    `graph`: the pairs. The partner that is drawn depends on (seed, worker, step) alone.
     """
 
     graph: Literal["ring", "exponential", "complete"]
 
     def step(self, worker: WorkerView) -> Step:
-        if partners := self.partners(worker.index, worker.num_workers):
-            drawn = int(random_bits(np.array([worker.num_steps]), "partner", worker.index)[0])
-            yield PairMean(partners[drawn % len(partners)])
         yield Apply(worker.gradient)
+
+    def beside(self, worker: int, num_workers: int, num_steps: int, seed: int) -> Step | None:
+        partners = self.partners(worker, num_workers)
+        return _average(partners, worker, num_steps, seed) if partners else None
 
     def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
         if not _is_active(worker):
@@ -55,6 +57,11 @@ class Gossip(AbstractScheme):
             return range(1, num_workers)
         longer = (2**i + 1 for i in range(1, num_workers.bit_length()))
         return [1, *(longer if self.graph == "exponential" else ())]
+
+
+def _average(partners: Sequence[int], worker: int, num_steps: int, seed: int) -> Step:
+    drawn = int(random_bits(np.array([num_steps]), "partner", seed, worker)[0])
+    yield PairMean(partners[drawn % len(partners)])
 
 
 def _is_active(worker: int) -> bool:

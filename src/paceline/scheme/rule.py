@@ -1,10 +1,11 @@
 """The seam between a rule and a clock.
 
 A rule is written over values: gradients and messages in, messages out. The worker's part is a
-generator in which every `yield` is a communication, or a change of what the worker holds; the
-server's part says, after each push, what is applied and who is answered. Rules mutate nothing, use
-nothing again that they gave away in a message, and know no socket, clock or optimizer: what drives
-them (real processes, or an event queue) owns weights, optimizer state and buffers.
+generator in which every `yield` is a communication, or a change of what the worker holds; another
+one may go on beside the computing of a step. The server's part says, after each push, what is
+applied and who is answered. Rules mutate nothing, use nothing again that they gave away in a
+message, and know no socket, clock or optimizer: what drives them (real processes, or an event
+queue) owns weights, optimizer state and buffers.
 """
 
 from abc import ABC, abstractmethod
@@ -76,8 +77,10 @@ class Adopt(Message):
 
 @dataclass(frozen=True)
 class PairMean(Message):
-    """The mean of this worker's and the partner's weights replaces both, at once, even in the
-    middle of the partner's step, whose gradient is still that of the weights before.
+    """This worker sends its weights; the partner holds their mean with its own from then on, and
+    this worker changes by as much as that mean differs from what it sent when it is answered.
+    So the sum of all weights is kept, whatever either applies meanwhile. A step under way still
+    gives the gradient of the weights that it began with.
     """
 
     partner: int
@@ -134,6 +137,15 @@ class AbstractScheme(ABC):
     @abstractmethod
     def step(self, worker: WorkerView) -> Step:
         """Yield what one worker does in a step, from its gradient to the step's end."""
+
+    def beside(self, worker: int, num_workers: int, num_steps: int, seed: int) -> Step | None:
+        """Return what a worker with weights of its own does beside the computing of the step after
+        `num_steps`, which waits for it no more than anybody else; None: nothing. It yields
+        PairMean only. Where it outlasts its step, it goes on, and the next step has none.
+
+        `seed`: of the run, for what is drawn.
+        """
+        return None
 
     def end(self, weights: Tensor, steps: int) -> Step:
         """Yield what a worker with weights of its own does after its last step, in a run that has

@@ -139,8 +139,9 @@ class VirtualClock:
         while self._may_step(worker):
             if self._ending:
                 return
-            yield from self._compute(worker)
+            yield from self._compute(worker, driver)
             worker.gradient = yield worker.computed  # by the Trainer
+            worker.computing = False
             if worker.gradient is None:
                 return
             yield from self._drive(worker, driver)
@@ -159,16 +160,23 @@ class VirtualClock:
         worker.weights = self._own.begin(worker)
         return self._own.has_step(worker)
 
-    def _compute(self, worker: VirtualWorker) -> Process[None]:
+    def _compute(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
         worker.computing, worker.computed = True, Event()
+        self._go_on_beside(worker, driver)
         begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
         worker.compute_seconds = alone + self._seconds_of_ddp
         yield self._cores.busy(worker.compute_seconds)
-        worker.computing, worker.computed_at = False, self.kernel.now
+        worker.computed_at = self.kernel.now
         if self._cores.shared:
             worker.compute_seconds = worker.computed_at - begun
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
         self._ready = worker
+
+    def _go_on_beside(self, worker: VirtualWorker, driver: RuleDriver) -> None:
+        """Begin what the rule does beside the computing of a step, if the last of it has ended."""
+        if worker.beside is None or worker.beside.has_happened:
+            beside = driver.beside(worker.num_steps)
+            worker.beside = None if beside is None else self.kernel.start(beside)
 
     def _drive(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
         assert worker.gradient is not None
@@ -223,7 +231,7 @@ class VirtualClock:
                 scheme, spec, weights, workers=workers, kernel=kernel, pool=pool, recycled=recycled
             )
             pair = VirtualPairLink(
-                self._own.states, workers, network=self._network, sizes=self._sizes
+                self._own.states, workers, network=self._network, sizes=self._sizes, pool=pool
             )
         mean = self._mean_link(scheme, profile)
         self._links = SharedLinks(pool, mean, self._push, pair, self._own)
@@ -249,7 +257,9 @@ class VirtualClock:
                 worker.granted = self.servers.begin(worker)
         for worker in self.workers:
             links = VirtualLinks(worker, self._links)
-            driver = RuleDriver(scheme, links, worker.index, self._spec.num_workers)
+            driver = RuleDriver(
+                scheme, links, worker.index, self._spec.num_workers, self._spec.seed
+            )
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
         self.kernel.settle()

@@ -69,12 +69,17 @@ class SharedStates:
         """Copy `weights` to the worker; its optimizer's state does not change."""
         self._own(worker).copy_(weights)
 
-    def average(self, one: int, other: int) -> None:
-        """Replace the weights of both workers by their mean."""
-        if self.of[one] is self.of[other]:
-            return
-        mean = self._own(one).add_(self.of[other].weights.vector).mul_(0.5)
-        self._own(other).copy_(mean)
+    def average(self, worker: int, sent: Tensor) -> Tensor:
+        """Replace the worker's weights by the mean of them and `sent`.
+
+        Returns `sent`, which then holds the mean's difference from what it held.
+        """
+        mean = self._own(worker).add_(sent).mul_(0.5)
+        return sent.neg_().add_(mean)
+
+    def add(self, worker: int, change: Tensor) -> None:
+        """Add `change` to the worker's weights."""
+        self._own(worker).add_(change)
 
     def mean(self) -> Tensor:
         """Return the mean of all workers' weights, as a new vector."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from paceline.engine.links import Process
+from paceline.engine.reports import PairAverage
+from paceline.virtual_clock.buffers import BufferPool
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.shared_state import SharedStates
 from paceline.virtual_clock.virtual_network import VirtualNetwork
@@ -12,8 +14,7 @@ from paceline.virtual_clock.virtual_worker import VirtualWorker
 class VirtualPairLink:
     """Link of all workers for pairwise means.
 
-    Both workers have the mean from the arrival of the message at the partner on. Answering costs
-    the partner no time. A worker that waits for an answer is never asked itself.
+    Messages pass beside the computing of both workers, and answering costs the partner no time.
     """
 
     def __init__(
@@ -23,27 +24,33 @@ class VirtualPairLink:
         *,
         network: VirtualNetwork,
         sizes: MessageSizes,
+        pool: BufferPool,
     ) -> None:
-        self._states, self._workers = states, workers
+        self._states, self._workers, self._pool = states, workers, pool
         self._network, self._sizes = network, sizes
 
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
-        """Replace the worker's and the partner's weights by their mean."""
-        partner = self._workers[partner_index]
-        yield from self._send(worker, partner, waiting=worker)
-        if partner.computing:
-            partner.weights = self._states.keep(partner.index)
-        self._states.average(worker.index, partner.index)
-        worker.averages.append((worker.num_steps, partner.index))
-        partner.averages.append((partner.num_steps, worker.index))
-        yield from self._send(partner, worker, waiting=worker)
+        """Average the worker's weights as they are now with the partner's when it has them."""
+        partner, sent_after = self._workers[partner_index], worker.num_steps
+        sent = self._pool.copy(self._states.of[worker.index].weights.vector)
+        yield from self._send(worker, partner)
+        change = self._states.average(self._before_change(partner), sent.vector)
+        taken = partner.num_steps
+        partner.averages.append(PairAverage(worker.index, taken, taken))
+        yield from self._send(partner, worker)
+        self._states.add(self._before_change(worker), change)
+        self._pool.release(sent)
+        worker.averages.append(PairAverage(partner_index, sent_after, worker.num_steps))
 
-    def _send(
-        self, sender: VirtualWorker, receiver: VirtualWorker, *, waiting: VirtualWorker
-    ) -> Process[None]:
-        """Send the sender's weights to the receiver, for which one of the two waits."""
+    def _before_change(self, worker: VirtualWorker) -> int:
+        """Keep the weights on which a worker is computing; return its number."""
+        if worker.computing:
+            worker.weights = self._states.keep(worker.index)
+        return worker.index
+
+    def _send(self, sender: VirtualWorker, receiver: VirtualWorker) -> Process[None]:
+        """Send the sender's weights to the receiver."""
         size = self._sizes.weights(self._states.of[sender.index].weights.vector.nbytes)
         sender.bytes_sent += size
         receiver.bytes_received += size
-        passage = yield from self._network.pass_on(sender.index, receiver.index, size)
-        waiting.spend("communicate", *passage)
+        yield from self._network.pass_on(sender.index, receiver.index, size)

@@ -167,6 +167,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             segments=self._segments,
             num_statistics=statistics.numel(),
             dtype=str(weights.dtype).removeprefix("torch."),
+            seed=self._seed,
         )
         self.clock = VirtualClock(
             self.scheme,

@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from paceline.engine.reports import Span, WorkerReport
+from paceline.engine.reports import PairAverage, Span, WorkerReport
 from paceline.engine.weights_digest import weights_digest
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event
@@ -31,7 +31,8 @@ class VirtualWorker:
         self.message: Tensor | None = None
         self.answer: Buffer | None = None
         self.granted = True
-        self.averages: list[tuple[int, int]] = []  # pairwise means: own steps before, partner
+        self.averages: list[PairAverage] = []
+        self.beside: Event | None = None  # end of what its rule did last beside computing
         self.num_steps = 0
         self.step_numbers: list[int] = []  # run-wide, the next step's last; none from servers
         self.bytes_sent = 0

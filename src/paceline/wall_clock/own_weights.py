@@ -55,10 +55,12 @@ class OwnWeights:
         self._flat.adopt(self.weights)
 
     def pair(self, partner: int) -> None:
-        """Replace this worker's and the partner's weights by their mean."""
+        """Average this worker's weights with the partner's, beside its steps: see AbstractPairLink.
+
+        The network computes on the changed weights after the worker's next update.
+        """
         assert self._pair is not None
         self._pair.average(partner)
-        self._flat.adopt(self.weights)
 
     def finish_step(self) -> None:
         self.step_numbers.append(self._numbers.next())

@@ -10,6 +10,7 @@ from pytorch_lightning import Trainer
 
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.links import AbstractLinks
+from paceline.engine.reports import PairAverage
 from paceline.engine.rule_driver import complete
 from paceline.engine.snapshot import Snapshot, flatten
 from paceline.engine.step_numbers import StepNumbers
@@ -63,6 +64,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def on_train_end(self) -> None:
         super().on_train_end()
+        self._beside.wait()
         self._own.finish()
 
     @property
@@ -78,7 +80,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         return (self._push or self._pair or self._mean).bytes_exchanged
 
     @property
-    def averages(self) -> Sequence[tuple[int, int]]:
+    def averages(self) -> Sequence[PairAverage]:
         return self._pair.averages if self._pair else []
 
     def finish(self) -> list[Snapshot]:

@@ -1,4 +1,7 @@
-"""Link of a worker for pairwise means on real processes: it asks its neighbours, or answers."""
+"""Link of a worker for pairwise means on real processes: it asks its neighbours, or answers.
+
+Either goes on in a thread while the worker's network computes on a copy of its weights.
+"""
 
 import threading
 from abc import ABC, abstractmethod
@@ -9,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.engine.reports import PairAverage
 from paceline.engine.run_spec import RunSpec
 from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.wire.pair_wire import PairWire
@@ -20,14 +24,14 @@ class AbstractPairLink(ABC):
     """Link of one worker, which owns its weights.
 
     `weights` [num_weights]: the worker's weights, on the CPU. `computed` [num_weights]: weights on
-    which its network computes. `averages`: (number of own steps before, partner) of each mean.
+    which its network computes. `averages`: all means so far.
     """
 
     weights: Tensor
     computed: Tensor
 
     def __init__(self) -> None:
-        self.averages: list[tuple[int, int]] = []
+        self.averages: list[PairAverage] = []
         self._steps = 0
         self._changing = threading.Lock()
 
@@ -44,7 +48,9 @@ class AbstractPairLink(ABC):
 
     @abstractmethod
     def average(self, partner: int) -> None:
-        """Ask `partner`; replace both workers' weights by their mean."""
+        """Send the weights to `partner`, which replaces its own by the mean of both; add the mean's
+        difference from what was sent. Beside the worker's steps, one call at a time.
+        """
 
     @abstractmethod
     def finish(self) -> None:
@@ -62,14 +68,23 @@ class ActiveLink(AbstractPairLink):
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
         super().__init__()
         self._wire = PairWire(num_weights, dtype, partners)
-        self.weights = self.computed = self._wire.weights
+        self.weights, self.computed, self._sent = (
+            torch.zeros(num_weights, dtype=dtype) for _ in range(3)
+        )
 
     def begin(self) -> None:
         self._wire.connect()
 
     def average(self, partner: int) -> None:
+        with self._changing:
+            self._sent.copy_(self.weights)
+            sent_after = self._steps
+        mean = self._wire.weights
+        mean.copy_(self._sent)
         self._wire.average(partner)
-        self.averages.append((self._steps, partner))
+        with self._changing:
+            self.weights.add_(mean).sub_(self._sent)
+            self.averages.append(PairAverage(partner, sent_after, self._steps))
 
     def finish(self) -> None:
         self._wire.leave()
@@ -80,7 +95,7 @@ class ActiveLink(AbstractPairLink):
 
 
 class PassiveLink(AbstractPairLink):
-    """Link of a worker that only answers, by a thread, while its network computes on a copy.
+    """Link of a worker that only answers, by a thread of its own.
 
     It answers until all asking workers have ended. The worker's next step raises the thread's
     error. `asking`: ranks of the asking workers.
@@ -133,7 +148,7 @@ class PassiveLink(AbstractPairLink):
         with self._changing:
             self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
             self._wire.weights.copy_(self.weights)  # so that sending needs no lock
-            self.averages.append((self._steps, worker))
+            self.averages.append(PairAverage(worker, self._steps, self._steps))
         self._wire.answer(worker, message)
 
     def _check(self) -> None:

@@ -31,6 +31,7 @@ from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.pace import Pace
+from paceline.wall_clock.beside import Beside
 from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
@@ -42,7 +43,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     The run ends when all workers together have taken `num_steps` steps; every worker must then call
     `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
     there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
-    of a server for a push.
+    of a server for a push. `seed`: of what the rule draws.
     """
 
     applied_by: str  # the component that applies updates, in messages
@@ -61,6 +62,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         timeout_seconds: float = 600,
         pace: Pace | None = None,
         server_seconds: float = 0,
+        seed: int = 0,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         self.scheme, self.workers, self.pace = scheme, workers, pace
@@ -70,6 +72,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
         self._clock = clock or TrainingClock()
         self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
+        self._seed, self._beside = seed, Beside()
 
     def setup_environment(self) -> None:
         super().setup_environment()
@@ -85,15 +88,15 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._statistics = statistics_of(self.trained_module())
         self.spec = self._run_spec(sgd)
         self._flat, links = self._connect(trainer)
-        self._driver = RuleDriver(self.scheme, links, dist.get_rank(), self.workers)
+        rank, seed = dist.get_rank(), self.spec.seed
+        self._driver = RuleDriver(self.scheme, links, rank, self.workers, seed)
         remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._step)
         self.optimizers = [remote]
 
     def on_train_start(self) -> None:
         super().on_train_start()
         self.counted = count_workers(self.workers, is_worker=True)
-        if self.pace is not None:
-            self.pace.begin()
+        self._begin_step()
 
     def trained_module(self) -> LightningModule:
         assert self.lightning_module is not None
@@ -135,6 +138,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             num_statistics=sum(statistic.numel() for statistic in self._statistics),
             dtype=str(self.held_weights[0].dtype).removeprefix("torch."),
             server_seconds=self._server_seconds,
+            seed=self._seed,
         )
 
     def _step(self) -> None:
@@ -150,5 +154,12 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.num_steps += 1
         self._finish_step()
         self._seconds_communicating += time.perf_counter() - before
+        if not self.trained_module().trainer.should_stop:
+            self._begin_step()
+
+    def _begin_step(self) -> None:
+        """Begin what goes on beside the computing of the next step, and its pace."""
+        if self._beside.is_idle() and (process := self._driver.beside(self.num_steps)) is not None:
+            self._beside.begin(process)
         if self.pace is not None:
             self.pace.begin()

@@ -34,6 +34,7 @@ def wall_strategy(
     *,
     device: torch.device,
     server_seconds: float = 0,
+    seed: int = 0,
     **run: Unpack[WallRun],
 ) -> AbstractWallStrategy:
     """Return the strategy that trains `scheme`, Lightning's own DDP if that is equivalent."""
@@ -44,7 +45,7 @@ def wall_strategy(
         if Accounting(scheme, run["workers"]).own_weights
         else ParameterServerStrategy
     )
-    return kind(scheme, device=device, server_seconds=server_seconds, **run)
+    return kind(scheme, device=device, server_seconds=server_seconds, seed=seed, **run)
 
 
 def _synchronous(

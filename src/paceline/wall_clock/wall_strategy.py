@@ -7,7 +7,7 @@ import numpy as np
 import torch.distributed as dist
 from pytorch_lightning import LightningModule
 
-from paceline.engine.reports import StrategyReport, WorkerReport
+from paceline.engine.reports import PairAverage, StrategyReport, WorkerReport
 from paceline.engine.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
@@ -53,8 +53,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         """Seconds that this worker spent communicating, waiting for others included."""
 
     @property
-    def averages(self) -> Sequence[tuple[int, int]]:
-        """Pairwise means in order: (number of this worker's steps before, partner)."""
+    def averages(self) -> Sequence[PairAverage]:
+        """Pairwise means in order."""
         return ()
 
     @abstractmethod
