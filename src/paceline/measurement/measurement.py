@@ -21,10 +21,10 @@ class Measurement:
 
     `evaluations` is the number of snapshots of the shared weights, evenly spaced in samples.
     `evaluation_batch_size` counts images. `warmup_fraction` is the share of the run's steps that
-    the throughput leaves out.
+    the throughput leaves out at its beginning, and as many at its end.
     """
 
     evaluations: Whole
     evaluation_batch_size: Whole
-    warmup_fraction: Annotated[float, Field(strict=True, ge=0, lt=1)]
+    warmup_fraction: Annotated[float, Field(strict=True, ge=0, lt=0.5)]
     mlflow: MLflow

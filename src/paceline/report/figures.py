@@ -171,7 +171,7 @@ def _series(findings: StudyFindings) -> Iterator[tuple[str, str, str, Series]]:
     yield (
         "throughput",
         "Throughput against workers",
-        "Images per second over all workers, without warm-up.",
+        "Images per second over all workers, without warm-up and the last steps.",
         Series(rate, "images/s", summary, finished, rate),
     )
     against = (
