@@ -39,6 +39,7 @@ from paceline.wall_clock.ddp import SyncAllReduceStrategy
 SECONDS = 10.0  # time spent on each kind of steps
 _TURNS = 4  # in which the kinds follow each other, as other guests of a host come and go
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
+_CROWDED_SHARE = 4  # of that, among more workers than cores: 10 MB
 _FEW_WEIGHTS = 1000
 _FEW_CORES = 8
 _CROWDS = (2, 4, 8)  # workers for each core
@@ -185,7 +186,7 @@ def _crowded(most_weights: int, repetitions: int, pause: float) -> dict[int, Tim
     cores = provenance.num_cores()
     if cores > _FEW_CORES:
         return {}
-    many, found = max(2, most_weights // 4), {}
+    many, found = max(2, most_weights // _CROWDED_SHARE), {}
     for workers in (each * cores for each in _CROWDS if each * cores <= _MOST_WORKERS):
         sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
         arguments = sizes, repetitions, pause
