@@ -15,7 +15,8 @@ from paceline.exchange.shard import shard_bounds
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.header import HEADER_BYTES, pack
 from paceline.exchange.wire.pieces import bytes_of
-from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
+from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.worker_wire import WorkerWire
 
 NUM_WEIGHTS, NUM_STATISTICS = 7, 2
 TEXT = {"größe": "µ, 学习率 🚀", "numbers": [1, None, 0.1, 2**53 + 1], "empty": ""}

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import torch.distributed as dist
 
-from paceline.exchange.wire import push_pull
+from paceline.exchange.wire import worker_wire
 from paceline.exchange.wire.header import Header, pack
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.model.classifier import Classifier
@@ -47,7 +47,7 @@ class DyingClassifier(Classifier):
         self._sign = Path(folder) / "the others have taken all other steps"
         self._dying = Path(folder) / "the process that dies while it waits"
         if tcp:
-            push_pull.this_node = lambda: "another node"
+            worker_wire.this_node = lambda: "another node"
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != DYING:
@@ -73,7 +73,7 @@ class DyingClassifier(Classifier):
         wire = strategy._push.wire
         wire.push_pull = lambda: self._push_in_part(wire)
 
-    def _push_in_part(self, wire: push_pull.WorkerWire) -> None:
+    def _push_in_part(self, wire: worker_wire.WorkerWire) -> None:
         if len(wire.versions) == 2:
             wire._ends[0].push(wire.versions[0])
         else:

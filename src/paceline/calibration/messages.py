@@ -16,7 +16,8 @@ from paceline.calibration.fits import Times, added_by
 from paceline.engine.flat_sgd import Segment
 from paceline.engine.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire.push_pull import Header, ServerWire, WorkerWire
+from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
 _WORKER, _SERVER = 0, 1

@@ -59,7 +59,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
             device=device,
             clock=clock,
             timeout_seconds=self.timeout_seconds,
-            pace=Pace(times, dist.get_rank()) if times else None,
+            pace=Pace(times, dist.get_rank(), assignment.workload) if times else None,
             server_seconds=self.server_seconds,
             seed=assignment.seed,
         )

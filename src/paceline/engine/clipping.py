@@ -13,9 +13,13 @@ def check_clipping(value: float | None, scheme: AbstractScheme, workers: int) ->
     """Raise SettingError("training.gradient_clip_val") if clipping would come before other changes.
 
     This is so if the scheme applies a mean, or anything else that is made of a gradient after the
-    worker has clipped it. DDP clips the mean itself. `value`: largest norm; None and 0 clip
+    worker has clipped it, or if a gradient leaves during backward, before it can be clipped. DDP
+    clips the mean itself. `value`: largest norm; None and 0 clip
     nothing.
     """
+    if value and scheme.overlap:
+        message = "with scheme.overlap, gradients leave before they are clipped; null is needed"
+        raise SettingError("training.gradient_clip_val", message)
     if value and not applies_own_gradients(scheme, workers):
         name = type(scheme).__name__
         message = f"workers clip their own gradients, but {name} applies others made of them; "

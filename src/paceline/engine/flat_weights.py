@@ -29,7 +29,8 @@ class FlatWeights:
 
     Values stay as they are; all parameters have one dtype. `weights`, `gradient` [num_weights]:
     vectors to use on the CPU, for example those of a wire. If the parameters are on another device,
-    there are vectors of their own on it, and the values are copied to `weights` once.
+    there are vectors of their own on it, and the values are copied to `weights` once. `gradients`:
+    of each parameter, in `gradient`.
     """
 
     def __init__(self, parameters: list[nn.Parameter], weights: Tensor, gradient: Tensor) -> None:
@@ -37,23 +38,23 @@ class FlatWeights:
         self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
         self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
         self._parameters = parameters
-        self._gradients: list[Tensor] = []
+        self.gradients: list[Tensor] = []
         start = 0
         for parameter in parameters:
             part = slice(start, start + parameter.numel())
             view = self.weights[part].view_as(parameter)
             view.copy_(parameter.detach())
             parameter.data = view
-            self._gradients.append(self.gradient[part].view_as(parameter))
+            self.gradients.append(self.gradient[part].view_as(parameter))
             start = part.stop
         if self.weights is not weights:
             weights.copy_(self.weights)
 
     def zero_gradient(self) -> None:
-        zero_gradients(self.gradient, self._parameters, self._gradients)
+        zero_gradients(self.gradient, self._parameters, self.gradients)
 
     def gather_gradient(self) -> None:
-        gather_gradients(self._parameters, self._gradients)
+        gather_gradients(self._parameters, self.gradients)
 
     def adopt(self, weights: Tensor) -> None:
         """Copy `weights` to the parameters."""

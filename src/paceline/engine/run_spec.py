@@ -19,7 +19,9 @@ class RunSpec:
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
     `segments`: all weights in order, one segment for each group of the optimizer. `dtype`: type of
     weights and gradients, "float32" or "float64". `server_seconds`: least time of a server for a
-    push, on the wall clock. `seed`: of what the rule draws.
+    push, on the wall clock. `seed`: of what the rule draws. `parts`: numbers of weights, in order,
+    of the parts in which pushes leave during backward, on the wall clock; none if they leave as a
+    whole.
     """
 
     num_workers: int
@@ -32,6 +34,7 @@ class RunSpec:
     dtype: str
     server_seconds: float = 0
     seed: int = 0
+    parts: Sequence[int] = ()
 
     @property
     def num_weights(self) -> int:
@@ -89,6 +92,7 @@ class RunSpec:
                 snapshot_samples=list(self.snapshot_samples),
                 learning_rate=rate,
                 seconds=self.server_seconds,
+                parts=[size for _, size in segments(self.parts, first, last)],
             )
             for server, (first, last) in enumerate(self.bounds(scheme.servers))
         ]

@@ -1,7 +1,7 @@
 """Weights of a server, and the effect of pushes on them, the same on both clocks."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,8 @@ class ServerSpec:
     in order. `num_statistics`: number of BatchNorm values in each push. `num_steps`: budget, steps
     of all workers together; None if the run has no end. `snapshot_samples`: applied samples after
     which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
-    least time for a push, on the wall clock.
+    least time for a push, on the wall clock. `parts`: numbers of weights, in order, of the parts in
+    which pushes leave during backward; none if they leave as a whole.
     """
 
     server: int
@@ -41,6 +42,7 @@ class ServerSpec:
     snapshot_samples: list[int]
     learning_rate: LearningRate | None
     seconds: float = 0
+    parts: Sequence[int] = ()
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":

@@ -1,6 +1,7 @@
 """Division of a flat vector into parts that are equal to within one element."""
 
 import itertools
+from collections.abc import Sequence
 
 
 def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
@@ -12,7 +13,7 @@ def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-def segments(group_sizes: list[int], first: int, last: int) -> list[tuple[int, int]]:
+def segments(group_sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
     """List the optimizer groups that overlap [first, last), and the size of each overlap."""
     overlaps: list[tuple[int, int]] = []
     start = 0
@@ -22,3 +23,12 @@ def segments(group_sizes: list[int], first: int, last: int) -> list[tuple[int, i
             overlaps.append((group, overlap))
         start += size
     return overlaps
+
+
+def backwards(sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
+    """Cut [first, last) between the parts of a vector, which have these sizes in order.
+
+    The pieces come from the last to the first; without sizes there is one.
+    """
+    ends = [end for end in itertools.accumulate(sizes) if first < end < last]
+    return list(itertools.pairwise([first, *ends, last]))[::-1]

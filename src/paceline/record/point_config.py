@@ -36,6 +36,7 @@ _LATER: dict[str, object] = {
     "cluster.server_placement": "own_nodes",
     "cluster.step_rates": {},
     "cluster.link.unevenness": 0,
+    "scheme.overlap": False,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 

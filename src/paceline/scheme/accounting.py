@@ -31,6 +31,8 @@ class Accounting:
         if self.num_workers % self.scheme.group_size:
             message = f"{self.scheme.group_size} does not divide workers={self.num_workers}"
             raise SettingError("scheme.group_size", message)
+        if self.scheme.overlap:
+            self._check_overlap()
         if self.scheme.servers:
             self.scheme.serving(self.num_workers)
 
@@ -157,6 +159,17 @@ class Accounting:
         if not late:
             return num_steps
         return (num_steps // self.batches_per_update + 1) * self.num_workers
+
+    def _check_overlap(self) -> None:
+        if self.scheme.group_size > 1:
+            message = "a group's mean is there after its last backward only: group_size=1 is needed"
+            raise SettingError("scheme.overlap", message)
+        gradient = torch.ones(1)
+        step = step_on_trial(self.scheme, self.num_workers, gradient=gradient)
+        first = next(messages_of(step), None)
+        if not (isinstance(first, Push) and first.value is gradient):
+            name = type(self.scheme).__name__
+            raise SettingError("scheme.overlap", f"what {name} pushes is no gradient of backward")
 
     def _step(self, num_steps: int, progress: float = BEGINNING) -> Iterator[Message]:
         step = step_on_trial(self.scheme, self.num_workers, num_steps=num_steps, progress=progress)

@@ -28,15 +28,17 @@ class AsyncParameterServer(AbstractServedScheme):
     """Gradients are applied when they come, damped by their staleness or not.
 
     `servers`: processes that share the weights by bytes. `group_size`: workers that push as one, by
-    the first of them; it divides their number. `compensation`: lambda above, the
-    constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2 that is also found belongs to
-    DC-ASGD-a, which divides it by the root of a moving mean of squared gradients.
+    the first of them; it divides their number. `overlap`: pushes leave during backward, by layer.
+    `compensation`: lambda above, the constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2
+    that is also found belongs to DC-ASGD-a, which divides it by the root of a moving mean of
+    squared gradients.
     """
 
     servers: Whole = Field()
     damping: Literal["none", "inverse_staleness", "delay_compensation"] = "none"
     compensation: NotNegative = 0.04
     group_size: Whole = 1
+    overlap: bool = False
 
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()

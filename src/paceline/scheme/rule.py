@@ -121,14 +121,16 @@ class AbstractScheme(ABC):
     Traits, which a scheme overrides with a class attribute or a setting of that name:
 
     `servers`: processes that share the weights by bytes. `group_size`: workers that push as one,
-    which divides their number: the first of them pushes their mean. `collective`, `compression`:
-    how a Mean travels. `carried_out_by_ddp`: on real processes Lightning's DDP carries out this
-    rule. `needs_end`: the rule goes by the share of the run that is behind (a trait, since no
-    number of trials shows that a rule never does).
+    which divides their number: the first of them pushes their mean. `overlap`: a push is of the
+    gradient, and leaves during backward, layer by layer from the last, where it leaves its node.
+    `collective`, `compression`: how a Mean travels. `carried_out_by_ddp`: on real processes
+    Lightning's DDP carries out this rule. `needs_end`: the rule goes by the share of the run that
+    is behind (a trait, since no number of trials shows that a rule never does).
     """
 
     servers: int = 0
     group_size: int = 1
+    overlap: bool = False
     collective: str = "native"
     compression: str = "none"
     carried_out_by_ddp: bool = False

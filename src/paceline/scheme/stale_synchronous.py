@@ -19,12 +19,14 @@ class StaleSynchronous(AbstractServedScheme):
     """Fast workers wait for slow ones within a bound.
 
     `bound`: steps that the fastest worker may have taken more than the slowest. `group_size`:
-    workers that push as one, by the first of them; it divides their number.
+    workers that push as one, by the first of them; it divides their number. `overlap`: pushes leave
+    during backward, by layer.
     """
 
     servers: Whole = Field()
     bound: Count = Field()
     group_size: Whole = 1
+    overlap: bool = False
 
     def serving(self, num_workers: int) -> AbstractServing:
         return Bounded(range(0, num_workers, self.group_size), self.bound)

@@ -23,12 +23,13 @@ class SyncParameterServer(AbstractServedScheme):
     """Servers apply the mean of the first pushes of each version.
 
     `backup_workers`: b above, of all workers. `group_size`: workers that push as one, by the first
-    of them; it divides their number.
+    of them; it divides their number. `overlap`: pushes leave during backward, by layer.
     """
 
     servers: Whole = Field()
     backup_workers: Count = 0
     group_size: Whole = 1
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         if self.backup_workers and self.servers > 1:

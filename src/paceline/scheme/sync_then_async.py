@@ -21,7 +21,7 @@ class SyncThenAsync(AbstractServedScheme):
     """Servers wait for all workers at first, and for none later.
 
     `switch_at`: a share of the run's samples. `group_size`: workers that push as one, by the first
-    of them; it divides their number.
+    of them; it divides their number. `overlap`: pushes leave during backward, by layer.
     """
 
     needs_end = True
@@ -29,6 +29,7 @@ class SyncThenAsync(AbstractServedScheme):
     servers: Whole = Field()
     switch_at: Share = Field()
     group_size: Whole = 1
+    overlap: bool = False
 
     def serving(self, num_workers: int) -> AbstractServing:
         return ThenAtOnce(num_workers // self.group_size, self.switch_at)

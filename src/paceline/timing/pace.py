@@ -9,13 +9,21 @@ import time
 
 import torch
 
+from paceline.timing.backward import Bucket, share_of_step
 from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import AbstractWorkload, OwnNetwork
 
 
 class Pace:
-    """The pace of one worker; `late_steps` counts steps that really took longer than emulated."""
+    """The pace of one worker; `late_steps` counts steps that really took longer than emulated.
 
-    def __init__(self, step_times: StepTimes, worker: int) -> None:
+    `workload`: network whose layers have their gradients during the emulated backward.
+    """
+
+    def __init__(
+        self, step_times: StepTimes, worker: int, workload: AbstractWorkload | None = None
+    ) -> None:
+        self.workload = workload or OwnNetwork()
         self.late_steps = 0
         self._step_times = step_times
         self._worker = worker
@@ -28,11 +36,16 @@ class Pace:
         self._begun = time.perf_counter() - self._overslept
         self._overslept = 0.0
 
+    def wait_for(self, part: Bucket) -> None:
+        """Sleep until the step that has begun would have this part of its gradient."""
+        at = self._begun + self._seconds * share_of_step(part.ready)
+        time.sleep(max(0.0, at - time.perf_counter()))
+
     def wait(self) -> None:
         """Sleep until the step that has begun would have ended."""
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()  # the gradient may be queued only
-        end = self._begun + self._step_times.seconds(self._worker, self._step)
+        end = self._begun + self._seconds
         self._step += 1
         remaining = end - time.perf_counter()
         if remaining > 0:
@@ -40,6 +53,10 @@ class Pace:
             self._overslept = time.perf_counter() - end
         else:
             self.late_steps += 1
+
+    @property
+    def _seconds(self) -> float:
+        return self._step_times.seconds(self._worker, self._step)
 
 
 def give_way() -> None:

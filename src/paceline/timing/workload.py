@@ -3,24 +3,14 @@
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import NamedTuple
 
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize
 from paceline.settings import Count, Whole, settings
+from paceline.timing.backward import Bucket
 
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
-
-
-class Bucket(NamedTuple):
-    """Part of the gradients that is reduced at a time.
-
-    `ready`: share of backward after which it is there.
-    """
-
-    num_bytes: int
-    ready: float
 
 
 @settings("workload")
@@ -58,10 +48,19 @@ class AbstractWorkload(ABC):
         `own_bytes`: of the trained network's gradients.
         """
 
+    @abstractmethod
+    def parts(self, own_bytes: int) -> list[Bucket]:
+        """Divide the gradients of a step by layer, in the order of backward.
+
+        `own_bytes`: of the trained network's gradients.
+        """
+
 
 @settings("workload")
 class OwnNetwork(AbstractWorkload):
-    """The trained network itself, whose layers are not known: buckets become ready evenly."""
+    """The trained network itself, whose layers are not known: buckets become ready evenly, and
+    stand for layers.
+    """
 
     name: str = OWN
 
@@ -77,6 +76,9 @@ class OwnNetwork(AbstractWorkload):
     def buckets(self, own_bytes: int) -> list[Bucket]:
         count = max(1, math.ceil(own_bytes / BUCKET_BYTES))
         return [Bucket(own_bytes // count, n / count) for n in range(1, count + 1)]
+
+    def parts(self, own_bytes: int) -> list[Bucket]:
+        return self.buckets(own_bytes)
 
 
 @settings("workload")
@@ -139,10 +141,14 @@ class CountedNetwork(AbstractWorkload):
         the last gradient in it.
         """
         found, filled = list[Bucket](), 0
-        shares = self.size.shares_of_backward()
-        for layer, share in zip(reversed(self.layers), reversed(shares), strict=True):
-            filled += BYTES * layer.weights
+        for num_bytes, ready in self.parts(own_bytes):
+            filled += num_bytes
             if filled >= BUCKET_BYTES:
-                found.append(Bucket(filled, share))
+                found.append(Bucket(filled, ready))
                 filled = 0
         return [*found, Bucket(filled, 1.0)] if filled else found
+
+    def parts(self, own_bytes: int) -> list[Bucket]:
+        shares = self.size.shares_of_backward()
+        layers = zip(reversed(self.layers), reversed(shares), strict=True)
+        return [Bucket(BYTES * each.weights, share) for each, share in layers if each.weights]

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from paceline.timing.workload import AbstractWorkload, Bucket
+from paceline.timing.backward import Bucket
+from paceline.timing.workload import AbstractWorkload
 
 
 class MessageSizes:
@@ -22,6 +23,10 @@ class MessageSizes:
     def statistics(self, num_bytes: int) -> int:
         """Return the bytes of BatchNorm statistics; the trained network has `num_bytes`."""
         return self._workload.statistics_bytes(num_bytes)
+
+    def parts(self) -> Sequence[Bucket]:
+        """Return the parts of a step's gradients by layer, in the order of backward."""
+        return self._workload.parts(self._own_bytes)
 
     def buckets(self) -> Sequence[Bucket]:
         """Return the parts of a step's gradients in the order in which they are reduced."""

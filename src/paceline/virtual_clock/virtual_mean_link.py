@@ -7,13 +7,11 @@ from torch import Tensor
 
 from paceline.engine.links import Process
 from paceline.exchange.schedule.volume import Volume
-from paceline.timing.workload import Bucket
+from paceline.timing.backward import BACKWARD_SHARE, Bucket
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel, Moment
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.virtual_worker import VirtualWorker
-
-BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
 
 
 class Brought(NamedTuple):

@@ -1,28 +1,41 @@
 """Lightning strategy of a worker whose gradients are applied by servers."""
 
+from dataclasses import replace
+
 from pytorch_lightning import Trainer
 
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.links import AbstractLinks
 from paceline.engine.snapshot import Snapshot
+from paceline.wall_clock.early_parts import AbstractEarlyParts, PacedParts, RealParts
 from paceline.wall_clock.push_link import PushLink
 from paceline.wall_clock.rule_strategy import AbstractRuleStrategy
 from paceline.wall_clock.wall_links import WallLinks
 
 
 class ParameterServerStrategy(AbstractRuleStrategy):
-    """Strategy of a worker that pushes to servers, which answer with weights and grant steps."""
+    """Strategy of a worker that pushes to servers, which answer with weights and grant steps.
+
+    With the scheme's `overlap`, pushes to servers of other nodes leave during backward, unless it
+    is on another device than the CPU: gradients are copied from there after it.
+    """
 
     applied_by = "a parameter server"
+    _early: AbstractEarlyParts | None = None
 
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
         """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
-        self._push = PushLink(self.scheme, self.spec)
+        early = self._early_parts()
+        spec = replace(self.spec, parts=early.sizes) if early else self.spec
+        self._push = PushLink(self.scheme, spec)
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)
         trainer.should_stop = not self._push.granted
         flat.adopt(wire.weights)
+        if early and wire.sends_early and flat.gradient is wire.gradient:
+            early.begin(flat, wire.send_early)
+            self._early = early
         return flat, WallLinks(flat, self._statistics, push=self._push)
 
     @property
@@ -40,7 +53,23 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         return self._push.bytes_exchanged
 
     def finish(self) -> list[Snapshot]:
+        if self._early:
+            self._early.end()
         return self._push.finish()
+
+    def _finish_backward(self) -> None:
+        super()._finish_backward()
+        if self._early:
+            self._early.finish_backward()
 
     def _finish_step(self) -> None:
         self.trained_module().trainer.should_stop = not self._push.granted
+
+    def _early_parts(self) -> AbstractEarlyParts | None:
+        """Return the parts in which pushes leave; None if they leave as a whole."""
+        if not self.scheme.overlap:
+            return None
+        if self.pace is None:
+            return RealParts(self.held_weights)
+        own_bytes = self.spec.num_weights * self.held_weights[0].element_size()
+        return PacedParts(self.pace, own_bytes, self.spec.num_weights)

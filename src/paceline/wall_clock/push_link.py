@@ -10,7 +10,7 @@ from torch import Tensor
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.exchange.message import send_json
-from paceline.exchange.wire.push_pull import WorkerWire
+from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.wall_clock.group_link import GroupLink
@@ -32,6 +32,7 @@ class PushLink:
             spec.num_statistics,
             getattr(torch, spec.dtype),
             spec.num_workers if self._speaks else first,
+            parts=spec.parts,
         )
         self._group: GroupLink | None = None
         if others and self._speaks:

@@ -141,13 +141,17 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             seed=self._seed,
         )
 
+    def _finish_backward(self) -> None:
+        """Gather the gradient, before the emulated step ends."""
+        self._flat.gather_gradient()
+
     def _step(self) -> None:
         """Drive the rule through one step; each communication blocks."""
+        self._finish_backward()
         if self.pace is not None:
             self.pace.wait()
         before = time.perf_counter()
         flat = self._flat
-        flat.gather_gradient()
         number = self.step_numbers[-1] if self.step_numbers else 0
         progress = self.spec.progress(number)
         complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))

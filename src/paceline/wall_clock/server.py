@@ -30,7 +30,7 @@ class Server:
         self._spec, self._tolerate = spec, tolerate
         self._workers = Accounting(scheme, spec.num_workers).pushing
         weights = torch.zeros(spec.num_weights, dtype=getattr(torch, spec.dtype))
-        self._wire = ServerWire(weights, spec.num_statistics, self._workers)
+        self._wire = ServerWire(weights, spec.num_statistics, self._workers, spec.parts)
         self._clock = TrainingClock()
         self._served = ServedWeights(
             scheme,

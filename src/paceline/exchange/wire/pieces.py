@@ -1,9 +1,13 @@
 """Buffers that are sent or filled one after another, in as many calls as a socket needs."""
 
+import bisect
+import itertools
 import socket
 
 import torch
 from torch import Tensor
+
+_MOST = 1024  # buffers of a call to a socket (IOV_MAX of Linux)
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
@@ -16,7 +20,8 @@ class Pieces:
 
     def __init__(self, *buffers: memoryview) -> None:
         self._buffers = buffers
-        self._num_bytes = sum(len(buffer) for buffer in buffers)
+        self._ends = list(itertools.accumulate(map(len, buffers)))
+        self._num_bytes = self._ends[-1] if buffers else 0
         self.done = 0
 
     @property
@@ -39,10 +44,8 @@ class Pieces:
         self.done += more
 
     def _rest(self) -> list[memoryview]:
-        rest: list[memoryview] = []
-        done = self.done
-        for buffer in self._buffers:
-            if done < len(buffer):
-                rest.append(buffer[done:])
-            done = max(0, done - len(buffer))
-        return rest
+        """Return what is left, of at most as many buffers as a call takes."""
+        place = bisect.bisect_right(self._ends, self.done)
+        buffer = self._buffers[place]
+        first = buffer[self.done - self._ends[place] + len(buffer) :]
+        return [first, *self._buffers[place + 1 : place + _MOST]]

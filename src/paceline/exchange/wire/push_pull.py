@@ -1,13 +1,13 @@
-"""Wire between workers and parameter servers: shared memory inside a node, TCP between nodes.
+"""Server's end of the wire to workers: shared memory inside a node, TCP between nodes.
 
 Every message is a header over a socket. The body of a push is the server's part of the gradient,
 for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
 the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
 an answer is one copy. Between nodes bodies follow their headers, from and into tensor memory; what
-a connection does not take at once of an answer is sent from a copy, while the server goes on.
+a connection does not take at once of an answer is sent from a copy, while the server goes on. The
+parts of a push that leaves during backward come in the order of backward, from the last.
 """
 
-import os
 import selectors
 import socket
 import time
@@ -18,106 +18,36 @@ import torch
 from torch import Tensor
 
 from paceline.exchange.lost import Lost
-from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.node import this_node
+from paceline.exchange.message import send_json
 from paceline.exchange.process_group import joined
-from paceline.exchange.wire.connection import Address
+from paceline.exchange.shard import backwards
 from paceline.exchange.wire.handshake import Hello
 from paceline.exchange.wire.header import Header
 from paceline.exchange.wire.listener import Listener
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.exchange.wire.server_end import ServerEnd
-from paceline.exchange.wire.shared_memory import Places, allocate, part, take_share, whole_pages
-from paceline.exchange.wire.worker_end import WorkerEnd, reach
+from paceline.exchange.wire.shared_memory import part, take_share
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
-
-
-class WorkerWire:
-    """Connections of a worker to all servers.
-
-    `bounds`: each server's [first, last) of the flat weights. The wire owns the buffers that it
-    sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
-    `node`: node to claim instead of this one; servers of another node are reached over TCP.
-    """
-
-    def __init__(
-        self,
-        bounds: list[tuple[int, int]],
-        num_statistics: int,
-        dtype: torch.dtype,
-        first_server: int,
-        node: str | None = None,
-    ) -> None:
-        self._bounds, self._size = bounds, dtype.itemsize
-        self._first_server, self._node = first_server, node or this_node()
-        num_weights = bounds[-1][1]
-        self._weights_at = whole_pages(num_weights * self._size)
-        self._statistics_at = 2 * self._weights_at
-        memory_bytes = self._statistics_at + num_statistics * self._size
-        self._descriptor, memory = allocate(memory_bytes)
-        self.gradient = part(memory, 0, num_weights, dtype)
-        self.weights = part(memory, self._weights_at, num_weights, dtype)
-        self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
-        self._pull_bytes = self.weights.nbytes
-        self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
-        self._ends: list[WorkerEnd] = []
-        self.versions = [0] * len(bounds)  # of the latest weights, by server
-        self.bytes_sent = 0
-        self.bytes_received = 0
-
-    def connect(self, addresses: list[Address]) -> None:
-        """Connect to all servers in order; the first `pull` calls this with their addresses."""
-        for server, address in enumerate(addresses):
-            self._ends.append(self._connect(server, address))
-        os.close(self._descriptor)
-
-    def pull(self) -> bool:
-        """Receive weights, first or in answer to a push; return True if a step may follow."""
-        if not self._ends:
-            ranks = range(self._first_server, self._first_server + len(self._bounds))
-            self.connect([Address(*receive_json(rank)) for rank in ranks])
-        headers = [end.pull() for end in self._ends]
-        self.versions = [header.version for header in headers]
-        self.bytes_received += self._pull_bytes
-        return headers[0].proceed
-
-    def push_pull(self) -> bool:
-        """Push the gradient to all servers, pull the weights; return True if a step may follow."""
-        for end, version in zip(self._ends, self.versions, strict=True):
-            end.push(version)
-        self.bytes_sent += self._push_bytes
-        return self.pull()
-
-    def leave(self) -> None:
-        """Announce to the servers that no push follows, and disconnect."""
-        for end, version in zip(self._ends, self.versions, strict=True):
-            end.leave(version)
-
-    def _connect(self, server: int, address: Address) -> WorkerEnd:
-        first, last = self._bounds[server]
-        pulled = bytes_of(self.weights[first:last])
-        pushed = [bytes_of(self.gradient[first:last])]
-        if server == 0:
-            pushed.append(bytes_of(self.statistics))
-        places = self._places(first)
-        return reach(
-            f"server {server}", address, pushed, pulled, self._descriptor, places, self._node
-        )
-
-    def _places(self, first: int) -> Places:
-        begin = first * self._size
-        return Places(begin, self._statistics_at, self._weights_at + begin)
 
 
 class ServerWire:
     """Connections of a server to its workers, which takes messages in the order of their arrival.
 
     `weights` [num_weights]: the server's part, which it sends in answers. `workers`: their ranks.
+    `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
+    if they leave as a whole.
     """
 
-    def __init__(self, weights: Tensor, num_statistics: int, workers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        weights: Tensor,
+        num_statistics: int,
+        workers: Sequence[int],
+        parts: Sequence[int] = (),
+    ) -> None:
         self.weights, dtype = weights, weights.dtype
+        self._parts = backwards(parts, 0, len(weights))
         self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
         # Where caches are cold from training, a call into torch costs as much as a small message.
         self._kept = {worker: bytes_of(each) for worker, each in self._statistics.items()}
@@ -239,8 +169,9 @@ class ServerWire:
         statistics, weights = self._statistics[worker], self.weights
         if not shared:
             gradient = torch.zeros_like(weights)
-            return ServerEnd(connection, gradient, torch.zeros_like(statistics), None)
+            return ServerEnd(connection, gradient, torch.zeros_like(statistics), None, self._parts)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)
-        return ServerEnd(connection, *(part(memory, *each, weights.dtype) for each in begins))
+        pushed, kept, answered = (part(memory, *each, weights.dtype) for each in begins)
+        return ServerEnd(connection, pushed, kept, answered)

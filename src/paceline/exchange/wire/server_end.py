@@ -1,6 +1,7 @@
 """Connection of a server to one worker, which never blocks."""
 
 import socket
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -12,7 +13,8 @@ class ServerEnd:
     """Server's end of a connection to one worker.
 
     `gradient`, `statistics`: body of a push, valid until its answer. `answered`: the worker's own
-    weights in shared memory; None if bodies are sent over the connection.
+    weights in shared memory; None if bodies are sent over the connection. `parts`: each [first,
+    last) of the gradient, in the order in which they come over it; none if it comes as a whole.
     """
 
     def __init__(
@@ -21,6 +23,7 @@ class ServerEnd:
         gradient: Tensor,
         statistics: Tensor,
         answered: Tensor | None,
+        parts: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.connection, self.gradient, self.statistics = connection, gradient, statistics
         self._answered = answered
@@ -28,7 +31,9 @@ class ServerEnd:
         self.push_bytes = gradient.nbytes + statistics.nbytes
         self._version: int | None = None  # latest that was answered; None: no message may come
         self._header = bytearray(HEADER_BYTES)
-        self._body = [] if answered is not None else [bytes_of(gradient), self.landed]
+        parts = parts or [(0, len(gradient))]
+        landing = [*(bytes_of(gradient[first:last]) for first, last in parts), self.landed]
+        self._body = landing if answered is None else []
         self._incoming = self._next_message()
         self._outgoing = Pieces()
         connection.setblocking(False)

@@ -20,7 +20,7 @@ class WorkerEnd:
     """Worker's end of a connection to one server.
 
     `name`: name of the other process in error messages. `pushed`, `pulled`: buffers of the bodies
-    to send and to receive; empty if memory is shared.
+    to send and to receive; empty if memory is `shared`.
     """
 
     def __init__(
@@ -34,15 +34,29 @@ class WorkerEnd:
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
         self._pushed, self._pulled = pushed, pulled
+        self.shared = not pulled
         self._header = bytearray(HEADER_BYTES)
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
+    @property
+    def num_parts(self) -> int:
+        """Number of the buffers of a push's body."""
+        return len(self._pushed)
+
     def push(self, version: int) -> None:
         """Send a push computed on weights of `version`. Raises LostPeerError, TimeoutError."""
-        self._send(Pieces(memoryview(pack(Header(version, True))), *self._pushed))
+        self.push_parts(range(len(self._pushed)), version)
+
+    def push_parts(self, parts: range, version: int) -> None:
+        """Send some buffers of a push, behind its header if they are the first ones.
+
+        Raises LostPeerError, TimeoutError.
+        """
+        header = [] if parts.start else [memoryview(pack(Header(version, True)))]
+        self._send(Pieces(*header, *self._pushed[parts.start : parts.stop]))
 
     def pull(self) -> Header:
         """Wait for an answer. Raises LostPeerError, TimeoutError."""

@@ -1,0 +1,114 @@
+"""Worker's end of the wire to parameter servers; push_pull.py has theirs, and what is sent.
+
+A push leaves as a whole, or during backward: then its parts go to servers of other nodes as soon as
+they are there. Inside a node there is nothing to send but a header.
+"""
+
+import os
+from collections.abc import Sequence
+
+import torch
+
+from paceline.exchange.message import receive_json
+from paceline.exchange.node import this_node
+from paceline.exchange.shard import backwards
+from paceline.exchange.wire.connection import Address
+from paceline.exchange.wire.early_end import EarlyEnd
+from paceline.exchange.wire.pieces import bytes_of
+from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
+from paceline.exchange.wire.worker_end import WorkerEnd, reach
+
+
+class WorkerWire:
+    """Connections of a worker to all servers.
+
+    `bounds`: each server's [first, last) of the flat weights. The wire owns the buffers that it
+    sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
+    `node`: node to claim instead of this one; servers of another node are reached over TCP.
+    `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
+    if they leave as a whole.
+    """
+
+    def __init__(
+        self,
+        bounds: list[tuple[int, int]],
+        num_statistics: int,
+        dtype: torch.dtype,
+        first_server: int,
+        node: str | None = None,
+        parts: Sequence[int] = (),
+    ) -> None:
+        self._bounds, self._size, self._parts = bounds, dtype.itemsize, parts
+        self._first_server, self._node = first_server, node or this_node()
+        num_weights = bounds[-1][1]
+        self._weights_at = whole_pages(num_weights * self._size)
+        self._statistics_at = 2 * self._weights_at
+        memory_bytes = self._statistics_at + num_statistics * self._size
+        self._descriptor, memory = allocate(memory_bytes)
+        self.gradient = part(memory, 0, num_weights, dtype)
+        self.weights = part(memory, self._weights_at, num_weights, dtype)
+        self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
+        self._pull_bytes = self.weights.nbytes
+        self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
+        self._ends: list[WorkerEnd | EarlyEnd] = []
+        self.versions = [0] * len(bounds)  # of the latest weights, by server
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    def connect(self, addresses: list[Address]) -> None:
+        """Connect to all servers in order; the first `pull` calls this with their addresses."""
+        for server, address in enumerate(addresses):
+            self._ends.append(self._connect(server, address))
+        os.close(self._descriptor)
+
+    def pull(self) -> bool:
+        """Receive weights, first or in answer to a push; return True if a step may follow."""
+        if not self._ends:
+            ranks = range(self._first_server, self._first_server + len(self._bounds))
+            self.connect([Address(*receive_json(rank)) for rank in ranks])
+        headers = [end.pull() for end in self._ends]
+        self.versions = [header.version for header in headers]
+        self.bytes_received += self._pull_bytes
+        return headers[0].proceed
+
+    @property
+    def sends_early(self) -> bool:
+        """True if parts of a push can leave during backward, to a server of another node."""
+        return any(isinstance(end, EarlyEnd) for end in self._ends)
+
+    def send_early(self, first: int) -> None:
+        """Begin to push the gradient from the weight `first` on, which changes no more."""
+        for end, version in zip(self._ends, self.versions, strict=True):
+            if isinstance(end, EarlyEnd):
+                end.push_from(first, version)
+
+    def push_pull(self) -> bool:
+        """Push the gradient to all servers, pull the weights; return True if a step may follow."""
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.push(version)
+        self.bytes_sent += self._push_bytes
+        return self.pull()
+
+    def leave(self) -> None:
+        """Announce to the servers that no push follows, and disconnect."""
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.leave(version)
+
+    def _connect(self, server: int, address: Address) -> WorkerEnd | EarlyEnd:
+        first, last = self._bounds[server]
+        pulled = bytes_of(self.weights[first:last])
+        parts = backwards(self._parts, first, last)
+        pushed = [bytes_of(self.gradient[begin:end]) for begin, end in parts]
+        if server == 0:
+            pushed.append(bytes_of(self.statistics))
+        places = self._places(first)
+        end = reach(
+            f"server {server}", address, pushed, pulled, self._descriptor, places, self._node
+        )
+        if end.shared or not self._parts:
+            return end
+        return EarlyEnd(end, [begin for begin, _ in parts])
+
+    def _places(self, first: int) -> Places:
+        begin = first * self._size
+        return Places(begin, self._statistics_at, self._weights_at + begin)
