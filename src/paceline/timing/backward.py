@@ -36,17 +36,21 @@ def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
     return sizes[::-1]
 
 
-def parts_within(parts: Sequence[Bucket], first: float, last: float) -> list[Bucket]:
-    """Return the parts of a piece of the vector, with those of their bytes that are in it.
+def parts_within(
+    parts: Sequence[Bucket], first: float, last: float, num_bytes: int
+) -> list[Bucket]:
+    """Return the parts of a piece of the vector, which together have its `num_bytes`.
 
     `first`, `last`: of the piece, as shares of the vector.
     """
     total = sum(part.num_bytes for part in parts)
     begin, end = first * total, last * total
-    found, at = list[Bucket](), total
+    found, at, behind = list[Bucket](), total, 0
     for part in parts:
-        inside = min(at, end) - max(at - part.num_bytes, begin)
         at -= part.num_bytes
-        if round(inside) > 0:
-            found.append(Bucket(round(inside), part.ready))
+        inside = (end - max(at, begin)) / (end - begin)
+        reached = round(num_bytes * min(max(inside, 0.0), 1.0))
+        if reached > behind:
+            found.append(Bucket(reached - behind, part.ready))
+            behind = reached
     return found

@@ -95,6 +95,8 @@ class VirtualClock:
     def end(self) -> None:
         """Deliver all messages under way; no worker takes another step."""
         self._ending = True
+        if self._push is not None:
+            self._push.end()
         while (worker := self.next_worker()) is not None:
             self.finish_step(worker, None)
         if self._own is not None:
@@ -165,6 +167,8 @@ class VirtualClock:
         self._go_on_beside(worker, driver)
         begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
         worker.compute_seconds = alone + self._seconds_of_ddp
+        if self._push is not None:
+            self._push.begin(worker)
         yield self._cores.busy(worker.compute_seconds)
         worker.computed_at = self.kernel.now
         if self._cores.shared:

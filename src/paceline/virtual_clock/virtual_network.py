@@ -14,7 +14,7 @@ from paceline.random_bits import normal
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.fair_flows import FairFlows
-from paceline.virtual_clock.kernel import Kernel
+from paceline.virtual_clock.kernel import Kernel, Moment
 from paceline.virtual_clock.processor_sharing import ProcessorSharing
 
 
@@ -75,6 +75,21 @@ class VirtualNetwork:
         """Send a message from a worker to a server."""
         return self._pass(self._node_of[worker], self._end_of_server[server], num_bytes)
 
+    def inside(self, worker: int, server: int) -> bool:
+        """Return True if the messages between the two stay inside a node."""
+        return self._node_of[worker] == self._end_of_server[server]
+
+    def send_part(self, worker: int, server: int, num_bytes: int) -> Process[None]:
+        """Send a part of a push to another node, without its latency, and without counting it."""
+        return self._flow(self._node_of[worker], self._end_of_server[server], num_bytes)
+
+    def finish_push(
+        self, worker: int, server: int, num_bytes: int, left_at: float
+    ) -> Process[None]:
+        """Count a push that was sent in parts, and wait for the arrival of the last of them."""
+        self._count(self._node_of[worker], self._end_of_server[server], num_bytes)
+        yield Moment(max(self._kernel.now, left_at + self._link.latency))
+
     def answer(self, server: int, worker: int, num_bytes: int) -> Process[Passage]:
         """Send a message from a server to a worker."""
         ends, weight = (self._end_of_server[server], self._node_of[worker]), 1.0
@@ -100,13 +115,21 @@ class VirtualNetwork:
         if sender == receiver:
             return (yield from self._pass_inside(num_bytes))
         begun = self._kernel.now
-        out, into = sender, len(self._names) + receiver
-        self._bytes[out] += num_bytes
-        self._bytes[into] += num_bytes
+        self._count(sender, receiver, num_bytes)
+        yield from self._flow(sender, receiver, num_bytes, weight)
+        yield self._kernel.after(self._link.latency)
+        return Passage(begun, self._kernel.now)
+
+    def _count(self, sender: int, receiver: int, num_bytes: int) -> None:
+        self._bytes[sender] += num_bytes
+        self._bytes[len(self._names) + receiver] += num_bytes
+
+    def _flow(
+        self, sender: int, receiver: int, num_bytes: int, weight: float = 1.0
+    ) -> Process[None]:
+        """Wait until a message has left, and passed the links of both ends."""
         if self._in_star is not None:
             direction = self._in_star[sender in self._end_of_server]
             yield direction.begin(num_bytes / self._link.bandwidth, weight)
         elif math.isfinite(self._link.bandwidth):
-            yield from self._flows.send(out, into, num_bytes, weight)
-        yield self._kernel.after(self._link.latency)
-        return Passage(begun, self._kernel.now)
+            yield from self._flows.send(sender, len(self._names) + receiver, num_bytes, weight)

@@ -2,7 +2,8 @@
 
 On one machine messages occupy the server's process, as over loopback: it receives a push, applies
 it and answers, in the order in which workers are released, before it receives the next. Between
-nodes the network carries messages while the server works.
+nodes the network carries messages while the server works, and parts of pushes during backward if
+the scheme has them leave so early.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.single_server import SingleServer
+from paceline.virtual_clock.virtual_early_push import VirtualEarlyPush
 from paceline.virtual_clock.virtual_group_link import Answer, VirtualGroupLink
 from paceline.virtual_clock.virtual_network import Passage, VirtualNetwork
 from paceline.virtual_clock.virtual_servers import VirtualServers
@@ -42,6 +44,15 @@ class VirtualPushLink:
         self._lines = [SingleServer(kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         self._network = None if profile.one_machine else network
+        self._early: VirtualEarlyPush | None = None
+        if scheme.overlap and self._network is not None and not cores.shared:
+            self._early = VirtualEarlyPush(
+                servers.bounds,
+                servers.weights.element_size(),
+                network=network,
+                sizes=sizes,
+                kernel=kernel,
+            )
         self._group: VirtualGroupLink | None = None
         if scheme.group_size > 1:
             self._group = VirtualGroupLink(
@@ -59,6 +70,16 @@ class VirtualPushLink:
     def busy_seconds(self) -> dict[str, float]:
         """Return the seconds in which each server worked; on one machine messages are work, too."""
         return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
+
+    def begin(self, worker: VirtualWorker) -> None:
+        """Begin to send parts of a push while the worker computes, where they leave so early."""
+        if self._early is not None:
+            self._early.begin(worker)
+
+    def end(self) -> None:
+        """Send no more parts of steps that are under way: they are abandoned."""
+        if self._early is not None:
+            self._early.end()
 
     def push(self, worker: VirtualWorker) -> Process[Answer]:
         """Push the worker's message, by itself or with those of its group; return the answer."""
@@ -90,7 +111,8 @@ class VirtualPushLink:
             seconds += self._profile.node_link.seconds(body)
             seconds += self._profile.push_seconds if server == 0 else 0.0
         else:
-            passage = yield from self._network.push(worker.index, server, body)
+            carrier = self._early or self._network
+            passage = yield from carrier.push(worker.index, server, body)
             self._spend(server, worker, passage.start, passage)
         since, line = self._kernel.now, self._lines[server]
         yield from line.enter()
