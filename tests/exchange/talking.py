@@ -1,5 +1,7 @@
 """Processes that push and pull a little, and tell what they saw."""
 
+import itertools
+import operator
 import os
 import signal
 import time
@@ -11,7 +13,7 @@ from paceline.cluster.child import tolerate
 from paceline.exchange.lost import Lost
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import SECRET, join, joined, leave
-from paceline.exchange.shard import shard_bounds
+from paceline.exchange.shard import segments, shard_bounds
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.header import HEADER_BYTES, pack
 from paceline.exchange.wire.pieces import bytes_of
@@ -24,23 +26,29 @@ FIRST, SECOND = 2**24 + 1, 2**53 + 1  # versions that float32 and float64 cannot
 
 
 WIRES = {"shared memory": None, "TCP": "another node"}  # where a worker says that it is
+PARTS = {"whole": (), "early": (1, 4, 2)}  # of pushes; the second is cut by the bounds of servers
 
 
-def one_worker(servers, node):
+def one_worker(servers, node, parts=()):
     """Process 0 works, the others serve: server s answers with weights third * position + s."""
     join(20, "cpu")
     bounds = shard_bounds(NUM_WEIGHTS, servers)
     server = dist.get_rank() - 1
-    seen = _work(bounds, node) if server < 0 else _serve(server, *bounds[server])
+    own = [size for _, size in segments(parts, *bounds[server])] if server >= 0 else []
+    seen = _work(bounds, node, parts) if server < 0 else _serve(server, *bounds[server], own)
     leave()
     return seen
 
 
-def _work(bounds, node):
-    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1, node=node)
+def _work(bounds, node, parts):
+    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1, node=node, parts=parts)
     told = [wire.pull()]
     pulled, versions = [wire.weights.tolist()], [list(wire.versions)]
-    wire.gradient.copy_(torch.arange(NUM_WEIGHTS, dtype=torch.float64) / 7)
+    gradient = torch.arange(NUM_WEIGHTS, dtype=torch.float64) / 7
+    for first in itertools.accumulate(parts[:0:-1], operator.sub, initial=NUM_WEIGHTS):
+        wire.gradient[first:] = gradient[first:]
+        wire.send_early(first)
+    wire.gradient.copy_(gradient)
     wire.statistics.copy_(torch.tensor([0.1, 0.2], dtype=torch.float64))
     told.append(wire.push_pull())
     pulled.append(wire.weights.tolist())
@@ -51,9 +59,9 @@ def _work(bounds, node):
     return {"proceed": told, "pulled": pulled, "versions": versions, "bytes": sent}
 
 
-def _serve(server, first, last):
+def _serve(server, first, last, parts):
     weights = torch.arange(first, last, dtype=torch.float64) / 3
-    wire = ServerWire(weights, NUM_STATISTICS if server == 0 else 0, workers=[0])
+    wire = ServerWire(weights, NUM_STATISTICS if server == 0 else 0, workers=[0], parts=parts)
     wire.answer(0, Header(FIRST + server, True))
     received = [wire.receive()]
     wire.weights.neg_()
@@ -105,6 +113,7 @@ def _serve_two():
 
 
 LARGE = 1_000_000  # weights: no socket holds a push of as many
+HALVES = (LARGE // 2, LARGE - LARGE // 2)
 HUGE = 10_000_000  # nor both ends of a connection together
 
 
@@ -157,7 +166,7 @@ def one_is_lost(node, how):
 
 
 def _work_or_die(worker, node, how):
-    wire = WorkerWire([(0, LARGE)], 1, torch.float32, first_server=2, node=node)
+    wire = WorkerWire([(0, LARGE)], 1, torch.float32, 2, node, parts=HALVES)
     wire.pull()
     if worker == 0:
         receive_json(2)  # the other is lost
@@ -188,7 +197,7 @@ def _die_with_a_child(wire):
 def _die_in_a_push(wire):
     """Over TCP half the gradient, in shared memory all of it, and half the header."""
     push = pack(Header(wire.versions[0], True))
-    connection = wire._ends[0]._connection
+    connection = _connection(wire)
     if wire._node == WIRES["TCP"]:
         connection.sendall(push + bytes(bytes_of(wire.gradient)[: 2 * LARGE]))
     else:
@@ -196,14 +205,31 @@ def _die_in_a_push(wire):
     _die(wire)
 
 
+def _die_in_an_early_push(wire):
+    """When the half that is there has left; in shared memory nothing has."""
+    if not wire.sends_early:
+        _die(wire)
+    end = wire._ends[0]._end
+    send = end.push_parts
+    end.push_parts = lambda *parts: (send(*parts), _die(wire))
+    wire.send_early(LARGE // 2)
+    time.sleep(60)
+
+
 def _send(*content):
-    return lambda wire: [wire._ends[0]._connection.sendall(each) for each in content]
+    return lambda wire: [_connection(wire).sendall(each) for each in content]
+
+
+def _connection(wire):
+    end = wire._ends[0]
+    return (end._end if wire.sends_early else end)._connection
 
 
 FAULTS = {
     "killed": _die,
     "killed with a child": _die_with_a_child,
     "killed in a push": _die_in_a_push,
+    "killed in an early push": _die_in_an_early_push,
     "noise": _send(b"\xff" * HEADER_BYTES),
     "a version to come": _send(pack(Header(3, True))),
     "no version": _send(pack(Header(-1, True))),
@@ -211,7 +237,7 @@ FAULTS = {
 
 
 def _serve_the_rest():
-    wire = ServerWire(torch.zeros(LARGE), 1, workers=range(2))
+    wire = ServerWire(torch.zeros(LARGE), 1, workers=range(2), parts=HALVES)
     tolerate([1])
     for worker in range(2):
         wire.answer(worker, Header(0, True))

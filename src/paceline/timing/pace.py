@@ -39,7 +39,9 @@ class Pace:
     def wait_for(self, part: Bucket) -> None:
         """Sleep until the step that has begun would have this part of its gradient."""
         at = self._begun + self._seconds * share_of_step(part.ready)
-        time.sleep(max(0.0, at - time.perf_counter()))
+        remaining = at - time.perf_counter()
+        if remaining > 0:
+            time.sleep(remaining)
 
     def wait(self) -> None:
         """Sleep until the step that has begun would have ended."""
