@@ -6,7 +6,8 @@ import pytest
 from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from paceline.engine.clipping import applies_own_gradients
+from paceline.engine.clipping import applies_own_gradients, check_clipping
+from paceline.errors import SettingError
 from tests.engine.references import averaged, plain_weights
 from tests.engine.replay import replayed
 from tests.tiny import CLOCKS, CONF, PlainSGD, run_tiny, tiny_point
@@ -57,6 +58,15 @@ def test_settings_decide_too(name, settings, own):
 def test_one_worker_has_only_its_own_gradient(name):
     settings = {"group_size": 1} if name == "mixed" else {}
     assert applies_own_gradients(scheme_of(name, **settings), 1)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_gradients_that_leave_during_backward_cannot_be_clipped(workers):
+    scheme = scheme_of("async_parameter_server", overlap=True)
+    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* scheme\.overlap"):
+        check_clipping(CLIP, scheme, workers)
+    check_clipping(None, scheme, workers)
+    check_clipping(CLIP, scheme_of("async_parameter_server"), workers)
 
 
 def clipped(gradient):

@@ -195,6 +195,23 @@ def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, confi
         check(config)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "named"),
+    [
+        ("scheme.group_size", 2, "scheme.overlap"),
+        ("training.gradient_clip_val", 1, "training.gradient_clip_val"),
+    ],
+)
+def test_what_is_known_after_backward_only_does_not_leave_during_it(setting, value, named, config):
+    config["scheme"] = read("scheme/async_parameter_server") | {"overlap": True}
+    config["workers"] = 2
+    check(config)
+    put(config, setting, value)
+    with pytest.raises(SettingError, match=f"^{re.escape(named)}: ") as error:
+        check(config)
+    assert "\n" not in str(error.value)
+
+
 def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):
     config["training"]["gradient_clip_val"] = 1
     config["workers"] = 2

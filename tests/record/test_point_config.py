@@ -49,7 +49,7 @@ LATER = {
         "server_placement": "own_nodes",
         "step_rates": {},
     },
-    "scheme": {"group_size": 1},
+    "scheme": {"group_size": 1, "overlap": False},
 }
 
 
@@ -73,6 +73,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("cluster.overlap", False),
         ("cluster.server_placement", "beside_workers"),
         ("scheme.group_size", 2),
+        ("scheme.overlap", True),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ],
 )

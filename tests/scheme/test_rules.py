@@ -28,6 +28,7 @@ from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import (
     AbstractScheme,
+    AbstractServedScheme,
     Adopt,
     Apply,
     Mean,
@@ -36,7 +37,7 @@ from paceline.scheme.rule import (
     WorkerView,
     next_message,
 )
-from paceline.scheme.serving import Arrival, Release
+from paceline.scheme.serving import Arrival, AtOnce, Release
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_parameter_server import SyncParameterServer
@@ -55,6 +56,18 @@ SERVED = [
     Mixed(servers=1, group_size=2),
     SyncThenAsync(servers=1, switch_at=0.5),
 ]
+
+
+class PushesWeights(AbstractServedScheme):
+    """A served scheme whose pushes can leave only after the update of the worker's own weights."""
+
+    servers, overlap = 1, True
+
+    def step(self, worker):
+        yield Push((yield Apply(worker.gradient)))
+
+    def serving(self, num_workers):
+        return AtOnce()
 
 
 def view(step=0, progress=0.0, worker=1):
@@ -305,6 +318,11 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: SyncParameterServer(1, 1, 2), "backup_workers: .* group_size=1 is needed"),
         (lambda: Mixed(1, 0), "group_size: .* not 0"),
         (lambda: Accounting(Mixed(1, 3), 4), "group_size: 3 does not divide workers=4"),
+        (
+            lambda: Accounting(AsyncParameterServer(1, group_size=2, overlap=True), 4),
+            "overlap: a group's mean .*: group_size=1 is needed",
+        ),
+        (lambda: Accounting(PushesWeights(), 4), "overlap: what PushesWeights pushes is no grad"),
         (lambda: Accounting(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave nobody"),
         (lambda: SyncThenAsync(1, 1.1), "switch_at: should be less than or equal to 1, not 1.1"),
         (lambda: SyncThenAsync(1, math.nan), "switch_at: .* not nan"),

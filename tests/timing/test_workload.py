@@ -62,3 +62,14 @@ def test_a_layer_with_a_number_too_few_is_refused():
 def test_a_network_of_nothing_is_refused(layer):
     with pytest.raises(SettingError, match="no weights, or multiplies nothing"):
         counted(layer)
+
+
+def test_a_layer_with_weights_is_a_part_from_the_last_on():
+    network = counted((100, 40), (0, 30), (60, 20), (300, 10))
+    assert network.parts(100) == [Bucket(1200, 0.1), Bucket(240, 0.3), Bucket(400, 1.0)]
+
+
+@pytest.mark.parametrize("workload", [OwnNetwork(), OwnNetwork().of_size(4 * 10**8, 0)])
+def test_parts_of_unknown_layers_are_buckets(workload):
+    assert workload.parts(4 * 10**8) == workload.buckets(4 * 10**8)
+    assert len(workload.parts(4 * 10**8)) == 16

@@ -41,7 +41,7 @@ def run(folder, overlap, servers=1, batch_norm=False, num_early=0, **settings):
 def test_overlap_changes_neither_weights_nor_bytes(
     servers, batch_norm, num_early, settings, tmp_path
 ):
-    """Parts are told of 4 parameters; of 6, of which 2 come at once; of the layers but the first."""
+    """Parts: 4 parameters; 6, of which two come at once; all layers of the workload but one."""
     options = {"servers": servers, "batch_norm": batch_norm, "num_early": num_early, **settings}
     (early, *counted), (whole, *expected) = (
         run(tmp_path / str(overlap), overlap, **options) for overlap in (True, False)
