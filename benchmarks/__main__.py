@@ -12,6 +12,7 @@ MODULES = (
     "synchronous",
     "parameter_server",
     "many_to_one",
+    "overlap",
     "collectives",
     "asynchronous",
     "asynchronous_throughput",

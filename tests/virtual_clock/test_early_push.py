@@ -50,10 +50,9 @@ def clock_after(scheme, link, *, workers=1, workload=LAYERS, steps=2, **profile)
         # 3 s of the last layer are over at 4.5 s only: the first layer waits for them.
         (100, 0, 1, 11, 9.5),
         (100, 0.25, 1, 11.5, 10),
-        # Server 1 has 200 bytes of the last layer, server 0 the other 100 behind which the first
-        # layer comes from 3 s to 3.25 s. Answers: of server 1 half by then, and both until 4 s.
-        (400, 0, 2, 5, 4),
-        # Server 1 has its part from 2.5 s on, and no gradient before 3 s.
+        # Server 1 has 200 bytes of the last layer at 2.25 s, and answers by 2.75 s. Server 0 has
+        # 100 of them, behind which the first layer comes from 3 s to 3.25 s, and answers by 3.75 s.
+        (400, 0, 2, 5, 3.75),
         (400, 0.25, 2, 5.5, 4.25),
         (math.inf, 0, 1, 3, 3),
         (math.inf, 0.25, 1, 3.5, 3.5),
@@ -110,8 +109,8 @@ def test_nothing_leaves_early_inside_a_node():
         for overlap in (False, True)
     )
     assert [worker.step_ends[0] for worker in whole.workers] == [5, 5]
-    # Server 1 has all from 3 s on. Its answer shares the link out of node 1 with the first layer to
-    # server 0, until 4 s; that answer takes another second, and the other has half of its own left.
+    # Server 1 has both pushes at 3 s. Its answer shares the link out of node 1 with the first layer
+    # to server 0, until 4 s, and is there at 4.5 s; that of server 0 takes another second.
     assert [worker.step_ends[0] for worker in early.workers] == pytest.approx([4.5, 5])
     local = {"workers_per_node": None, "server_seconds": 0.5}
     ends = [

@@ -1,5 +1,6 @@
 """Virtual clock: many workers as processes, in the order of virtual time."""
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
@@ -36,10 +37,10 @@ _TIMELINE_WORKERS = 16  # more rows than that no figure shows
 class VirtualClock:
     """Clock that runs the rules of all workers, and asks its caller for gradients.
 
-    `next_worker()` returns the worker whose backward ends next: compute its gradient on its
-    weights, and pass it to `finish_step`. `workload`: network that decides the bytes of messages.
-    `statistics`: floating-point buffers of the module, as
-    one vector. `counters`: its other buffers.
+    `next_worker()` returns the worker whose backward ends next, or whose gradient a server has all
+    of before that: compute it on the worker's weights, and pass it to `finish_step`. `workload`:
+    network that decides the bytes of messages. `statistics`: floating-point buffers of the module,
+    as one vector. `counters`: its other buffers.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class VirtualClock:
         ]
         for worker in self.workers if spec.num_workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
-        self._ready: VirtualWorker | None = None  # its backward has just ended
+        self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
         self._connect(scheme, profile, weights, recycled)
         self._start(scheme, weights)
@@ -79,10 +80,9 @@ class VirtualClock:
 
     def next_worker(self) -> VirtualWorker | None:
         """Advance to the end of the next backward; None if no worker may take another step."""
-        while self._ready is None and len(self.kernel):
+        while not self._ready and len(self.kernel):
             self.kernel.advance()
-        ready, self._ready = self._ready, None
-        return ready
+        return self._ready.popleft() if self._ready else None
 
     def finish_step(self, worker: VirtualWorker, gradient: Buffer | None) -> None:
         """Continue a worker with its gradient, which the clock owns from now on.
@@ -167,14 +167,17 @@ class VirtualClock:
         self._go_on_beside(worker, driver)
         begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
         worker.compute_seconds = alone + self._seconds_of_ddp
-        if self._push is not None:
-            self._push.begin(worker)
-        yield self._cores.busy(worker.compute_seconds)
-        worker.computed_at = self.kernel.now
+        worker.computed_at = begun + worker.compute_seconds
+        early = self._push.begin(worker) if self._push is not None else None
+        if early is not None:
+            yield early
+        else:
+            yield self._cores.busy(worker.compute_seconds)
+            worker.computed_at = self.kernel.now
         if self._cores.shared:
             worker.compute_seconds = worker.computed_at - begun
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
-        self._ready = worker
+        self._ready.append(worker)
 
     def _go_on_beside(self, worker: VirtualWorker, driver: RuleDriver) -> None:
         """Begin what the rule does beside the computing of a step, if the last of it has ended."""

@@ -71,10 +71,12 @@ class VirtualPushLink:
         """Return the seconds in which each server worked; on one machine messages are work, too."""
         return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
 
-    def begin(self, worker: VirtualWorker) -> None:
-        """Begin to send parts of a push while the worker computes, where they leave so early."""
-        if self._early is not None:
-            self._early.begin(worker)
+    def begin(self, worker: VirtualWorker) -> Event | None:
+        """Begin to send parts of a push while the worker computes, until `computed_at`.
+
+        Returns the event at which its gradient is needed; None if pushes leave as a whole.
+        """
+        return None if self._early is None else self._early.begin(worker)
 
     def end(self) -> None:
         """Send no more parts of steps that are under way: they are abandoned."""
@@ -111,8 +113,10 @@ class VirtualPushLink:
             seconds += self._profile.node_link.seconds(body)
             seconds += self._profile.push_seconds if server == 0 else 0.0
         else:
-            carrier = self._early or self._network
-            passage = yield from carrier.push(worker.index, server, body)
+            if self._early is None:
+                passage = yield from self._network.push(worker.index, server, body)
+            else:
+                passage = yield from self._early.push(worker, server, body)
             self._spend(server, worker, passage.start, passage)
         since, line = self._kernel.now, self._lines[server]
         yield from line.enter()
