@@ -47,8 +47,8 @@ def _compared(
     predicted = ours / theirs
     yield row("  predicted", ours, theirs, "s", predicted, "shown", True)
     ratio = measured / predicted
-    holds = 0.95 <= ratio <= 1.05
-    yield row("  measured / predicted", measured, predicted, "", ratio, "0.95 to 1.05", holds)
+    holds = 0.9 <= ratio <= 1.1
+    yield row("  measured / predicted", measured, predicted, "", ratio, "0.9 to 1.1", holds)
 
 
 def _point(workload: str, workers: int, servers: int, step_seconds: float, overlap: str) -> Point:
