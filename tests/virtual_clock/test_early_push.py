@@ -101,6 +101,18 @@ def test_parts_of_several_workers_share_the_link_of_their_server(workers_per_nod
     assert [worker.step_ends[0] for worker in clock.workers] == pytest.approx([5.5, 5.5])
 
 
+def test_a_server_may_have_the_gradients_of_all_workers_before_backward_ends():
+    """Both have 100 bytes of the last layer at server 0 at 2 s, and 200 at server 1 at 2.5 s, which
+    answers until 3.5 s. By then server 0 has the first layer, too, and answers until 4.5 s.
+    """
+    for overlap, end in ((True, 4.5), (False, 5)):
+        scheme = SyncParameterServer(2, overlap=overlap)
+        clock = clock_after(scheme, Link(0, 400), workers=2)
+        assert [worker.step_ends for worker in clock.workers] == 2 * [[end, 2 * end]]
+        assert [server.report.updates for server in clock.servers.served] == [2, 2]
+        assert clock.kernel.num_processes == 0
+
+
 def test_nothing_leaves_early_inside_a_node():
     """Server 0 is beside worker 0, and server 1 beside worker 1: each pushes 1 s to the other."""
     profile = {"server_placement": "beside_workers"}
