@@ -318,9 +318,12 @@ def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock
     assert len({worker.weights_digest for worker in seen.workers}) == 1
     assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
     for worker in (1, 3):
+        drawn = [Gossip("complete").beside(worker, 4, n, seed=config["seed"]) for n in range(120)]
+        drawn = [next(beside) for beside in drawn]
         for mean in seen.workers[worker].averages:
-            drawn = Gossip("complete").beside(worker, 4, mean.sent_after, seed=config["seed"])
-            assert next(drawn) == PairMean(mean.partner)
+            latest = mean.sent_after  # of the step, or of the one before, if its thread came late
+            possible = drawn[max(0, latest - (clock == "wall")) : latest + 1]
+            assert PairMean(mean.partner) in possible
 
 
 @pytest.mark.parametrize(("bound", "lead"), [(0, 1), (1, 2), (3, 4), (10**6, 20)])

@@ -70,6 +70,7 @@ def test_a_layer_with_weights_is_a_part_from_the_last_on():
 
 
 @pytest.mark.parametrize("workload", [OwnNetwork(), OwnNetwork().of_size(4 * 10**8, 0)])
-def test_parts_of_unknown_layers_are_buckets(workload):
-    assert workload.parts(4 * 10**8) == workload.buckets(4 * 10**8)
-    assert len(workload.parts(4 * 10**8)) == 16
+def test_unknown_layers_are_equal_and_there_evenly(workload):
+    parts = workload.parts(4 * 10**8)
+    assert parts == [Bucket(25 * 10**6, n / 16) for n in range(1, 17)]
+    assert sum(part.num_bytes for part in OwnNetwork().parts(30_696)) == 30_696

@@ -84,11 +84,11 @@ def test_what_is_shown_of_a_push_is_what_follows_computing():
 
 
 def test_statistics_come_last():
-    """Three parts of 1 s, there at 5/3 s, 7/3 s and 3 s; half a second more, and 3 s back."""
+    """16 parts of 3/16 s, there every 2/16 s from 1 s on; half a second more, and 3 s back."""
     sized = SizedNetwork(num_bytes=3 * BUCKET_BYTES, num_statistics_bytes=BUCKET_BYTES // 2)
     scheme = AsyncParameterServer(1, overlap=True)
     clock = clock_after(scheme, Link(0, BUCKET_BYTES), workload=sized)
-    end = 5 / 3 + 3.5 + 3
+    end = 1 + 2 / 16 + 3.5 + 3
     assert clock.workers[0].step_ends == pytest.approx([end, 2 * end], rel=1e-12)
     assert clock.workers[0].bytes_sent == 2 * 7 * BUCKET_BYTES // 2
 

@@ -79,8 +79,8 @@ class Adopt(Message):
 class PairMean(Message):
     """This worker sends its weights; the partner holds their mean with its own from then on, and
     this worker changes by as much as that mean differs from what it sent when it is answered.
-    So the sum of all weights is kept, whatever either applies meanwhile. A step under way still
-    gives the gradient of the weights that it began with.
+    So the sum of all weights is the same after that, whatever either applies meanwhile. A step
+    under way still gives the gradient of the weights that it began with.
     """
 
     partner: int

@@ -1,5 +1,6 @@
 """Network that the gradients stand for: its messages and its step, on a modelled cluster."""
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -11,6 +12,7 @@ from paceline.timing.backward import Bucket
 
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
+UNKNOWN_LAYERS = 16  # equal ones, that a network of which only the size is known is taken to have
 
 
 @settings("workload")
@@ -58,9 +60,7 @@ class AbstractWorkload(ABC):
 
 @settings("workload")
 class OwnNetwork(AbstractWorkload):
-    """The trained network itself, whose layers are not known: buckets become ready evenly, and
-    stand for layers.
-    """
+    """The trained network itself, whose layers are not known: gradients become ready evenly."""
 
     name: str = OWN
 
@@ -78,7 +78,11 @@ class OwnNetwork(AbstractWorkload):
         return [Bucket(own_bytes // count, n / count) for n in range(1, count + 1)]
 
     def parts(self, own_bytes: int) -> list[Bucket]:
-        return self.buckets(own_bytes)
+        ends = [own_bytes * n // UNKNOWN_LAYERS for n in range(UNKNOWN_LAYERS + 1)]
+        return [
+            Bucket(end - begin, n / UNKNOWN_LAYERS)
+            for n, (begin, end) in enumerate(itertools.pairwise(ends), start=1)
+        ]
 
 
 @settings("workload")
@@ -99,6 +103,9 @@ class SizedNetwork(OwnNetwork):
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
         return super().buckets(self.num_bytes)
+
+    def parts(self, own_bytes: int) -> list[Bucket]:
+        return super().parts(self.num_bytes)
 
 
 @settings("workload")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from paceline.engine.links import Process
 from paceline.exchange.schedule.volume import Volume
-from paceline.timing.backward import BACKWARD_SHARE, Bucket
+from paceline.timing.backward import Bucket, share_of_step
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event, Kernel, Moment
 from paceline.virtual_clock.message_sizes import MessageSizes
@@ -36,7 +36,7 @@ def allreduce_end(
     """
     done = 0.0
     for num_bytes, share in buckets:
-        left = BACKWARD_SHARE * (1 - share)
+        left = 1 - share_of_step(share)
         ready = max(each.brought_at - left * each.compute_seconds for each in brought)
         done = max(ready, done) + seconds(num_bytes)
     return done

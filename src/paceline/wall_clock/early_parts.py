@@ -40,7 +40,9 @@ class AbstractEarlyParts(ABC):
 class RealParts(AbstractEarlyParts):
     """Gradients of all parameters, as backward completes them.
 
-    One that is late, or never comes, holds up those before it in the vector.
+    One that is late, or never comes, holds up those before it in the vector: so groups of the
+    optimizer that do not follow the layers delay what leaves. A hook must not change a gradient
+    once it is there.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter]) -> None:
@@ -52,6 +54,7 @@ class RealParts(AbstractEarlyParts):
         self._hooks: list[Any] = [
             weight.register_post_accumulate_grad_hook(partial(self._take, number))  # pyright: ignore[reportUnknownMemberType]
             for number, weight in enumerate(self._weights)
+            if weight.requires_grad
         ]
         self._forget()
 
@@ -66,7 +69,7 @@ class RealParts(AbstractEarlyParts):
             hook.remove()
 
     def _forget(self) -> None:
-        self._complete = [False] * len(self._begins)
+        self._complete = [not weight.requires_grad for weight in self._weights]
         self._first = len(self._begins)  # number of the weight from which on all are complete
         self._version: int | None = None  # of the gradient's content
 

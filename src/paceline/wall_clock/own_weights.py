@@ -44,9 +44,10 @@ class OwnWeights:
     def apply(self, gradient: Tensor) -> Tensor:
         """Apply `gradient` and return the weights after that."""
         rate = self._spec.learning_rate
+        gradient = gradient.to(self.weights.device)  # a GPU may still compute it
         with self._pair.step() if self._pair else nullcontext():
             samples = self._spec.samples_at(self.step_numbers[-1])
-            self._sgd.step(gradient.to(self.weights.device), rate.factor(samples) if rate else 1.0)
+            self._sgd.step(gradient, rate.factor(samples) if rate else 1.0)
             self._flat.adopt(self.weights)
         return self._flat.weights
 

@@ -82,8 +82,9 @@ class ActiveLink(AbstractPairLink):
         mean = self._wire.weights
         mean.copy_(self._sent)
         self._wire.average(partner)
+        mean.sub_(self._sent)
         with self._changing:
-            self.weights.add_(mean).sub_(self._sent)
+            self.weights.add_(mean)
             self.averages.append(PairAverage(partner, sent_after, self._steps))
 
     def finish(self) -> None:

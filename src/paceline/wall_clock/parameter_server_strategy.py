@@ -7,6 +7,7 @@ from pytorch_lightning import Trainer
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.links import AbstractLinks
 from paceline.engine.snapshot import Snapshot
+from paceline.errors import SettingError
 from paceline.wall_clock.early_parts import AbstractEarlyParts, PacedParts, RealParts
 from paceline.wall_clock.push_link import PushLink
 from paceline.wall_clock.rule_strategy import AbstractRuleStrategy
@@ -16,8 +17,8 @@ from paceline.wall_clock.wall_links import WallLinks
 class ParameterServerStrategy(AbstractRuleStrategy):
     """Strategy of a worker that pushes to servers, which answer with weights and grant steps.
 
-    With the scheme's `overlap`, pushes to servers of other nodes leave during backward, unless it
-    is on another device than the CPU: gradients are copied from there after it.
+    With the scheme's `overlap`, pushes to servers of other nodes leave during backward. Raises
+    SettingError for it on a GPU, whose gradients are copied from there after backward.
     """
 
     applied_by = "a parameter server"
@@ -33,7 +34,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         self._push.begin(wire.weights)
         trainer.should_stop = not self._push.granted
         flat.adopt(wire.weights)
-        if early and wire.sends_early and flat.gradient is wire.gradient:
+        if early and wire.sends_early:
             early.begin(flat, wire.send_early)
             self._early = early
         return flat, WallLinks(flat, self._statistics, push=self._push)
@@ -69,6 +70,9 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         """Return the parts in which pushes leave; None if they leave as a whole."""
         if not self.scheme.overlap:
             return None
+        if self.root_device.type != "cpu":
+            message = f"gradients leave a {self.root_device.type} after backward; false is needed"
+            raise SettingError("scheme.overlap", message)
         if self.pace is None:
             return RealParts(self.held_weights)
         own_bytes = self.spec.num_weights * self.held_weights[0].element_size()

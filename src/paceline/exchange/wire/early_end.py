@@ -30,7 +30,8 @@ class EarlyEnd:
         self._pushed = False  # since the last answer
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: no more of them
         self._done: SimpleQueue[Exception | None] = SimpleQueue()  # once for each push
-        Thread(target=self._send_all, daemon=True).start()
+        self._thread = Thread(target=self._send_all, daemon=True)
+        self._thread.start()
 
     def push_from(self, first: int, version: int) -> None:
         """Let the parts from the weight `first` on leave, which change no more."""
@@ -47,14 +48,15 @@ class EarlyEnd:
 
     def pull(self) -> Header:
         """Wait until the push has left, and for its answer. Raises LostPeerError, TimeoutError."""
-        if self._pushed and (error := self._done.get()) is not None:
+        pushed, self._pushed = self._pushed, False
+        if pushed and (error := self._done.get()) is not None:
             raise error
-        self._pushed = False
         return self._end.pull()
 
     def leave(self, version: int) -> None:
         """Announce to the server that no push follows, and close the connection."""
         self._orders.put(None)
+        self._thread.join()
         self._end.leave(version)
 
     def _send_all(self) -> None:
