@@ -44,6 +44,13 @@ def put(config, setting, value):
     config[leaf] = value
 
 
+def assert_refused_in_a_line(config, setting):
+    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
+        check(config)
+    assert error.value.setting == setting
+    assert "\n" not in str(error.value)
+
+
 WHOLE = (
     "workers",
     "batch_size",
@@ -99,10 +106,7 @@ BAD = [
 @pytest.mark.parametrize(("setting", "value"), BAD)
 def test_a_bad_value_is_named(setting, value, config):
     put(config, setting, value)
-    with pytest.raises(SettingError) as error:
-        check(config)
-    assert error.value.setting == setting
-    assert "\n" not in str(error.value)
+    assert_refused_in_a_line(config, setting)
 
 
 SCHEMES = [
@@ -126,9 +130,7 @@ def test_what_makes_no_scheme_for_so_many_workers_is_named(scheme, setting, valu
     config["workers"] = 4
     check(config)
     put(config, setting, value)
-    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
-        check(config)
-    assert "\n" not in str(error.value)
+    assert_refused_in_a_line(config, setting)
 
 
 @pytest.mark.parametrize("target", ["paceline.scheme.mixed.Nothing", "builtins.dict"])
@@ -207,9 +209,7 @@ def test_what_is_known_after_backward_only_does_not_leave_during_it(setting, val
     config["workers"] = 2
     check(config)
     put(config, setting, value)
-    with pytest.raises(SettingError, match=f"^{re.escape(named)}: ") as error:
-        check(config)
-    assert "\n" not in str(error.value)
+    assert_refused_in_a_line(config, named)
 
 
 def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):

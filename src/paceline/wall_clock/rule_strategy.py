@@ -88,8 +88,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._statistics = statistics_of(self.trained_module())
         self.spec = self._run_spec(sgd)
         self._flat, links = self._connect(trainer)
-        rank, seed = dist.get_rank(), self.spec.seed
-        self._driver = RuleDriver(self.scheme, links, rank, self.workers, seed)
+        self._driver = RuleDriver(self.scheme, links, dist.get_rank(), self.workers, self.spec.seed)
         remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._step)
         self.optimizers = [remote]
 
@@ -158,12 +157,14 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.num_steps += 1
         self._finish_step()
         self._seconds_communicating += time.perf_counter() - before
-        if not self.trained_module().trainer.should_stop:
-            self._begin_step()
+        self._begin_step()
 
     def _begin_step(self) -> None:
-        """Begin what goes on beside the computing of the next step, and its pace."""
-        if self._beside.is_idle() and (process := self._driver.beside(self.num_steps)) is not None:
-            self._beside.begin(process)
+        """Begin what goes on beside the computing of the next step, if there is one; its pace."""
+        stops = self.trained_module().trainer.should_stop
+        if not stops and self._beside.is_idle():
+            process = self._driver.beside(self.num_steps)
+            if process is not None:
+                self._beside.begin(process)
         if self.pace is not None:
             self.pace.begin()
