@@ -1,0 +1,27 @@
+"""Declaration of a command of the command line."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def no_arguments(parser: ArgumentParser) -> None:
+    """Add nothing: a command without options."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command; `<name>_command.py` declares it as COMMAND.
+
+    `help`: text in `paceline --help`. `run(options, root)`: what it does, in the repository's root,
+    importing its rooms only then, since torch alone costs seconds; returns the exit code. `study`:
+    whether it takes STUDY, as `options.study`. `settings`: whether settings may follow, as
+    `options.overrides`. `add_arguments`: adds options of its own.
+    """
+
+    help: str
+    run: Callable[[Namespace, Path], int]
+    study: bool = False
+    settings: bool = False
+    add_arguments: Callable[[ArgumentParser], None] = no_arguments

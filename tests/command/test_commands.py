@@ -1,0 +1,27 @@
+"""Commands: one file each, all of them listed, and none that costs an import before it runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.cli import COMMANDS, command
+
+FILES = Path(__file__).parents[2] / "src/paceline/command"
+
+
+def test_every_file_is_a_command_and_every_command_a_file():
+    files = {path.stem.removesuffix("_command") for path in FILES.glob("*_command.py")}
+    assert sorted(COMMANDS) == sorted(files)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_in_a_terminal(name):
+    assert all(0 < len(line) <= 87 for line in command(name).help.splitlines())
+
+
+def test_help_imports_neither_torch_nor_hydra():
+    code = "import sys; from paceline import cli; cli._parser(); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "hydra", "pandas", "numpy"} & set(run.stdout.split())
