@@ -1,0 +1,117 @@
+"""Plan of a network that is divided over the processes of a worker; it needs no process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import fx, nn
+
+from paceline.split.moves import Conversion
+from paceline.split.placement import Moved, Placement, Use
+from paceline.split.shard_group import ring_bytes
+from paceline.split.traced import trace
+from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, NOT_DIVIDED, check_split
+
+
+class LayerPlan(NamedTuple):
+    """How a layer, or an operation without weights, is divided.
+
+    `way`: by_images, by_channels, by_inputs or whole. `forward_bytes`, `backward_bytes`: of
+    activations and of their gradients that one process sends in a step. `gradient_bytes`: that it
+    sends to sum the gradient of the weights inside the group.
+    """
+
+    name: str
+    way: str
+    forward_bytes: int
+    backward_bytes: int
+    gradient_bytes: int
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """Plan of a divided network, in the order of its forward pass.
+
+    `summed`: names of the parameters by images; they are equal in all shards, and their gradients
+    are summed. `slices`: parameters and buffers of which each shard has a slice, and the dimension
+    that is cut. All others are whole in every shard, with gradients that are equal. `graph`,
+    `added`, `uses`: see Placement.
+    """
+
+    shards: int
+    layers: Sequence[LayerPlan]
+    gradient_bytes: int
+    summed: frozenset[str]
+    slices: Mapping[str, int]
+    graph: fx.Graph
+    added: Sequence[Conversion | tuple[str, int]]
+    uses: Mapping[str, Use]
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes of activations and their gradients that one process sends in a training step."""
+        return sum(layer.forward_bytes + layer.backward_bytes for layer in self.layers)
+
+
+def plan_split(
+    network: nn.Module, split: str, shards: int, batch_size: int, image_shape: Sequence[int]
+) -> SplitPlan:
+    """Plan how to divide a network over `shards` processes; it is not changed.
+
+    `split`: see way_of. `batch_size`: images of the worker in a step, in all its processes together.
+    Raises SettingError("model.split"), ("model.shards"), ("batch_size") or ("model") for what cannot
+    be divided.
+    """
+    check_split(split, shards)
+    traced = trace(network, batch_size, image_shape)
+    placed = Placement(traced, split, shards)
+    summed = [name for name, _ in traced.named_parameters() if _use(placed, name) == BY_IMAGES]
+    sizes = {name: weight.nbytes for name, weight in traced.named_parameters()}
+    return SplitPlan(
+        shards=shards,
+        layers=_layer_plans(placed, summed, sizes, shards),
+        gradient_bytes=ring_bytes(sum(sizes[name] for name in summed), shards),
+        summed=frozenset(summed),
+        slices=_slices(traced, placed.uses),
+        graph=placed.graph,
+        added=placed.added,
+        uses=placed.uses,
+    )
+
+
+def _use(placed: Placement, parameter: str) -> str:
+    layer = parameter.rpartition(".")[0]
+    return placed.uses[layer].way if layer in placed.uses else NOT_DIVIDED
+
+
+def _layer_plans(
+    placed: Placement, summed: Sequence[str], sizes: Mapping[str, int], shards: int
+) -> list[LayerPlan]:
+    plans = []
+    for name, moves in placed.moved.items():
+        own = [parameter for parameter in summed if parameter.rpartition(".")[0] == name]
+        forth, back = _bytes(moves, shards)
+        gradient = ring_bytes(sum(sizes[parameter] for parameter in own), shards)
+        way = placed.uses[name].way if name in placed.uses else NOT_DIVIDED
+        plans.append(LayerPlan(name, way, forth, back, gradient))
+    return plans
+
+
+def _bytes(moves: Sequence[Moved], shards: int) -> tuple[int, int]:
+    """Return the bytes that one process sends in forward and in backward."""
+    forth = sum(each.conversion.forward.bytes_sent(each.whole, shards) for each in moves)
+    learning = [each for each in moves if not each.forth_only]
+    back = sum(each.conversion.backward.bytes_sent(each.whole, shards) for each in learning)
+    return forth, back
+
+
+def _slices(network: nn.Module, uses: Mapping[str, Use]) -> dict[str, int]:
+    """Return the dimension that is cut of each parameter and buffer that has slices."""
+    slices = {}
+    for name, use in uses.items():
+        for key, tensor in network.get_submodule(name).state_dict().items():
+            if use.way == BY_CHANNELS and tensor.dim():
+                slices[f"{name}.{key}"] = 0
+            if use.way == BY_INPUTS and key == "weight":
+                slices[f"{name}.{key}"] = 1
+    return slices

@@ -1,0 +1,117 @@
+"""Small networks for the laws of divided networks: images [N, 3, 8, 8], 10 classes, float64."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from paceline.model.network import torchvision_network
+
+IMAGE = (3, 8, 8)
+CLASSES = 10
+
+
+def alexnet_like():
+    """Convolutions with response normalization, two large linear layers, dropout."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.LocalResponseNorm(5),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(256, 32),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.5),
+        nn.Linear(32, 64),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.5),
+        nn.Linear(64, CLASSES),
+    )
+
+
+def nin_like():
+    """Convolutions alone, the last with as many outputs as there are classes."""
+    return nn.Sequential(
+        nn.Conv2d(3, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(12, 8, 1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.5),
+        nn.Conv2d(8, 64, 3, padding=1, bias=False),
+        nn.ReLU(),
+        nn.Conv2d(64, CLASSES, 1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+
+
+def resnet18():
+    return torchvision_network("resnet18", IMAGE, CLASSES, "batch")
+
+
+class Mixed(nn.Module):
+    """Depthwise convolution, concatenation, gate, residual in place, shared layer, GroupNorm."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.relu = nn.ReLU(inplace=True)
+        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.groups = nn.GroupNorm(4, 16)
+        self.pointwise = nn.Conv2d(16, 16, 1)
+        self.gate = nn.Conv2d(16, 16, 1)
+        self.scale = nn.Parameter(torch.full((16, 1, 1), 0.5))
+        self.drop = nn.Dropout2d(0.25)
+        self.hidden = nn.Linear(32, 24)
+        self.last = nn.Linear(24, CLASSES)
+
+    def forward(self, images):
+        first = self.relu(self.norm(self.first(images)))
+        second = self.groups(self.depthwise(functional.max_pool2d(first, 2)))
+        second = self.relu(second)
+        gate = torch.sigmoid(self.gate(second.mean([2, 3], keepdim=True)))
+        third = self.pointwise(second) * gate
+        third += second
+        joined = torch.cat([self.drop(third), third * self.scale], 1)
+        pooled = functional.adaptive_avg_pool2d(joined, 1)
+        return self.last(self.relu(self.hidden(pooled.view(pooled.size(0), -1))))
+
+
+NETWORKS = {
+    "alexnet_like": alexnet_like,
+    "nin_like": nin_like,
+    "resnet18": resnet18,
+    "mixed": Mixed,
+}
+
+
+def build(name):
+    torch.manual_seed(1)
+    return NETWORKS[name]().double().train()
+
+
+class NormOfParts(nn.BatchNorm2d):
+    """BatchNorm of data parallelism: each of `parts` is normalized by itself; the first is kept."""
+
+    def forward(self, input):
+        first, *others = input.chunk(self.parts)
+        done = [super().forward(first)]
+        for part in others:
+            done.append(
+                functional.batch_norm(part, None, None, self.weight, self.bias, True, eps=self.eps)
+            )
+        return torch.cat(done)
+
+
+def as_data_parallel(network, names, parts):
+    """Let BatchNorm layers of these names see parts of the images."""
+    for name in names:
+        layer = network.get_submodule(name)
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.__class__ = NormOfParts
+            layer.parts = parts
+    return network
