@@ -12,21 +12,20 @@ from paceline.split.split_plan import plan_split
 from paceline.split.whole_weights import gather_state, load_state, sum_gradients
 from tests.split.networks import CLASSES, IMAGE, as_data_parallel, build
 
-BATCH = 8
-STEPS = 10
+BATCH = 16
 
 
-def batches():
+def batches(steps):
     drawn = torch.Generator().manual_seed(2)
-    images = torch.randn(STEPS, BATCH, *IMAGE, generator=drawn, dtype=torch.float64)
-    return images, torch.randint(0, CLASSES, (STEPS, BATCH), generator=drawn)
+    images = torch.randn(steps, BATCH, *IMAGE, generator=drawn, dtype=torch.float64)
+    return images, torch.randint(0, CLASSES, (steps, BATCH), generator=drawn)
 
 
-def train(network, after_backward):
+def train(network, steps, after_backward):
     """Return the logits of all steps of SGD with momentum and weight decay."""
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=0.01)
     logits = []
-    for images, labels in zip(*batches(), strict=True):
+    for images, labels in zip(*batches(steps), strict=True):
         optimizer.zero_grad()
         logits.append(network(images))
         cross_entropy(logits[-1], labels).backward()
@@ -35,19 +34,19 @@ def train(network, after_backward):
     return torch.stack(logits).detach()
 
 
-def on_one_process(name, plan):
-    images = [layer.name for layer in plan.layers if layer.way == "by_images"]
-    network = as_data_parallel(build(name), images, plan.shards)
+def on_one_process(name, steps, plan):
+    by_images = [name for name, way in plan.uses.items() if way == "by_images"]
+    network = as_data_parallel(build(name), by_images, plan.shards)
     torch.manual_seed(3)
-    logits = train(network, lambda: None)
+    logits = train(network, steps, lambda: None)
     return logits, network.state_dict()
 
 
-def divided(name, plan, group):
+def divided(name, steps, plan, group):
     network = split_network(build(name), plan, group)
     torch.manual_seed(3 + group.shard)  # one generator in the group must be enough
     group.share_random_state(torch.device("cpu"))
-    logits = train(network, lambda: sum_gradients(network, plan, group))
+    logits = train(network, steps, lambda: sum_gradients(network, plan, group))
     whole = gather_state(network, plan, group)
     return logits, whole, network
 
@@ -58,19 +57,25 @@ def largest(one, other):
     return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
-def law(name, split, group):
+def smallest_step(state, initial):
+    """Return the largest change of that parameter whose values have changed the least."""
+    weights = initial.named_parameters()
+    return min(float((state[name] - weight).abs().max()) for name, weight in weights)
+
+
+def law(name, split, steps, group):
     """Return differences to one process, and bytes; differences of weights in shard 0 alone."""
     plan = plan_split(build(name), split, group.shards, BATCH, IMAGE)
-    logits, whole, network = divided(name, plan, group)
+    logits, whole, network = divided(name, steps, plan, group)
     seen = {
         "activations": group.bytes_of_activations,
         "gradients": group.bytes_of_gradients,
-        "planned": (STEPS * plan.activation_bytes, STEPS * plan.gradient_bytes),
+        "planned": (steps * plan.activation_bytes, steps * plan.gradient_bytes),
         "digest": [float(logits.sum()), float(logits.square().sum())],
     }
     if whole is not None:
-        expected, state = on_one_process(name, plan)
-        seen["moved"] = largest(state, build(name).state_dict())
+        expected, state = on_one_process(name, steps, plan)
+        seen["moved"] = smallest_step(state, build(name))
         seen["logits"] = float((logits - expected).abs().max())
         seen["weights"] = largest(whole, state)
     seen["loaded"] = loads(network, name, plan, group)
@@ -84,14 +89,32 @@ def loads(network, name, plan, group):
     return largest(network.state_dict(), fresh) == 0
 
 
-def laws(cases):
+def laws(cases, length):
+    """Return what this process has seen of each case, and of exchanges of `length` numbers."""
     join(60, "cpu")
     pair = dist.new_group([0, 1])
     rank = dist.get_rank()
-    seen = {}
-    for name, split, shards in cases:
+    seen = {"wire": wire(length)}
+    for name, split, shards, steps in cases:
         if rank < shards:
             group = ShardGroup(None if shards == 4 else pair, rank, shards)
-            seen[f"{name} {split} {shards}"] = law(name, split, group)
-    dist.barrier()
+            seen[f"{name} {split} {shards}"] = law(name, split, steps, group)
+    dist.barrier()  # none leaves while others meet
     return seen
+
+
+def wire(length):
+    """Return the bytes (counted, of the kernel) that each kind of exchange sends and receives."""
+    group = ShardGroup(None, dist.get_rank(), dist.get_world_size())
+    own = torch.ones(group.shards, length // group.shards, dtype=torch.float64)
+    kinds = {"gather": group.gather, "swap": group.swap, "sum": group.sum}
+    return {kind: _moved(group, exchange, own) for kind, exchange in kinds.items()}
+
+
+def _moved(group, exchange, own):
+    dist.barrier()
+    before, counted = socket_bytes(), group.bytes_of_activations.sent
+    exchange(own)
+    dist.barrier()
+    sent, received = (after - now for after, now in zip(socket_bytes(), before, strict=True))
+    return group.bytes_of_activations.sent - counted, sent, received

@@ -1,12 +1,13 @@
-"""Small networks for the laws of divided networks: images [N, 3, 8, 8], 10 classes, float64."""
+"""Small networks for the laws of divided networks: images [N, 3, 16, 16], 10 classes, float64."""
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torchvision.models.resnet import BasicBlock, ResNet
 
 from paceline.model.network import torchvision_network
 
-IMAGE = (3, 8, 8)
+IMAGE = (3, 16, 16)
 CLASSES = 10
 
 
@@ -20,7 +21,7 @@ def alexnet_like():
         nn.Conv2d(8, 16, 3, padding=1),
         nn.ReLU(inplace=True),
         nn.Flatten(),
-        nn.Linear(256, 32),
+        nn.Linear(1024, 32),
         nn.ReLU(inplace=True),
         nn.Dropout(0.5),
         nn.Linear(32, 64),
@@ -39,9 +40,9 @@ def nin_like():
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Dropout(0.5),
-        nn.Conv2d(8, 64, 3, padding=1, bias=False),
+        nn.Conv2d(8, 128, 3, padding=1, bias=False),
         nn.ReLU(),
-        nn.Conv2d(64, CLASSES, 1),
+        nn.Conv2d(128, CLASSES, 1),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
@@ -50,6 +51,19 @@ def nin_like():
 
 def resnet18():
     return torchvision_network("resnet18", IMAGE, CLASSES, "batch")
+
+
+class NarrowResNet(ResNet):
+    """torchvision's ResNet-18 with an eighth of its channels behind the first convolution."""
+
+    def __init__(self):
+        super().__init__(BasicBlock, [2, 2, 2, 2])
+        self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        self.maxpool = nn.Identity()  # each part has images enough for BatchNorm to be stable
+        self.fc = nn.Linear(64, CLASSES)
+
+    def _make_layer(self, block, planes, *arguments, **settings):
+        return super()._make_layer(block, planes // 8, *arguments, **settings)
 
 
 class Mixed(nn.Module):
@@ -84,6 +98,7 @@ class Mixed(nn.Module):
 NETWORKS = {
     "alexnet_like": alexnet_like,
     "nin_like": nin_like,
+    "narrow_resnet": NarrowResNet,
     "resnet18": resnet18,
     "mixed": Mixed,
 }

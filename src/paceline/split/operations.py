@@ -55,6 +55,11 @@ def works_on_parts(
     return _function_works(node, shapes, dimension)
 
 
+def knows_channels(layer: nn.Module) -> bool:
+    """Return True if a layer has something of each channel, so that its way matters."""
+    return bool(layer.state_dict()) or isinstance(layer, nn.GroupNorm)
+
+
 def _layer_works(layer: nn.Module, shape: Shape, dimension: int, shards: int) -> bool:
     match layer:
         case nn.GroupNorm():

@@ -17,17 +17,10 @@ from paceline.split.moves import (
     State,
     conversion,
 )
-from paceline.split.operations import works_on_parts
+from paceline.split.operations import knows_channels, works_on_parts
 from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, NOT_DIVIDED, Site, way_of
 
 ADDED = "added_by_split"  # module of what a divided network has beside its own layers
-
-
-class Use(NamedTuple):
-    """A layer as an operation uses it: its way, and the dimension of its output that is divided."""
-
-    way: str
-    dimension: int | None
 
 
 class Moved(NamedTuple):
@@ -42,15 +35,17 @@ class Placement:
     """Walks through a traced network whose nodes know their shapes, and divides it.
 
     `graph` is changed: `added` [i] is called there as module `added_by_split.i`: a conversion, or
-    (name of a dropout layer, dimension of the parts). `uses`: of layers, by name. `moved`: the
-    conversions for each layer, and for each other operation that has some, in order of execution.
+    (name of a dropout layer, dimension of the parts). `ways`: of all operations by name, `uses`: of
+    those that are layers with weights or channels. `moved`: the conversions for each of these, and
+    for each other operation that has some, in order of execution.
     """
 
     def __init__(self, traced: fx.GraphModule, split: str, shards: int) -> None:
         self.graph = traced.graph
         self.moved: dict[str, list[Moved]] = {}
         self.added: list[Conversion | tuple[str, int]] = []
-        self.uses: dict[str, Use] = {}
+        self.uses: dict[str, str] = {}
+        self.ways: dict[str, str] = {}
         self._traced = traced
         self._split = split
         self._shards = shards
@@ -69,6 +64,7 @@ class Placement:
             if self._states[given] != want:
                 node.replace_input_with(given, self._convert(given, want, node))
         self._states[node] = result
+        self.ways[_name(node)] = self.uses.get(_name(node), _way_of_others(result.dimension))
         if isinstance(layer, nn.Dropout | nn.Dropout2d) and result.dimension is not None:
             node.target = self._add((str(node.target), result.dimension))
 
@@ -92,8 +88,8 @@ class Placement:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             return self._of_weighted(node, layer, inputs[0])
         dimension = self._common_dimension(node, layer, inputs)
-        if layer is not None and any(True for _ in layer.parameters()):
-            self._note_use(node, _way_of_others(dimension), dimension)
+        if layer is not None and knows_channels(layer):
+            self._note_use(node, _way_of_others(dimension))
         return State(dimension), State(dimension)
 
     def _of_weighted(
@@ -101,18 +97,18 @@ class Placement:
     ) -> tuple[State, State]:
         channels = 1 if isinstance(layer, nn.Conv2d) else len(_shape(given)) - 1
         sliced = self._states[given] == State(channels)
-        site = Site(str(node.target), layer, _shape(given).numel(), sliced)
+        site = Site(_name(node), layer, _shape(given).numel(), sliced)
         way = way_of(site, self._split, self._shards)
         divided = State(channels)
         if way == BY_IMAGES:
             self._check_images(site.name, _shape(given)[0])
-            self._note_use(node, way, 0)
+            self._note_use(node, way)
             return BATCH, BATCH
         if way == BY_INPUTS:
-            self._note_use(node, way, None)
+            self._note_use(node, way)
             self.moved[site.name].append(Moved(TERMS_TO_WHOLE, _num_bytes(node), False))
             return divided, WHOLE
-        self._note_use(node, way, channels)
+        self._note_use(node, way)
         is_grouped = isinstance(layer, nn.Conv2d) and layer.groups > 1
         return divided if is_grouped else SHARED, divided
 
@@ -138,11 +134,11 @@ class Placement:
                 return dimension
         return None
 
-    def _note_use(self, node: fx.Node, way: str, dimension: int | None) -> None:
-        name = str(node.target)
+    def _note_use(self, node: fx.Node, way: str) -> None:
+        name = _name(node)
         self.moved.setdefault(name, [])
-        if self.uses.setdefault(name, Use(way, dimension)) != Use(way, dimension):
-            message = f"{name} is used twice, in two ways; it cannot be divided"
+        if self.uses.setdefault(name, way) != way:
+            message = f"{name} is used twice, {way} and {self.uses[name]}; it cannot be divided"
             raise SettingError("model.split", message)
 
     def _convert(self, given: fx.Node, want: State, user: fx.Node) -> fx.Node:
@@ -150,9 +146,8 @@ class Placement:
         if (given, want) not in self._converted:
             step = conversion(self._states[given], want)
             forth_only = given not in self._learning
-            name = str(user.target) if user.op == "call_module" else user.name
             moved = Moved(step, _num_bytes(given), forth_only)
-            self.moved.setdefault(name, []).append(moved)
+            self.moved.setdefault(_name(user), []).append(moved)
             with self.graph.inserting_before(user):
                 node = self.graph.create_node("call_module", self._add(step), (given,))
             self._converted[given, want] = node
@@ -168,6 +163,10 @@ def _way_of_others(dimension: int | None) -> str:
     if dimension is None:
         return NOT_DIVIDED
     return BY_CHANNELS if dimension else BY_IMAGES
+
+
+def _name(node: fx.Node) -> str:
+    return str(node.target) if node.op == "call_module" else node.name
 
 
 def _is_tensor(node: fx.Node) -> bool:

@@ -1,6 +1,7 @@
 """The part of a network that one process of a worker's group has."""
 
 from copy import deepcopy
+from types import MethodType
 from typing import Any
 
 import torch
@@ -27,31 +28,19 @@ def split_network(network: nn.Module, plan: SplitPlan, group: ShardGroup) -> nn.
     this process, as they are of the worker's own under data parallelism.
     """
     own = deepcopy(network)
-    for name, use in plan.uses.items():
-        if use.way == BY_INPUTS:
+    for name, way in plan.uses.items():
+        if way == BY_INPUTS:
             _keep_slices(own, name, plan, group)
             own.set_submodule(name, SummedLayer(_layer(own, name), group))
-        if use.way == BY_CHANNELS:
+        if way == BY_CHANNELS:
             _keep_slices(own, name, plan, group)
             _count_channels(_layer(own, name), group.shards)
     own.add_module(ADDED, nn.ModuleList(_added(own, what, group) for what in plan.added))
     weights = list(own.parameters())
     group.share_random_state(weights[0].device if weights else torch.device("cpu"))
-    return SplitNetwork(own, plan.graph)
-
-
-class SplitNetwork(nn.Module):
-    """Network that computes what `graph` says, with the modules of `network` under their names."""
-
-    def __init__(self, network: nn.Module, graph: fx.Graph) -> None:
-        super().__init__()
-        self.__dict__.update(_modules=network._modules, _parameters=network._parameters)
-        self.__dict__.update(_buffers=network._buffers)
-        # Not a submodule: it has the same modules, and every weight would have two names.
-        self._compute = (fx.GraphModule(network, graph),)
-
-    def forward(self, images: Any) -> Any:
-        return self._compute[0](images)
+    computing = type(fx.GraphModule(own, plan.graph)).forward  # names modules by their paths
+    own.forward = MethodType(computing, own)
+    return own
 
 
 def _layer(network: nn.Module, name: str) -> Any:

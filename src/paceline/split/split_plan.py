@@ -7,10 +7,10 @@ from typing import NamedTuple
 from torch import fx, nn
 
 from paceline.split.moves import Conversion
-from paceline.split.placement import Moved, Placement, Use
+from paceline.split.placement import Moved, Placement
 from paceline.split.shard_group import ring_bytes
 from paceline.split.traced import trace
-from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, NOT_DIVIDED, check_split
+from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, check_split
 
 
 class LayerPlan(NamedTuple):
@@ -33,9 +33,9 @@ class SplitPlan:
     """Plan of a divided network, in the order of its forward pass.
 
     `summed`: names of the parameters by images; they are equal in all shards, and their gradients
-    are summed. `slices`: parameters and buffers of which each shard has a slice, and the dimension
-    that is cut. All others are whole in every shard, with gradients that are equal. `graph`,
-    `added`, `uses`: see Placement.
+    are summed, `gradient_bytes` in one message. `slices`: parameters and buffers of which each shard
+    has a slice, and the dimension that is cut. All others are whole in every shard, with gradients
+    that are equal. `graph`, `added`, `uses`: see Placement.
     """
 
     shards: int
@@ -45,7 +45,7 @@ class SplitPlan:
     slices: Mapping[str, int]
     graph: fx.Graph
     added: Sequence[Conversion | tuple[str, int]]
-    uses: Mapping[str, Use]
+    uses: Mapping[str, str]
 
     @property
     def activation_bytes(self) -> int:
@@ -65,7 +65,11 @@ def plan_split(
     check_split(split, shards)
     traced = trace(network, batch_size, image_shape)
     placed = Placement(traced, split, shards)
-    summed = [name for name, _ in traced.named_parameters() if _use(placed, name) == BY_IMAGES]
+    summed = [
+        name
+        for name, _ in traced.named_parameters()
+        if placed.uses.get(_layer_of(name)) == BY_IMAGES
+    ]
     sizes = {name: weight.nbytes for name, weight in traced.named_parameters()}
     return SplitPlan(
         shards=shards,
@@ -79,9 +83,8 @@ def plan_split(
     )
 
 
-def _use(placed: Placement, parameter: str) -> str:
-    layer = parameter.rpartition(".")[0]
-    return placed.uses[layer].way if layer in placed.uses else NOT_DIVIDED
+def _layer_of(parameter: str) -> str:
+    return parameter.rpartition(".")[0]
 
 
 def _layer_plans(
@@ -89,11 +92,10 @@ def _layer_plans(
 ) -> list[LayerPlan]:
     plans = []
     for name, moves in placed.moved.items():
-        own = [parameter for parameter in summed if parameter.rpartition(".")[0] == name]
+        own = [parameter for parameter in summed if _layer_of(parameter) == name]
         forth, back = _bytes(moves, shards)
         gradient = ring_bytes(sum(sizes[parameter] for parameter in own), shards)
-        way = placed.uses[name].way if name in placed.uses else NOT_DIVIDED
-        plans.append(LayerPlan(name, way, forth, back, gradient))
+        plans.append(LayerPlan(name, placed.ways[name], forth, back, gradient))
     return plans
 
 
@@ -105,13 +107,13 @@ def _bytes(moves: Sequence[Moved], shards: int) -> tuple[int, int]:
     return forth, back
 
 
-def _slices(network: nn.Module, uses: Mapping[str, Use]) -> dict[str, int]:
+def _slices(network: nn.Module, uses: Mapping[str, str]) -> dict[str, int]:
     """Return the dimension that is cut of each parameter and buffer that has slices."""
     slices = {}
-    for name, use in uses.items():
+    for name, way in uses.items():
         for key, tensor in network.get_submodule(name).state_dict().items():
-            if use.way == BY_CHANNELS and tensor.dim():
+            if way == BY_CHANNELS and tensor.dim():
                 slices[f"{name}.{key}"] = 0
-            if use.way == BY_INPUTS and key == "weight":
+            if way == BY_INPUTS and key == "weight":
                 slices[f"{name}.{key}"] = 1
     return slices

@@ -26,8 +26,8 @@ def trace(network: nn.Module, batch_size: int, image_shape: Sequence[int]) -> fx
     Raises SettingError("model.split") for a network that torch.fx cannot trace, or whose layers
     share weights, and SettingError("model") for one that cannot process such images.
     """
+    _check_weights_are_used_once(network)
     copied = deepcopy(network).to("meta").train()
-    _check_weights_are_used_once(copied)
     try:
         traced = fx.symbolic_trace(copied)
     except (TraceError, TypeError, AttributeError, NotImplementedError) as error:
