@@ -1,12 +1,11 @@
 """States of an activation in the processes of a group, and the moves from one to another.
 
-torch's own differentiable collectives do not serve here: their reduce-scatter moves twice the bytes
-on gloo (an all-reduce, of which a part is kept; seen with torch 2.15), none sums the gradient alone,
-and none counts. DTensor divides no convolution by its channels.
+torch's own differentiable collectives do not serve here: on gloo their reduce-scatter moves twice
+the bytes (an all-reduce, of which a part is kept; seen with torch 2.15), none sums the gradient
+alone, and none counts. DTensor divides no convolution by its channels.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,8 +18,8 @@ from paceline.split.shard_group import ShardGroup, ring_bytes
 class State(NamedTuple):
     """State of an activation.
 
-    `dimension`: along which each process has its part; None: each has the whole. `adds_up`: what the
-    processes compute as its gradient are terms of a sum; else it is the gradient of what they have.
+    `dimension`: along which each process has its part; None: each has the whole. `adds_up`: the
+    gradients that the processes compute are terms of a sum; else each has that of its values.
     """
 
     dimension: int | None
@@ -118,7 +117,7 @@ class Turn(AbstractMove):
         return (shards - 1) * (whole // shards**2)
 
 
-def _cut(whole: Tensor, group: ShardGroup, dimension: int) -> Sequence[Tensor]:
+def _cut(whole: Tensor, group: ShardGroup, dimension: int) -> tuple[Tensor, ...]:
     """Cut a tensor into equal parts. Raises ValueError if they cannot be equal."""
     if whole.shape[dimension] % group.shards:
         shape = list(whole.shape)

@@ -45,8 +45,8 @@ def works_on_parts(
 ) -> bool:
     """Return True if parts of the inputs along `dimension` give that part of the output.
 
-    `layer`: of a node that calls a module. `shapes`: of all tensors that come in, whole. What is not
-    known here is taken to need its whole input.
+    `layer`: of a node that calls a module. `shapes`: of all tensors that come in, whole. What is
+    not known here is taken to need its whole input.
     """
     if len({shape[dimension : dimension + 1] for shape in map(tuple, shapes)}) > 1:
         return False  # broadcast along the dimension, or a concatenation along it

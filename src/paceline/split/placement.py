@@ -114,7 +114,9 @@ class Placement:
 
     def _check_images(self, name: str, images: int) -> None:
         if images % self._shards:
-            message = f"{images} images cannot be divided over {self._shards} processes, as {name} asks"
+            message = (
+                f"{images} images cannot be divided over {self._shards} processes, as {name} asks"
+            )
             raise SettingError("batch_size", message)
 
     def _common_dimension(

@@ -33,9 +33,9 @@ class SplitPlan:
     """Plan of a divided network, in the order of its forward pass.
 
     `summed`: names of the parameters by images; they are equal in all shards, and their gradients
-    are summed, `gradient_bytes` in one message. `slices`: parameters and buffers of which each shard
-    has a slice, and the dimension that is cut. All others are whole in every shard, with gradients
-    that are equal. `graph`, `added`, `uses`: see Placement.
+    are summed, `gradient_bytes` in one message. `slices`: parameters and buffers of which each
+    shard has a slice, and the dimension that is cut. All others are whole in every shard, with
+    gradients that are equal. `graph`, `added`, `uses`: see Placement.
     """
 
     shards: int
@@ -58,9 +58,9 @@ def plan_split(
 ) -> SplitPlan:
     """Plan how to divide a network over `shards` processes; it is not changed.
 
-    `split`: see way_of. `batch_size`: images of the worker in a step, in all its processes together.
-    Raises SettingError("model.split"), ("model.shards"), ("batch_size") or ("model") for what cannot
-    be divided.
+    `split`: see way_of. `batch_size`: images of the worker in a step, in all its processes
+    together. Bytes are those of the network's own dtype. Raises SettingError("model.split"),
+    ("model.shards"), ("batch_size") or ("model") for what cannot be divided.
     """
     check_split(split, shards)
     traced = trace(network, batch_size, image_shape)

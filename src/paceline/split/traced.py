@@ -49,7 +49,9 @@ def _check_weights_are_used_once(network: nn.Module) -> None:
     once = {name for name, _ in network.named_parameters()}
     for name, _ in network.named_parameters(remove_duplicate=False):
         if name not in once:
-            raise SettingError("model.split", f"{name} is another layer's, too; it cannot be divided")
+            raise SettingError(
+                "model.split", f"{name} is another layer's, too; it cannot be divided"
+            )
 
 
 def _leave_values_in_place(traced: fx.GraphModule) -> None:

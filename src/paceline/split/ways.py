@@ -48,10 +48,10 @@ def check_split(split: str, shards: int) -> None:
 def way_of(site: Site, split: str, shards: int) -> str:
     """Choose the way of a layer.
 
-    `split`: "all" divides every layer by channels or inputs, "fully_connected" linear layers, "auto"
-    those whose input, for the batch, is smaller than their weights: each of the two passes the
-    group once and back. Raises SettingError("model.shards") for a layer that cannot be divided as it
-    must be.
+    `split`: "all" divides every layer by channels or inputs, "fully_connected" linear layers,
+    "auto" those whose input, for the batch, is smaller than their weights: each of the two would
+    pass the group once and back. Raises SettingError("model.shards") for a layer that cannot be
+    divided as it must be.
     """
     divided = _divided_way(site, shards)
     if split == "auto":
@@ -60,7 +60,9 @@ def way_of(site: Site, split: str, shards: int) -> str:
     if split == "fully_connected" and isinstance(site.layer, nn.Conv2d):
         return BY_IMAGES
     if divided is None:
-        raise SettingError("model.shards", f"{site.name} cannot be divided {_because(site, shards)}")
+        raise SettingError(
+            "model.shards", f"{site.name} cannot be divided {_because(site, shards)}"
+        )
     return divided
 
 

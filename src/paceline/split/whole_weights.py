@@ -37,7 +37,9 @@ def gathered(parts: Sequence[State], plan: SplitPlan) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def gather_state(network: nn.Module, plan: SplitPlan, group: ShardGroup) -> dict[str, Tensor] | None:
+def gather_state(
+    network: nn.Module, plan: SplitPlan, group: ShardGroup
+) -> dict[str, Tensor] | None:
     """Return the whole state of a divided network in shard 0, and None elsewhere.
 
     All processes of the group call it. Its values are copies; its bytes are not counted.
