@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.functional import linear
 
-from paceline.split.moves import TERMS_TO_WHOLE, Conversion, Part
+from paceline.split.conversion import TERMS_TO_WHOLE, Conversion, Part
 from paceline.split.shard_group import ShardGroup
 
 

@@ -8,7 +8,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from paceline.errors import SettingError
-from paceline.split.moves import (
+from paceline.split.conversion import (
     BATCH,
     SHARED,
     TERMS_TO_WHOLE,

@@ -8,8 +8,8 @@ import torch
 from torch import fx, nn
 from torch.nn import Parameter
 
+from paceline.split.conversion import Conversion
 from paceline.split.converted import Converted, PartOfDropout, SummedLayer
-from paceline.split.moves import Conversion
 from paceline.split.placement import ADDED
 from paceline.split.shard_group import ShardGroup
 from paceline.split.split_plan import SplitPlan

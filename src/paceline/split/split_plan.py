@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import fx, nn
 
-from paceline.split.moves import Conversion
+from paceline.split.conversion import Conversion
 from paceline.split.placement import Moved, Placement
 from paceline.split.shard_group import ring_bytes
 from paceline.split.traced import trace
@@ -14,7 +14,7 @@ from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, check_split
 
 
 class LayerPlan(NamedTuple):
-    """How a layer, or an operation without weights, is divided.
+    """Division of a layer, or of an operation without weights.
 
     `way`: by_images, by_channels, by_inputs or whole. `forward_bytes`, `backward_bytes`: of
     activations and of their gradients that one process sends in a step. `gradient_bytes`: that it
