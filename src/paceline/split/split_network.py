@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 from paceline.split.conversion import Conversion
 from paceline.split.converted import Converted, PartOfDropout, SummedLayer
-from paceline.split.placement import ADDED
+from paceline.split.divided_graph import ADDED
 from paceline.split.shard_group import ShardGroup
 from paceline.split.split_plan import SplitPlan
 from paceline.split.ways import BY_CHANNELS, BY_INPUTS

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import fx, nn
 
 from paceline.split.conversion import Conversion
-from paceline.split.placement import Moved, Placement
+from paceline.split.divided_graph import DividedGraph, Moved
 from paceline.split.shard_group import ring_bytes
 from paceline.split.traced import trace
 from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, check_split
@@ -35,7 +35,7 @@ class SplitPlan:
     `summed`: names of the parameters by images; they are equal in all shards, and their gradients
     are summed, `gradient_bytes` in one message. `slices`: parameters and buffers of which each
     shard has a slice, and the dimension that is cut. All others are whole in every shard, with
-    gradients that are equal. `graph`, `added`, `uses`: see Placement.
+    gradients that are equal. `graph`, `added`, `uses`: see DividedGraph.
     """
 
     shards: int
@@ -64,7 +64,7 @@ def plan_split(
     """
     check_split(split, shards)
     traced = trace(network, batch_size, image_shape)
-    placed = Placement(traced, split, shards)
+    placed = DividedGraph(traced, split, shards)
     summed = [
         name
         for name, _ in traced.named_parameters()
@@ -88,7 +88,7 @@ def _layer_of(parameter: str) -> str:
 
 
 def _layer_plans(
-    placed: Placement, summed: Sequence[str], sizes: Mapping[str, int], shards: int
+    placed: DividedGraph, summed: Sequence[str], sizes: Mapping[str, int], shards: int
 ) -> list[LayerPlan]:
     plans = []
     for name, moves in placed.moved.items():

@@ -31,7 +31,7 @@ class Moved(NamedTuple):
     forth_only: bool
 
 
-class Placement:
+class DividedGraph:
     """Walks through a traced network whose nodes know their shapes, and divides it.
 
     `graph` is changed: `added` [i] is called there as module `added_by_split.i`: a conversion, or
