@@ -1,10 +1,18 @@
 """The command line in a repository of its own, as a user types it."""
 
 import json
+import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
+
+from paceline import cli
+from paceline.cluster.launcher import preload
+
+_SECONDS = 100  # limit for a command
 
 
 def start(root, *arguments, **options):
@@ -12,15 +20,47 @@ def start(root, *arguments, **options):
     return subprocess.Popen([script, *arguments], cwd=root, **options)
 
 
-def run(root, *arguments):
-    """(exit code, lines of stdout, lines of stderr)."""
+def run_anew(root, *arguments):
+    """As `run`, by the installed script: two interpreters import torch, for seconds."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         # no pipes: a forkserver in the middle of its imports would hold them open for seconds
         with start(root, *arguments, stdout=out, stderr=err) as process:
-            code = process.wait(timeout=100)
-        out.seek(0)
-        err.seek(0)
-        return code, out.read().splitlines(), err.read().splitlines()
+            code = process.wait(timeout=_SECONDS)
+        return code, _lines(out), _lines(err)
+
+
+def run(root, *arguments):
+    """(exit code, lines of stdout, lines of stderr), in a process that the forkserver of these
+    tests forks: torch and Lightning are imported already, here and in the command's processes.
+    Not for `sweep.jobs` above 1: joblib stops its processes when an interpreter ends.
+    """
+    preload()
+    with tempfile.NamedTemporaryFile("w+") as out, tempfile.NamedTemporaryFile("w+") as err:
+        given = (root, arguments, out.name, err.name)
+        process = multiprocessing.get_context("forkserver").Process(target=_command, args=given)
+        process.start()
+        process.join(_SECONDS)
+        try:
+            assert not process.is_alive(), f"paceline {arguments} takes more than {_SECONDS} s"
+        finally:
+            process.kill()
+        return process.exitcode, _lines(out), _lines(err)
+
+
+def _command(root, arguments, out, err):
+    for stream, path in ((1, out), (2, err)):
+        with Path(path).open("a") as file:
+            os.dup2(file.fileno(), stream)
+    # that of the tests goes on: Python 3.11 starts another, whatever its documentation says
+    forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
+    os.chdir(root)
+    sys.argv = ["paceline", *arguments]
+    cli.main()
+
+
+def _lines(file):
+    file.seek(0)
+    return file.read().splitlines()
 
 
 def results(root, study):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.command_line import results, run
+from tests.command_line import results, run, run_anew
 from tests.small_study import STUDY, write_small_study
 
 SETTINGS = {
@@ -20,7 +20,7 @@ SETTINGS = {
 def swept(root):
     axes = {"training.rate": "by_rule,tuned"}
     write_small_study(root, "tuned", axes, cluster="virtual", **SETTINGS)
-    code, lines, errors = run(root, "sweep", "tuned")
+    code, lines, errors = run_anew(root, "sweep", "tuned")
     assert (code, errors) == (0, [])
     return root, lines
 
@@ -46,7 +46,7 @@ def test_what_is_missing_of_both_parts_is_run_again(swept):
     lost = {json.loads(path.read_text())["seed"]: path for path in files}
     for path in lost.values():
         path.unlink()
-    code, lines, errors = run(root, "sweep", "tuned")
+    code, lines, errors = run(root, "sweep", "tuned", "sweep.jobs=1")
     assert (code, len(lines), errors) == (0, 6, [])
     assert sum(line.endswith("already there") for line in lines) == 2
     assert len(results(root, "tuned")) == 4

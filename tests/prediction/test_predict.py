@@ -1,8 +1,6 @@
 """Predictions on the command line: the table, the file, and what cannot be predicted."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -117,13 +115,8 @@ def test_what_cannot_be_predicted_is_named(overrides, steps, setting):
 
 def test_the_command(tmp_path):
     file = tmp_path / "found.json"
-    command = [sys.executable, "-m", "paceline.cli", "predict", "cluster=virtual", "workers=1,2"]
-    done = subprocess.run(
-        [*command, "--steps", "10", "--json", str(file)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    asked = ("predict", "cluster=virtual", "workers=1,2", "--steps", "10", "--json", str(file))
+    code, lines, errors = run(ROOT, *asked)
+    assert (code, errors) == (0, [])
     assert [entry["workers"] for entry in json.loads(file.read_text())] == [1, 2]
-    assert "virtual" in done.stdout
+    assert "virtual" in lines[1]
