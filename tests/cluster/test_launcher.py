@@ -171,6 +171,12 @@ def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
         launcher.wait()
 
 
+def test_the_forkserver_starts_before_torch_is_imported():
+    """So both import it at once, and a command that trains nothing does without."""
+    code = "import sys; import paceline.study.hydra_entry; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def alive(process):
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 

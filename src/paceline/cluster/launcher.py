@@ -19,12 +19,13 @@ import uuid
 from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here, enter
-from paceline.cluster.cluster import Task
 from paceline.cluster.supervisor import Child, Supervisor, name_of
-from paceline.exchange.process_group import SECRET, leave, make_secret
+
+if TYPE_CHECKING:  # torch takes two seconds: `preload` is to come before, and --help without
+    from paceline.cluster.cluster import Task
 
 _PRELOADED = [
     "hydra.utils",
@@ -103,7 +104,7 @@ def launch(
 
 
 def launch_task(
-    task: Task,
+    task: "Task",
     *,
     own_rank: int | None = None,
     address: str = _ADDRESS,
@@ -145,6 +146,8 @@ def _start(name: str, target: str, arguments: tuple[Any, ...], place: Place) -> 
 def _call_in_environment(
     target: str, arguments: tuple[Any, ...], environment: dict[str, str]
 ) -> Returned | Raised:
+    from paceline.exchange.process_group import leave
+
     before = dict(os.environ)
     os.environ.update(environment)
     try:
@@ -176,6 +179,8 @@ def _rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
     processes.
     """
     import torch.distributed as dist
+
+    from paceline.exchange.process_group import SECRET, make_secret
 
     listening = socket.create_server((address, 0))
     port = listening.getsockname()[1]
