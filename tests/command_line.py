@@ -9,6 +9,8 @@ import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
 
+import pytest
+
 from paceline import cli
 from paceline.cluster.launcher import preload
 
@@ -29,14 +31,15 @@ def run_anew(root, *arguments):
         return code, _lines(out), _lines(err)
 
 
-def run(root, *arguments):
+def run(root, *arguments, patched=()):
     """(exit code, lines of stdout, lines of stderr), in a process that the forkserver of these
     tests forks: torch and Lightning are imported already, here and in the command's processes.
-    Not for `sweep.jobs` above 1: joblib stops its processes when an interpreter ends.
+    Not for `sweep.jobs` above 1: joblib stops its processes when an interpreter ends. `patched`:
+    pairs of a dotted name and what it is set to.
     """
     preload()
     with tempfile.NamedTemporaryFile("w+") as out, tempfile.NamedTemporaryFile("w+") as err:
-        given = (root, arguments, out.name, err.name)
+        given = (root, arguments, patched, out.name, err.name)
         process = multiprocessing.get_context("forkserver").Process(target=_command, args=given)
         process.start()
         process.join(_SECONDS)
@@ -47,12 +50,14 @@ def run(root, *arguments):
         return process.exitcode, _lines(out), _lines(err)
 
 
-def _command(root, arguments, out, err):
+def _command(root, arguments, patched, out, err):
     for stream, path in ((1, out), (2, err)):
         with Path(path).open("a") as file:
             os.dup2(file.fileno(), stream)
     # that of the tests goes on: Python 3.11 starts another, whatever its documentation says
     forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
+    for name, value in patched:
+        pytest.MonkeyPatch().setattr(name, value)
     os.chdir(root)
     sys.argv = ["paceline", *arguments]
     cli.main()

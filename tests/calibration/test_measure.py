@@ -66,8 +66,14 @@ MADE = Measured(
 
 @pytest.fixture(scope="module")
 def measured(root):
-    config = composed(TINY, root)
-    return measure(config, seconds=0.05, most_weights=1000, repetitions=1), Point.of(config)
+    """Messages are few, as a pause comes before each; crowds of 4 and 8 workers a core are more of
+    the same, for half a minute.
+    """
+    config = composed((*TINY, "cluster.step_seconds=0.2"), root)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calibrate, "_CROWDS", (1, 2))
+        found = measure(config, seconds=0.05, most_weights=1000, repetitions=1)
+    return found, Point.of(config)
 
 
 def cluster_of(path):
@@ -202,6 +208,9 @@ def test_a_real_run_measures_every_part(measured, tmp_path):
     assert list(found.added) == ["push_pull", "allreduce"]
     assert list(found.together) == together_counts(found.cores)
     assert all(each > 0 for each in found.together.values())
+    few = found.cores <= 8
+    assert list(found.crowded) == ([found.cores, 2 * found.cores] if few else [])
+    assert all(each > 0 for times in found.crowded.values() for each in times.values())
     write(found, point, tmp_path / "found.yaml")
     cluster = cluster_of(tmp_path / "found.yaml")
     assert cluster.profile.num_nodes(8) == 1

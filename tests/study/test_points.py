@@ -6,6 +6,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 from paceline.errors import SettingError
+from paceline.study.compose import jobs_of
 from paceline.study.study_points import multirun_arguments, studies, study_points
 from tests.made_records import make_record
 
@@ -13,8 +14,21 @@ REPOSITORY = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("study", studies(REPOSITORY))
-def test_every_experiment_composes(study):
+def test_every_experiment_composes(study, monkeypatch):
+    """Every value of every axis in every grid, with the first values of the other axes; and no two
+    points set the same.
+    """
+    settings = []
+
+    def beside_the_first(axes):
+        jobs = jobs_of(axes)
+        settings.extend(frozenset(dict(s.split("=", 1) for s in job).items()) for job in jobs)
+        changed = [sum(a != b for a, b in zip(job, jobs[0], strict=True)) for job in jobs]
+        return [job for job, count in zip(jobs, changed, strict=True) if count <= 1]
+
+    monkeypatch.setattr("paceline.study.study_points.jobs_of", beside_the_first)
     points = study_points(study, REPOSITORY, ["seed=0"])
+    assert len(set(settings)) == len(settings)
     assert len({point.config.key for point in points}) == len(points) > 0
     assert {point.config.study for point in points} == {study}
     assert all(point.config.question for point in points)
