@@ -134,6 +134,8 @@ import sys
 import time
 from pathlib import Path
 if __name__ == "__main__":
+    from paceline.cluster.launcher import preload
+    preload()  # beside the imports of this process
     from tests.tiny import run_tiny, tiny_point
     config = tiny_point("async_parameter_server", 2, 4, training__epochs=10**6)
     try:
@@ -143,8 +145,8 @@ if __name__ == "__main__":
 """
 
 
-def test_a_launcher_that_is_interrupted_leaves_no_process(tmp_path):
-    """One that is killed: tests/test_killed_sweep.py."""
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
     script = tmp_path / "launcher.py"
     script.write_text(LAUNCHER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])}
@@ -162,7 +164,7 @@ def test_a_launcher_that_is_interrupted_leaves_no_process(tmp_path):
         wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1, seconds=60)
         family = psutil.Process(launcher.pid).children(recursive=True)
         assert len([process for process in family if process.is_running()]) >= 3
-        launcher.send_signal(signal.SIGINT)
+        launcher.send_signal(sent)
         launcher.wait(timeout=10)
         wait_until(lambda: not [p for p in family if alive(p)], seconds=10)
     finally:
