@@ -74,6 +74,8 @@ def composed_model(*overrides):
     "overrides",
     [
         ["model=small_cnn"],
+        ["model=small_alexnet"],
+        ["model=small_nin"],
         ["model=resnet18"],
         ["model=resnet50"],
         ["model=torchvision", "model.network.name=squeezenet1_1"],
@@ -97,5 +99,6 @@ def test_the_papers_networks_are_classifiers_of_images_of_imagenets_size(name):
 
 
 def test_every_configuration_is_tested():
-    names = {"small_cnn", "resnet18", "resnet50", "torchvision", *FOR_IMAGENET}
+    small = {"small_cnn", "small_alexnet", "small_nin"}
+    names = {*small, "resnet18", "resnet50", "torchvision", *FOR_IMAGENET}
     assert {file.stem for file in (CONF / "model").glob("*.yaml")} == names

@@ -22,14 +22,21 @@ def test_width_reaches_25_thousand_parameters():
     assert num_parameters(SmallCNN((1, 28, 28), 10, 32, "batch")) == 24554
 
 
+def test_without_normalization_convolutions_have_biases():
+    network = SmallCNN((1, 28, 28), 10, 16, "none")
+    assert num_parameters(network) == 7674 - 3 * 2 * 16 + 3 * 16
+    assert not any("Norm" in type(module).__name__ for module in network.modules())
+
+
 @pytest.mark.parametrize("image_shape", [(1, 28, 28), (3, 32, 32), (2, 3, 17), (1, 29, 31)])
 def test_takes_images_of_any_shape(image_shape):
     logits = SmallCNN(image_shape, 7, 4, "batch")(torch.zeros(2, *image_shape))
     assert logits.shape == (2, 7)
 
 
-def test_group_norm_scores_an_image_the_same_in_any_company():
-    network = SmallCNN((1, 28, 28), 10, 16, "group").double()
+@pytest.mark.parametrize("normalization", ["group", "none"])
+def test_an_image_scores_the_same_in_any_company_without_batch_norm(normalization):
+    network = SmallCNN((1, 28, 28), 10, 16, normalization).double()
     images = torch.randn(3, 1, 28, 28, dtype=torch.float64)
     torch.testing.assert_close(network(images)[:1], network(images[:1]))
 

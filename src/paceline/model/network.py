@@ -9,6 +9,7 @@ from torch import nn
 
 from paceline.errors import SettingError
 from paceline.model.normalization import replace_batch_norm
+from paceline.model.normalization_free import has_normalization, remove_batch_norm
 
 SMALL_IMAGE = 64  # pixels; the first convolution does not shrink images up to this size
 
@@ -21,11 +22,13 @@ def torchvision_network(
     The first convolution takes C channels. For small images it becomes 3x3 with stride 1, and the
     pool behind it is kept: ResNet-18 then trains about 160 images/s (32x32, batch 64) on a CPU
     core, without that pool a third of it. Patches of transformers keep their size. Auxiliary heads
-    are left out. `normalization: group` replaces every BatchNorm by a GroupNorm.
+    are left out. `normalization: group` replaces every BatchNorm by a GroupNorm; `none` takes it
+    out of ResNets, and leaves networks without any normalization as they are.
 
     Raises SettingError("model.network.name") for an unknown name (with close matches) and for a
     network that cannot process such images, SettingError("model.network.normalization") for an
-    unknown normalization and for a network without BatchNorm layers to replace.
+    unknown normalization, for a network without BatchNorm layers to replace, and for one that is
+    no ResNet and has normalization.
     """
     network = _build(name, image_shape, num_classes)
     _adapt_first_convolution(network, image_shape)
@@ -85,11 +88,14 @@ def _initialise_like(new: nn.Conv2d, old: nn.Conv2d) -> None:
 
 
 def _choose_normalization(network: nn.Module, name: str, normalization: str) -> None:
-    if normalization not in ("batch", "group"):
-        message = f"{normalization!r} is none of batch, group"
-        raise SettingError("model.network.normalization", message)
-    if normalization == "group" and not replace_batch_norm(network):
+    message = None
+    if normalization not in ("batch", "group", "none"):
+        message = f"{normalization!r} is none of batch, group, none"
+    elif normalization == "group" and not replace_batch_norm(network):
         message = f"{name} has no BatchNorm that a GroupNorm could replace"
+    elif normalization == "none" and not remove_batch_norm(network) and has_normalization(network):
+        message = f"{name} has layers that normalise, which only ResNets can do without"
+    if message:
         raise SettingError("model.network.normalization", message)
 
 

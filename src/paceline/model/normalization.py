@@ -6,7 +6,7 @@ from paceline.errors import SettingError
 
 
 def normalization_layer(kind: str, channels: int) -> nn.Module:
-    """Build a layer for [N, channels, H, W], of the kind "batch" or "group".
+    """Build a layer for [N, channels, H, W], of the kind "batch", "group" or "none".
 
     Raises SettingError("model.network.normalization") for another kind.
     """
@@ -14,7 +14,10 @@ def normalization_layer(kind: str, channels: int) -> nn.Module:
         return nn.BatchNorm2d(channels)
     if kind == "group":
         return nn.GroupNorm(num_groups(channels), channels)
-    raise SettingError("model.network.normalization", f"{kind!r} is none of batch, group")
+    if kind == "none":
+        return nn.Identity()
+    message = f"{kind!r} is none of batch, group, none"
+    raise SettingError("model.network.normalization", message)
 
 
 def num_groups(channels: int) -> int:

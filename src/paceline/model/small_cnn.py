@@ -14,7 +14,7 @@ class SmallCNN(nn.Module):
 
     It has 7,674 parameters for width 16 and 24,554 for width 32 (28x28 grey images, 10 classes).
     Raises SettingError for images with a side under 3 pixels, and for a normalization other than
-    batch and group.
+    batch, group and none; without, convolutions have biases.
     """
 
     def __init__(
@@ -24,16 +24,17 @@ class SmallCNN(nn.Module):
         channels, rows, columns = image_shape
         if min(rows, columns) < 3:
             raise SettingError("data.image_shape", "the small CNN needs at least 3 pixels each way")
+        bias = normalization == "none"
         self.layers = nn.Sequential(
             # no stride 1 on the whole image: it would take half of the time
-            nn.Conv2d(channels, width, 5, stride=2, padding=2, bias=False),
+            nn.Conv2d(channels, width, 5, stride=2, padding=2, bias=bias),
             normalization_layer(normalization, width),
             nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.Conv2d(width, width, 3, padding=1, bias=bias),
             normalization_layer(normalization, width),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(2),
-            nn.Conv2d(width, width, 3, stride=2, padding=1, bias=False),
+            nn.Conv2d(width, width, 3, stride=2, padding=1, bias=bias),
             normalization_layer(normalization, width),
             nn.ReLU(inplace=True),
             nn.Flatten(),
