@@ -17,6 +17,7 @@ CONSTANT = LearningRate(
     total_samples=1000,
     milestones=(0.5, 0.75),
     gamma=0.1,
+    poly_power=0.5,
 )
 
 
@@ -67,6 +68,13 @@ def test_steps_fall_at_each_milestone():
     assert factors == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01], rel=1e-15)
 
 
+@pytest.mark.parametrize(("power", "half"), [(0.5, 0.5**0.5), (1, 0.5), (2, 0.25)])
+def test_poly_falls_as_a_power_of_the_rest_of_the_budget_and_stays_at_zero(power, half):
+    rate = replace(CONSTANT, schedule="poly", poly_power=power)
+    factors = [rate.factor(samples) for samples in (0, 500, 1000, 1200)]
+    assert factors == pytest.approx([1, half, 0, 0], rel=1e-15)
+
+
 def test_rule_and_schedule_multiply():
     rate = replace(CONSTANT, rule="linear", warmup_samples=300, schedule="steps")
     assert rate.factor(600) == pytest.approx(4 * 0.1, rel=1e-15)
@@ -89,6 +97,7 @@ def test_travels_as_json():
         ("milestones", (0.75, 0.5), "training.milestones"),
         ("milestones", (0.5, 1.5), "training.milestones"),
         ("gamma", 0.0, "training.gamma"),
+        ("poly_power", 0.0, "training.poly_power"),
     ],
 )
 def test_a_wrong_setting_is_named(field, value, setting):

@@ -65,6 +65,7 @@ POSITIVE = (
     "training.samples",
     "training.gradient_clip_val",
     "training.gamma",
+    "training.poly_power",
     "training.lr_reference_batch_size",
     "cluster.timeout_seconds",
 )

@@ -50,6 +50,7 @@ LATER = {
         "step_rates": {},
     },
     "scheme": {"group_size": 1, "overlap": False},
+    "training": {**CONFIG["training"], "poly_power": 0.5},
 }
 
 
@@ -74,6 +75,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("cluster.server_placement", "beside_workers"),
         ("scheme.group_size", 2),
         ("scheme.overlap", True),
+        ("training.poly_power", 1),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ],
 )

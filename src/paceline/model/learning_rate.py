@@ -7,7 +7,7 @@ from paceline.errors import SettingError
 
 _EXPONENTS = {"none": 0.0, "square_root": 0.5, "linear": 1.0}
 _RULES = (*_EXPONENTS, "inverse_staleness")
-_SCHEDULES = ("constant", "cosine", "steps")
+_SCHEDULES = ("constant", "cosine", "steps", "poly")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class LearningRate:
     staleness of equally fast workers if that is above 1. An update that waits for all workers has
     more images than `images_meanwhile`, so that it counts as fresh. A rule that lowers the rate
     has no warm-up. Schedule `cosine` follows Loshchilov 2017 (arXiv:1608.03983), over the whole
-    budget.
+    budget, as does `poly`: (1 - share of the budget used)^poly_power, Caffe's schedule of that
+    name, by which FireCaffe trained GoogLeNet (Iandola 2016).
 
     The object survives JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
     Raises SettingError, which names the setting under `training`.
@@ -30,10 +31,11 @@ class LearningRate:
     update_batch_size: int  # images behind one update of the weights
     reference_batch_size: int  # images behind one update at the base rate
     warmup_samples: int  # the rule's factor grows linearly over these; not for rule none
-    schedule: str  # constant, cosine, steps
+    schedule: str  # constant, cosine, steps, poly
     total_samples: int  # the budget of the run
     milestones: tuple[float, ...]  # fractions of the budget, for schedule steps
     gamma: float  # factor at each milestone, for schedule steps
+    poly_power: float  # for schedule poly
     images_meanwhile: float = 0  # mean; of others, from a stale push's read to its arrival
 
     def __post_init__(self) -> None:
@@ -49,6 +51,7 @@ class LearningRate:
         ascending = list(self.milestones) == sorted(self.milestones)
         within = all(0 < milestone < 1 for milestone in self.milestones)
         _check("training.milestones", ascending and within, "must rise, each between 0 and 1")
+        _check("training.poly_power", self.poly_power > 0, "must be above 0")
         _check("training.gamma", 0 < self.gamma <= 1, "must be above 0 and at most 1")
 
     def factor(self, samples: int, update_batch_size: int | None = None) -> float:
@@ -76,6 +79,8 @@ class LearningRate:
             return (1 + math.cos(math.pi * min(progress, 1))) / 2
         if self.schedule == "steps":
             return self.gamma ** sum(progress >= milestone for milestone in self.milestones)
+        if self.schedule == "poly":
+            return max(0.0, 1 - progress) ** self.poly_power
         return 1.0
 
 

@@ -37,6 +37,7 @@ _LATER: dict[str, object] = {
     "cluster.step_rates": {},
     "cluster.link.unevenness": 0,
     "scheme.overlap": False,
+    "training.poly_power": 0.5,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 

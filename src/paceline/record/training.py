@@ -35,9 +35,10 @@ class Training:
     lr_rule: Literal["none", "linear", "square_root", "inverse_staleness"]
     lr_reference_batch_size: Whole
     warmup_epochs: NotNegative
-    schedule: Literal["constant", "cosine", "steps"]
+    schedule: Literal["constant", "cosine", "steps", "poly"]
     milestones: list[Annotated[float, Field(strict=True, gt=0, lt=1)]]
     gamma: Annotated[float, Field(strict=True, gt=0, le=1)]
+    poly_power: Positive
     gradient_clip_val: Positive | None
     precision: Precision
 
@@ -63,6 +64,7 @@ class Training:
             total_samples=samples,
             milestones=tuple(self.milestones),
             gamma=self.gamma,
+            poly_power=self.poly_power,
             images_meanwhile=images_meanwhile,
         )
 
