@@ -80,6 +80,11 @@ def clipped(gradient):
     return found
 
 
+def clipped_by_value(gradient):
+    """As torch.nn.utils.clip_grad_value_ defines it."""
+    return lambda self, *batch: [part.clamp(-CLIP, CLIP) for part in gradient(self, *batch)]
+
+
 def plain(config, seen):
     """Of the mean: the gradient of all workers' images together."""
     return plain_weights(config)
@@ -93,13 +98,28 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize(("scheme", "workers", "clock", "expected"), LAWS)
+BY = {"norm": clipped, "value": clipped_by_value}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers", "clock", "expected", "algorithm"),
+    [(*law, algorithm) for algorithm in BY for law in LAWS],
+)
 def test_a_bare_loop_that_clips_what_it_applies(
-    scheme, workers, clock, expected, tmp_path, monkeypatch
+    scheme, workers, clock, expected, algorithm, tmp_path, monkeypatch
 ):
-    config = tiny_point(scheme, workers, 8, training__gradient_clip_val=CLIP, **CLOCKS[clock])
+    config = tiny_point(
+        scheme,
+        workers,
+        8,
+        training__gradient_clip_val=CLIP,
+        training__gradient_clip_algorithm=algorithm,
+        **CLOCKS[clock],
+    )
     if scheme == "local_sgd":
         config["scheme"]["period"] = 3
     seen, weights = run_tiny(config, tmp_path)
-    monkeypatch.setattr(PlainSGD, "gradient", clipped(PlainSGD.gradient))
+    unclipped = expected(config, seen)
+    monkeypatch.setattr(PlainSGD, "gradient", BY[algorithm](PlainSGD.gradient))
     assert_close(weights, expected(config, seen), rtol=1e-12, atol=1e-14)
+    assert (weights["1.weight"] - unclipped["1.weight"]).abs().max() > 1e-3

@@ -85,6 +85,7 @@ OTHERS = [
     ("training.lr_rule", "cubic"),
     ("training.momentum_correction", "some"),
     ("training.schedule", "saw"),
+    ("training.gradient_clip_algorithm", "sum"),
     ("training.milestones", [0.75, 0.5]),
     ("training.milestones", [0.5, 1.5]),
     ("training.milestones", ["half"]),
@@ -213,8 +214,9 @@ def test_what_is_known_after_backward_only_does_not_leave_during_it(setting, val
     assert_refused_in_a_line(config, named)
 
 
-def test_clipping_is_refused_where_it_is_not_of_what_is_applied(config):
-    config["training"]["gradient_clip_val"] = 1
+@pytest.mark.parametrize("algorithm", ["norm", "value"])
+def test_clipping_is_refused_where_it_is_not_of_what_is_applied(algorithm, config):
+    config["training"] |= {"gradient_clip_val": 1, "gradient_clip_algorithm": algorithm}
     config["workers"] = 2
     check(config)  # DDP clips the mean
     config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}

@@ -50,7 +50,7 @@ LATER = {
         "step_rates": {},
     },
     "scheme": {"group_size": 1, "overlap": False},
-    "training": {**CONFIG["training"], "poly_power": 0.5},
+    "training": {**CONFIG["training"], "poly_power": 0.5, "gradient_clip_algorithm": "norm"},
 }
 
 
@@ -76,6 +76,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("scheme.group_size", 2),
         ("scheme.overlap", True),
         ("training.poly_power", 1),
+        ("training.gradient_clip_algorithm", "value"),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ],
 )

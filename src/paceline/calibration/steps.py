@@ -66,6 +66,7 @@ class TimedSteps:
             devices=1,
             precision=point.training.precision,
             gradient_clip_val=point.training.gradient_clip_val,
+            gradient_clip_algorithm=point.training.gradient_clip_algorithm,
             max_epochs=1,
             **options,
         )

@@ -14,7 +14,8 @@ def check_clipping(value: float | None, scheme: AbstractScheme, workers: int) ->
 
     This is so if the scheme applies a mean, or anything else that is made of a gradient after the
     worker has clipped it, or if a gradient leaves during backward, before it can be clipped. DDP
-    clips the mean itself. `value`: largest norm; None and 0 clip nothing.
+    clips the mean itself. `value`: largest norm, or absolute value of an element; None and 0 clip
+    nothing.
     """
     if value and scheme.overlap:
         message = "with scheme.overlap, gradients leave before they are clipped; null is needed"

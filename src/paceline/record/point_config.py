@@ -38,6 +38,7 @@ _LATER: dict[str, object] = {
     "cluster.link.unevenness": 0,
     "scheme.overlap": False,
     "training.poly_power": 0.5,
+    "training.gradient_clip_algorithm": "norm",
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 

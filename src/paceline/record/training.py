@@ -22,7 +22,8 @@ class Training:
     which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
     `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None.
     LearningRate documents how the rate changes with scale and progress. `gradient_clip_val`:
-    largest norm of an applied gradient; None for no limit.
+    largest norm of an applied gradient, or by `gradient_clip_algorithm: value` the largest absolute
+    value of each of its elements; None for no limit.
     """
 
     epochs: Positive
@@ -40,6 +41,7 @@ class Training:
     gamma: Annotated[float, Field(strict=True, gt=0, le=1)]
     poly_power: Positive
     gradient_clip_val: Positive | None
+    gradient_clip_algorithm: Literal["norm", "value"]
     precision: Precision
 
     def __post_init__(self) -> None:

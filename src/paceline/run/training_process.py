@@ -129,6 +129,7 @@ class TrainingProcess:
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training.precision,
             gradient_clip_val=training.gradient_clip_val,
+            gradient_clip_algorithm=training.gradient_clip_algorithm,
             max_epochs=1,  # one pass of the loop; the budget is in samples
             use_distributed_sampler=False,
         )
