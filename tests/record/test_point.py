@@ -86,6 +86,8 @@ OTHERS = [
     ("training.momentum_correction", "some"),
     ("training.schedule", "saw"),
     ("training.gradient_clip_algorithm", "sum"),
+    ("training.ema_decay", 1),
+    ("training.ema_decay", -0.1),
     ("training.milestones", [0.75, 0.5]),
     ("training.milestones", [0.5, 1.5]),
     ("training.milestones", ["half"]),

@@ -50,7 +50,12 @@ LATER = {
         "step_rates": {},
     },
     "scheme": {"group_size": 1, "overlap": False},
-    "training": {**CONFIG["training"], "poly_power": 0.5, "gradient_clip_algorithm": "norm"},
+    "training": {
+        **CONFIG["training"],
+        "poly_power": 0.5,
+        "gradient_clip_algorithm": "norm",
+        "ema_decay": None,
+    },
 }
 
 
@@ -77,6 +82,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("scheme.overlap", True),
         ("training.poly_power", 1),
         ("training.gradient_clip_algorithm", "value"),
+        ("training.ema_decay", 0.999),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ],
 )

@@ -143,6 +143,7 @@ class VirtualCluster(AbstractCluster):
             snapshot_samples=assignment.snapshot_samples,
             learning_rate=assignment.learning_rate,
             seed=assignment.seed,
+            sample_decay=assignment.sample_decay,
             device=device,
             real_seconds=clock.seconds,
         )

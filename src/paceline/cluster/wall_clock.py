@@ -62,4 +62,5 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
             pace=Pace(times, dist.get_rank(), assignment.workload) if times else None,
             server_seconds=self.server_seconds,
             seed=assignment.seed,
+            sample_decay=assignment.sample_decay,
         )

@@ -13,7 +13,8 @@ class Assignment:
 
     `batch_size`: images per worker and step. `num_steps`: number of steps of all workers together.
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
-    `workload`: network that the gradients stand for on a modelled cluster.
+    `workload`: network that the gradients stand for on a modelled cluster. `sample_decay`: of the
+    moving average that is evaluated; None if the weights are.
     """
 
     num_workers: int
@@ -23,3 +24,4 @@ class Assignment:
     learning_rate: LearningRate
     seed: int
     workload: AbstractWorkload
+    sample_decay: float | None = None

@@ -21,7 +21,8 @@ class RunSpec:
     weights and gradients, "float32" or "float64". `server_seconds`: least time of a server for a
     push, on the wall clock. `seed`: of what the rule draws. `parts`: numbers of weights, in order,
     of the parts in which pushes leave during backward, on the wall clock; none if they leave as a
-    whole.
+    whole. `sample_decay`: of the moving average that snapshots are of; None if they are of the
+    weights.
     """
 
     num_workers: int
@@ -35,6 +36,7 @@ class RunSpec:
     server_seconds: float = 0
     seed: int = 0
     parts: Sequence[int] = ()
+    sample_decay: float | None = None
 
     @property
     def num_weights(self) -> int:
@@ -93,6 +95,7 @@ class RunSpec:
                 learning_rate=rate,
                 seconds=self.server_seconds,
                 parts=[size for _, size in segments(self.parts, first, last)],
+                sample_decay=self.sample_decay,
             )
             for server, (first, last) in enumerate(self.bounds(scheme.servers))
         ]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from paceline.engine.flat_sgd import FlatSGD, Segment
+from paceline.engine.moving_average import MovingAverage
 from paceline.engine.reports import ServerReport
 from paceline.engine.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
@@ -29,7 +30,8 @@ class ServerSpec:
     of all workers together; None if the run has no end. `snapshot_samples`: applied samples after
     which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
     least time for a push, on the wall clock. `parts`: numbers of weights, in order, of the parts in
-    which pushes leave during backward; none if they leave as a whole.
+    which pushes leave during backward; none if they leave as a whole. `sample_decay`: of the
+    moving average that snapshots are of; None if they are of the weights.
     """
 
     server: int
@@ -43,6 +45,7 @@ class ServerSpec:
     learning_rate: LearningRate | None
     seconds: float = 0
     parts: Sequence[int] = ()
+    sample_decay: float | None = None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
@@ -86,6 +89,7 @@ class ServedWeights:
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
         self._sgd = FlatSGD(weights, spec.segments)
         self._rate = spec.learning_rate
+        self._average: MovingAverage | None = None
         self._snapshot_samples = list(spec.snapshot_samples)
         self._granted = 0
         self._num_pushes: Counter[int] = Counter()  # of each worker
@@ -96,6 +100,11 @@ class ServedWeights:
     def samples(self) -> int:
         """Samples of all workers that have been applied to the weights."""
         return self.report.samples
+
+    @property
+    def evaluated(self) -> Tensor:
+        """The weights, or their moving average, of which snapshots are copies."""
+        return self._average.weights[0] if self._average else self.weights
 
     def grant(self, worker: int) -> bool:
         """Grant another step to a worker that is answered now; return False at the run's end."""
@@ -145,7 +154,11 @@ class ServedWeights:
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
         images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
+        if self._average is None and self._spec.sample_decay is not None:
+            self._average = MovingAverage([self.weights], self._spec.sample_decay)
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
+        if self._average is not None:
+            self._average.update([self.weights], images)
         self.report.updates += 1
         self.report.samples += images
         if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
@@ -174,7 +187,7 @@ class ServedWeights:
             samples=self.samples,
             updates=self.report.updates,
             seconds=self._seconds(),
-            weights=self.weights.clone(),
+            weights=self.evaluated.clone(),
             statistics=torch.stack(statistics).mean(0),
         )
         self.snapshots.append(snapshot)

@@ -39,6 +39,7 @@ _LATER: dict[str, object] = {
     "scheme.overlap": False,
     "training.poly_power": 0.5,
     "training.gradient_clip_algorithm": "norm",
+    "training.ema_decay": None,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 
@@ -73,7 +74,7 @@ class PointConfig:
             group.pop(leaf, None)
         for path, value in (_LATER if self._is_mixed else {**_LATER, **_LATER_NOT_MIXED}).items():
             group, leaf = _place(content, path)
-            if group.get(leaf) == value:
+            if leaf in group and group[leaf] == value:
                 del group[leaf]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from paceline.engine.moving_average import decay_per_sample
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
@@ -23,7 +24,9 @@ class Training:
     `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None.
     LearningRate documents how the rate changes with scale and progress. `gradient_clip_val`:
     largest norm of an applied gradient, or by `gradient_clip_algorithm: value` the largest absolute
-    value of each of its elements; None for no limit.
+    value of each of its elements; None for no limit. `ema_decay`: share that the moving average of
+    the evaluated weights keeps of itself over `lr_reference_batch_size` images of all workers
+    together; None for no average.
     """
 
     epochs: Positive
@@ -42,6 +45,7 @@ class Training:
     poly_power: Positive
     gradient_clip_val: Positive | None
     gradient_clip_algorithm: Literal["norm", "value"]
+    ema_decay: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
     precision: Precision
 
     def __post_init__(self) -> None:
@@ -49,6 +53,16 @@ class Training:
             raise SettingError("training.lr", "a value is needed")
         if self.milestones != sorted(self.milestones):
             raise SettingError("training.milestones", f"should rise, not {self.milestones}")
+        if self.ema_decay is not None and self.precision in ("16-true", "bf16-true"):
+            message = f"weights of {self.precision} are too coarse for an average; null is needed"
+            raise SettingError("training.ema_decay", message)
+
+    @property
+    def sample_decay(self) -> float | None:
+        """Decay of the moving average of the evaluated weights per image; None for no average."""
+        if self.ema_decay is None:
+            return None
+        return decay_per_sample(self.ema_decay, self.lr_reference_batch_size)
 
     def learning_rate(
         self, *, images_per_update: int, epoch: int, samples: int, images_meanwhile: float = 0

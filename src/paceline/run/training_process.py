@@ -72,7 +72,10 @@ class TrainingProcess:
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
             claim=self._point.scheme.claim(self._point.workers),
-            evaluated=evaluated_weights(Accounting(self._point.scheme, self._point.workers)),
+            evaluated=evaluated_weights(
+                Accounting(self._point.scheme, self._point.workers),
+                averaged=self._point.training.ema_decay is not None,
+            ),
             images_per_update=self._budget.images_per_update,
             num_parameters=self._num_parameters,
             lr=self._peak_rate(trainer),
@@ -104,6 +107,7 @@ class TrainingProcess:
             learning_rate=self._rate,
             seed=self._point.seed,
             workload=self._point.workload,
+            sample_decay=self._point.training.sample_decay,
         )
 
     def _build_module(self) -> LightningModule:

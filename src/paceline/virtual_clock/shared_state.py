@@ -1,26 +1,34 @@
 """Weights and optimizer state of workers that apply updates themselves, shared while equal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor
 
 from paceline.engine.flat_sgd import FlatSGD, Segment
+from paceline.engine.moving_average import MovingAverage
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.running_mean import RunningMean
 
 
 class SharedState:
-    """Weights and optimizer state of all workers in `holders`."""
+    """Weights, optimizer state and moving average of all workers in `holders`."""
 
-    def __init__(self, weights: Buffer, sgd: FlatSGD, holders: set[int]) -> None:
-        self.weights, self.sgd, self.holders = weights, sgd, holders
+    def __init__(
+        self, weights: Buffer, sgd: FlatSGD, average: MovingAverage | None, holders: set[int]
+    ) -> None:
+        self.weights, self.sgd, self.average, self.holders = weights, sgd, average, holders
+
+    @property
+    def evaluated(self) -> Tensor:
+        """The moving average of the weights, or the weights if there is none."""
+        return self.average.weights[0] if self.average else self.weights.vector
 
 
 class SharedStates:
     """States of all workers.
 
     `of[worker]`: state of a worker. All workers begin with one state, or with a copy each if
-    `shared` is False.
+    `shared` is False. `sample_decay`: of the moving averages; None if there are none.
     """
 
     def __init__(
@@ -31,10 +39,13 @@ class SharedStates:
         num_workers: int,
         *,
         shared: bool,
+        sample_decay: float | None,
     ) -> None:
         self._pool = pool
         first = pool.copy(weights)
-        state = SharedState(first, FlatSGD(first.vector, segments), set(range(num_workers)))
+        average = None if sample_decay is None else MovingAverage([first.vector], sample_decay)
+        sgd = FlatSGD(first.vector, segments)
+        state = SharedState(first, sgd, average, set(range(num_workers)))
         self.of = [state] * num_workers
         self._kept: dict[int, Buffer] = {}  # weights of steps under way, if they have changed since
         for worker in range(0 if shared else num_workers - 1):
@@ -60,10 +71,17 @@ class SharedStates:
 
         `factor` multiplies the rates.
         """
-        for state in self._distinct(sorted(workers)):
-            applying = state.holders & workers
-            own = state if applying == state.holders else self._split(state, applying)
-            own.sgd.step(gradient, factor)
+        for state in self._of_exactly(workers):
+            state.sgd.step(gradient, factor)
+
+    def take_in(self, workers: set[int], images: int) -> None:
+        """Take the weights of these workers into their moving averages, if they have any.
+
+        `images`: of all workers together, since the last call for these.
+        """
+        for state in self._of_exactly(workers) if self.of[0].average else ():
+            assert state.average is not None
+            state.average.update([state.weights.vector], images)
 
     def hold(self, worker: int, weights: Tensor) -> None:
         """Copy `weights` to the worker; its optimizer's state does not change."""
@@ -94,13 +112,20 @@ class SharedStates:
         own = state if state.holders == {worker} else self._split(state, {worker})
         return own.weights.vector
 
+    def _of_exactly(self, workers: set[int]) -> Iterator[SharedState]:
+        """Yield the states of these workers, which no other worker shares from now on."""
+        for state in self._distinct(sorted(workers)):
+            chosen = state.holders & workers
+            yield state if chosen == state.holders else self._split(state, chosen)
+
     def _distinct(self, workers: Iterable[int]) -> list[SharedState]:
         return list(dict.fromkeys(self.of[worker] for worker in workers))
 
     def _split(self, state: SharedState, workers: set[int]) -> SharedState:
         """Give these workers a copy of the state that they have shared until now."""
         weights = self._pool.copy(state.weights.vector)
-        own = SharedState(weights, state.sgd.fork(weights.vector), set(workers))
+        average = state.average.fork() if state.average else None
+        own = SharedState(weights, state.sgd.fork(weights.vector), average, set(workers))
         state.holders -= workers
         for worker in workers:
             self.of[worker] = own

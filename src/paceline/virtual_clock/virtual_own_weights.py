@@ -44,7 +44,14 @@ class VirtualOwnWeights:
         recycled: bool,
     ) -> None:
         self._scheme, self._spec, self._workers, self._kernel = scheme, spec, workers, kernel
-        self.states = SharedStates(pool, weights, spec.segments, spec.num_workers, shared=recycled)
+        self.states = SharedStates(
+            pool,
+            weights,
+            spec.segments,
+            spec.num_workers,
+            shared=recycled,
+            sample_decay=None if scheme.servers else spec.sample_decay,
+        )
         self._snapshot_mean = SnapshotMean(spec, self.states)
         self._applying = Joint[_Applying](kernel, self._apply_all)
         self._finishing = Joint[VirtualWorker](kernel, self._finish_all)
@@ -121,5 +128,15 @@ class VirtualOwnWeights:
         self._num_finished += len(workers)
         for worker in workers:
             worker.step_numbers.append(self._numbers[worker.index].next())
+        self._take_in(workers)
         if not self._scheme.servers:
             self._snapshot_mean.add(workers, self._kernel.now)
+
+    def _take_in(self, workers: Sequence[VirtualWorker]) -> None:
+        """Bring the weights after a step into moving averages, together where images are equal."""
+        by_images: dict[int, set[int]] = {}
+        for worker in workers:
+            before, behind = map(self._spec.samples_at, worker.step_numbers[-2:])
+            by_images.setdefault(behind - before, set()).add(worker.index)
+        for images, together in by_images.items():
+            self.states.take_in(together, images)

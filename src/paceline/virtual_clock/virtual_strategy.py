@@ -56,9 +56,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
 
     During validation and after training the module has the shared weights and the mean of the
-    workers' BatchNorm statistics; buffers of integers are the first worker's. Random numbers
-    (dropout) are one stream for all workers. Raises SettingError, before training starts, for
-    options that it does not support.
+    workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
+    the moving average that snapshots are of, if any. Random numbers (dropout) are one stream for
+    all workers. Raises SettingError, before training starts, for options that it does not support.
     """
 
     is_live = False
@@ -76,6 +76,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         snapshot_samples: Sequence[int] = (),
         learning_rate: LearningRate | None = None,
         seed: int = 0,
+        sample_decay: float | None = None,
         device: torch.device | str = "cpu",
         recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
@@ -88,7 +89,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._profile, self._workload = profile or FREE, workload or OwnNetwork()
         self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
         self._learning_rate = learning_rate
-        self._seed, self._recycled = seed, recycled
+        self._seed, self._sample_decay, self._recycled = seed, sample_decay, recycled
         self._draw: DrawOne | None = None
         self._batch_size = batch_size
         self._current_worker: VirtualWorker | None = None
@@ -168,6 +169,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             num_statistics=statistics.numel(),
             dtype=str(weights.dtype).removeprefix("torch."),
             seed=self._seed,
+            sample_decay=self._sample_decay,
         )
         self.clock = VirtualClock(
             self.scheme,

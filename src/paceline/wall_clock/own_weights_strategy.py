@@ -10,6 +10,7 @@ from pytorch_lightning import Trainer
 
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.links import AbstractLinks
+from paceline.engine.moving_average import MovingAverage
 from paceline.engine.reports import PairAverage
 from paceline.engine.rule_driver import complete
 from paceline.engine.snapshot import Snapshot, flatten
@@ -31,6 +32,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     Without servers a snapshot is the mean of all workers' weights, each copied when the run-wide
     samples of its steps first reached those of the snapshot; with servers it is of their weights.
+    With a `sample_decay` the copies are of each worker's moving average, which takes in its weights
+    after each of its steps.
     """
 
     applied_by = "a worker with weights of its own"
@@ -51,6 +54,9 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         numbers = StepNumbers(Accounting(self.scheme, self.workers), draw)
         self._own = OwnWeights(flat, self.spec, numbers, self._pair)
         self._own.begin(first)
+        self._average: MovingAverage | None = None
+        if self._push is None and self.spec.sample_decay is not None:
+            self._average = MovingAverage([flat.weights], self.spec.sample_decay)
         self.step_numbers = self._own.step_numbers
         trainer.should_stop = not self._own.has_step
         links = WallLinks(flat, self._statistics, mean=self._mean, push=self._push, own=self._own)
@@ -95,19 +101,23 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if not self._own.has_step:
             self.trained_module().trainer.should_stop = True
             complete(self._driver.end(self._flat.weights, self.num_steps))
+        if self._average is not None:
+            before, behind = map(self.spec.samples_at, self.step_numbers[-2:])
+            self._average.update([self._flat.weights], behind - before)
         if self._push is None:
             for samples in self.spec.passed(len(self._kept), self.step_numbers[-1]):
                 self._keep_snapshot(samples)
 
     def _keep_snapshot(self, samples: int) -> None:
         """Copy the weights: the only work of evaluation inside the training clock."""
+        weights = self._average.weights[0] if self._average else self._flat.weights
         statistics = torch.empty(self.spec.num_statistics, dtype=self.held_weights[0].dtype)
         self._kept.append(
             Snapshot(
                 samples=samples,
                 updates=self.spec.updates_at(samples),
                 seconds=self._clock.seconds(),
-                weights=self._flat.weights.to("cpu", copy=True),
+                weights=weights.to("cpu", copy=True),
                 statistics=flatten(self._statistics, statistics),
             )
         )

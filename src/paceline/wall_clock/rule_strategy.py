@@ -43,7 +43,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     The run ends when all workers together have taken `num_steps` steps; every worker must then call
     `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
     there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
-    of a server for a push. `seed`: of what the rule draws.
+    of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average of
+    the weights that snapshots are of; None if they are of the weights.
     """
 
     applied_by: str  # the component that applies updates, in messages
@@ -63,6 +64,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         pace: Pace | None = None,
         server_seconds: float = 0,
         seed: int = 0,
+        sample_decay: float | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         self.scheme, self.workers, self.pace = scheme, workers, pace
@@ -72,7 +74,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
         self._clock = clock or TrainingClock()
         self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
-        self._seed, self._beside = seed, Beside()
+        self._seed, self._sample_decay, self._beside = seed, sample_decay, Beside()
 
     def setup_environment(self) -> None:
         super().setup_environment()
@@ -138,6 +140,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             dtype=str(self.held_weights[0].dtype).removeprefix("torch."),
             server_seconds=self._server_seconds,
             seed=self._seed,
+            sample_decay=self._sample_decay,
         )
 
     def _finish_backward(self) -> None:

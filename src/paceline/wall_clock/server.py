@@ -58,7 +58,7 @@ class Server:
         """Return this server's part of the snapshots that server 0 has.
 
         Server 0 may have one that this server lacks, if a worker died between its parts of a push;
-        its part then is the final weights.
+        its part then is that of the final weights.
         """
         kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
         return [kept.get(each) or self._at_the_end(each) for each in samples]
@@ -134,7 +134,7 @@ class Server:
         self._wire.answer(worker, Header(self._served.report.updates, granted))
 
     def _at_the_end(self, samples: int) -> Snapshot:
-        weights = self._wire.weights
+        weights = self._served.evaluated
         return Snapshot(samples, 0, 0.0, weights.clone(), weights.new_empty(0))
 
 

@@ -11,6 +11,7 @@ from pytorch_lightning.strategies import Strategy
 from torch import nn
 from torch.optim import Optimizer
 
+from paceline.engine.moving_average import MovingAverage
 from paceline.engine.snapshot import Snapshot, flatten, statistics_of
 from paceline.engine.training_clock import TrainingClock
 from paceline.engine.training_strategy import TrainerOptions
@@ -27,7 +28,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
     It counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
     `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
-    `pace` emulates the worker's accelerator.
+    `pace` emulates the worker's accelerator. `sample_decay`: of the moving average of the weights
+    that snapshots are of; None if they are of the weights.
     """
 
     def prepare(
@@ -41,6 +43,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         clock: TrainingClock | None = None,
         timeout_seconds: float = 600,
         pace: Pace | None = None,
+        sample_decay: float | None = None,
     ) -> None:
         self._snapshots: list[Snapshot] = []
         self._seconds_exposed = 0.0  # communicating after backward had ended, per step
@@ -53,6 +56,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         self._clock = clock or TrainingClock()
         self._timeout_seconds = timeout_seconds
         self.pace = pace
+        self._sample_decay = sample_decay
+        self._average: MovingAverage | None = None
 
     @property
     def samples(self) -> int:
@@ -100,6 +105,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         if self.trained_module().trainer.lr_scheduler_configs:
             self._leave_rate_to_module()
         _without_sigterm_broadcast(self.trained_module().trainer)
+        if self._sample_decay is not None:
+            self._average = MovingAverage(self.held_weights, self._sample_decay)
         self.counted = count_workers(self._workers, is_worker=True)
         if self.pace is not None:
             self.pace.begin()
@@ -113,6 +120,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
                 group["lr"] = group["initial_lr"] * factor
         output = super().optimizer_step(optimizer, closure, model, **kwargs)
         self.num_steps += 1
+        if self._average is not None:
+            self._average.update(self.held_weights, self._images_per_update)
         if self.samples in self._snapshot_samples:
             if self.root_device.type == "cuda":
                 torch.cuda.synchronize(self.root_device)  # queued work belongs to training
@@ -131,7 +140,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
 
     def _keep_snapshot(self, seconds: float) -> None:
         statistics = _mean_over_workers(statistics_of(self.trained_module()))
-        weights = list(self.trained_module().parameters())
+        weights = self._average.weights if self._average else self.held_weights
         self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
         trainer = self.trained_module().trainer
         trainer.should_stop = trainer.should_stop or self.diverged

@@ -27,6 +27,7 @@ class WallRun(TypedDict):
     clock: TrainingClock
     timeout_seconds: float
     pace: Pace | None
+    sample_decay: float | None
 
 
 def wall_strategy(
