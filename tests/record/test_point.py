@@ -87,6 +87,8 @@ OTHERS = [
     ("training.schedule", "saw"),
     ("training.gradient_clip_algorithm", "sum"),
     ("training.ema_decay", 1),
+    ("training.initial_weights", "nowhere/weights.pt"),
+    ("training.initial_weights", 3),
     ("training.ema_decay", -0.1),
     ("training.milestones", [0.75, 0.5]),
     ("training.milestones", [0.5, 1.5]),

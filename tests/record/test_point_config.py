@@ -55,6 +55,7 @@ LATER = {
         "poly_power": 0.5,
         "gradient_clip_algorithm": "norm",
         "ema_decay": None,
+        "initial_weights": None,
     },
 }
 
@@ -83,6 +84,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("training.poly_power", 1),
         ("training.gradient_clip_algorithm", "value"),
         ("training.ema_decay", 0.999),
+        ("training.initial_weights", "runs/made/0123456789ab/weights.pt"),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ],
 )

@@ -1,9 +1,15 @@
-"""`save_weights=true` leaves the evaluated weights for plain torch."""
+"""`save_weights=true` leaves the evaluated weights for plain torch, and for another run."""
+
+from functools import partial
 
 import pytest
+import torch
 
+from paceline.errors import SettingError
+from paceline.model.classifier import Classifier
 from paceline.model.score import score
-from tests.tiny import batches_of, run_tiny, tiny_network, tiny_point
+from paceline.run.weights import load_weights, save_weights
+from tests.tiny import CLOCKS, batches_of, run_tiny, tiny_network, tiny_point
 
 
 @pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server"])
@@ -26,3 +32,57 @@ def test_without_the_setting_there_are_none(tmp_path):
     with pytest.raises(FileNotFoundError):
         run_tiny(config, tmp_path)
     assert not list(tmp_path.glob("*.pt"))
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server", "local_sgd"])
+def test_a_run_begins_with_the_weights_of_the_file(scheme, clock, tmp_path):
+    first = tiny_network().double().state_dict()
+    torch.save(first, tmp_path / "first.pt")
+    settings = {"training__initial_weights": str(tmp_path / "first.pt"), **CLOCKS[clock]}
+    still = {"model__optimizer__lr": 0.0, "training__epochs": 1}
+    _, weights = run_tiny(tiny_point(scheme, 2, 8, **settings, **still), tmp_path)
+    assert all(torch.equal(weights[name], first[name]) for name in first)
+
+
+def made_classifier(batch_norm=False):
+    return Classifier(tiny_network(batch_norm), partial(torch.optim.SGD, lr=0.1))
+
+
+def test_what_is_saved_is_loaded_with_the_statistics(tmp_path):
+    saved, loaded = made_classifier(batch_norm=True), made_classifier(batch_norm=True)
+    saved(torch.randn(8, 1, 4, 4))  # changes the running statistics
+    save_weights(saved, tmp_path / "weights.pt")
+    load_weights(loaded, str(tmp_path / "weights.pt"))
+    expected, found = saved.state_dict(), loaded.state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"1.weight": torch.zeros(5, 9)}, r"1\.weight has the shape \[5, 9\] there, and \[5, 16\]"),
+        ({"1.weight": torch.zeros(5, 16)}, r"it has no 1\.bias, which the network has"),
+        ({**tiny_network().state_dict(), "9.bias": torch.zeros(1)}, r"it has 9\.bias, which"),
+        ([1, 2], "has no weights by name"),
+        (b"text", "has no weights that torch can load"),
+    ],
+)
+def test_weights_of_another_network_are_refused_by_the_first_that_differs(
+    content, message, tmp_path
+):
+    file = tmp_path / "weights.pt"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        torch.save(content, file)
+    with pytest.raises(SettingError, match=rf"^training\.initial_weights: .*{message}") as error:
+        load_weights(made_classifier(), str(file))
+    assert "\n" not in str(error.value)
+
+
+def test_a_refusal_in_the_processes_is_the_runs(tmp_path):
+    torch.save({}, tmp_path / "none.pt")
+    settings = {"training__initial_weights": str(tmp_path / "none.pt")}
+    with pytest.raises(SettingError, match=r"^training\.initial_weights: .* it has no 1\.weight"):
+        run_tiny(tiny_point("sync_allreduce", 1, 8, **settings), tmp_path)

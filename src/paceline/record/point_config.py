@@ -40,6 +40,7 @@ _LATER: dict[str, object] = {
     "training.poly_power": 0.5,
     "training.gradient_clip_algorithm": "norm",
     "training.ema_decay": None,
+    "training.initial_weights": None,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 

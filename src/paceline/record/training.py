@@ -1,5 +1,6 @@
 """Settings `training.*` of a point: budget, learning rate, optimizer, precision."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -26,7 +27,8 @@ class Training:
     largest norm of an applied gradient, or by `gradient_clip_algorithm: value` the largest absolute
     value of each of its elements; None for no limit. `ema_decay`: share that the moving average of
     the evaluated weights keeps of itself over `lr_reference_batch_size` images of all workers
-    together; None for no average.
+    together; None for no average. `initial_weights`: file of the first weights; None for random
+    ones.
     """
 
     epochs: Positive
@@ -46,6 +48,7 @@ class Training:
     gradient_clip_val: Positive | None
     gradient_clip_algorithm: Literal["norm", "value"]
     ema_decay: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
+    initial_weights: str | None
     precision: Precision
 
     def __post_init__(self) -> None:
@@ -53,6 +56,9 @@ class Training:
             raise SettingError("training.lr", "a value is needed")
         if self.milestones != sorted(self.milestones):
             raise SettingError("training.milestones", f"should rise, not {self.milestones}")
+        if self.initial_weights and not Path(self.initial_weights).expanduser().is_file():
+            message = f"there is no file {self.initial_weights}"
+            raise SettingError("training.initial_weights", message)
         if self.ema_decay is not None and self.precision in ("16-true", "bf16-true"):
             message = f"weights of {self.precision} are too coarse for an average; null is needed"
             raise SettingError("training.ema_decay", message)

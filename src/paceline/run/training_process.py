@@ -26,7 +26,7 @@ from paceline.run.budget import budget_of
 from paceline.run.open_data import open_data
 from paceline.run.point_data import Reading
 from paceline.run.quiet import quiet_trainer
-from paceline.run.weights import save_weights
+from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
 
 
@@ -111,7 +111,7 @@ class TrainingProcess:
         )
 
     def _build_module(self) -> LightningModule:
-        """Build the module with the same weights on every worker.
+        """Build the module with the same weights on every worker: random ones, or of a file.
 
         Later random numbers (dropout) differ between workers.
         """
@@ -119,6 +119,8 @@ class TrainingProcess:
         seed_everything(seed, verbose=False)
         training = self._point.training
         module = training.corrected(self._point.model, self._staleness).build()
+        if training.initial_weights is not None:
+            load_weights(module, training.initial_weights)
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
         weight_bytes = reading_of(self._point).dtype.itemsize
         self._point.cluster.fill(module, self._point.workload, weight_bytes)
