@@ -1,0 +1,85 @@
+"""Cuts a random part out of each image and enlarges it, as training on ImageNet does."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from paceline.data.augmentation import AbstractAugmentation
+from paceline.errors import SettingError
+from paceline.random_bits import random_bits
+
+_TRIES = 10  # as torchvision, before the middle of the image is taken
+
+
+class RandomResizedCrop(AbstractAugmentation):
+    """Cuts out a random part, resizes it to the image's shape, and mirrors half of the images.
+
+    The part has a share of the image's area between the two of `scale`, and a width divided by its
+    height between the two of `ratio`, uniform in its logarithm. This is torchvision's
+    transformation of the same name (Szegedy 2014, arXiv:1409.4842), by random numbers of this
+    project. Raises SettingError for bounds that do not rise or are not above 0, and for a share
+    above 1.
+    """
+
+    def __init__(self, scale: tuple[float, float], ratio: tuple[float, float], flip: bool) -> None:
+        for name, (least, most) in (("scale", scale), ("ratio", ratio)):
+            if not 0 < least <= most:
+                message = f"two numbers above 0 that rise are needed, not [{least}, {most}]"
+                raise SettingError(f"data.augmentation.{name}", message)
+        if scale[1] > 1:
+            raise SettingError("data.augmentation.scale", f"{scale[1]} of an image's area")
+        self.scale, self.ratio, self.flip = tuple(scale), tuple(ratio), flip
+
+    def __call__(self, images: Tensor, positions: Tensor, seed: int) -> Tensor:
+        height, width = images.shape[2:]
+        parts = self.windows(height, width, positions.numpy(), seed)
+        resized = torch.empty_like(images)
+        for image, (top, left, rows, columns), into in zip(images, parts, resized, strict=True):
+            part = image[None, :, top : top + rows, left : left + columns]
+            into.copy_(interpolate(part, (height, width), mode="bilinear", antialias=True)[0])
+        if self.flip:
+            mirrored = random_bits(positions.numpy(), "flip of a resized crop", seed) >> np.uint64(
+                63
+            )
+            chosen = torch.from_numpy(mirrored.astype(bool))
+            resized[chosen] = resized[chosen].flip(-1)
+        return resized
+
+    def windows(self, height: int, width: int, positions: np.ndarray, seed: int) -> np.ndarray:
+        """Draw top, left, rows and columns of a part of each image: int64 [B, 4]."""
+        chosen = np.tile(self._middle(height, width), (len(positions), 1))
+        undecided = np.ones(len(positions), dtype=bool)
+        for number in range(_TRIES):
+            drawn = self._draw(height, width, positions, seed, number)
+            fits = undecided & (drawn >= 0).all(1) & (drawn[:, 2:] > 0).all(1)
+            chosen[fits] = drawn[fits]
+            undecided &= ~fits
+        return chosen
+
+    def _draw(
+        self, height: int, width: int, positions: np.ndarray, seed: int, number: int
+    ) -> np.ndarray:
+        """Draw once; top or left is negative where the part does not fit into the image."""
+        bits = random_bits(positions, "resized crop", seed, number)
+        share, shape, down, across = (_uniform(bits, shift) for shift in (0, 16, 32, 48))
+        area = height * width * (self.scale[0] + share * (self.scale[1] - self.scale[0]))
+        low, high = map(math.log, self.ratio)
+        ratio = np.exp(low + shape * (high - low))
+        rows, columns = np.rint(np.sqrt(area / ratio)), np.rint(np.sqrt(area * ratio))
+        top, left = np.floor(down * (height - rows + 1)), np.floor(across * (width - columns + 1))
+        top[rows > height], left[columns > width] = -1, -1
+        return np.stack([top, left, rows, columns], axis=1).astype(np.int64)
+
+    def _middle(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """Return the largest part around the middle whose ratio is within bounds."""
+        rows = min(height, round(width / self.ratio[0]))
+        columns = min(width, round(height * self.ratio[1]))
+        return (height - rows) // 2, (width - columns) // 2, rows, columns
+
+
+def _uniform(bits: np.ndarray, shift: int) -> np.ndarray:
+    """Return a number inside (0, 1) from the 16 bits that start at `shift`: float64 [B]."""
+    return ((bits >> np.uint64(shift)).astype(np.uint16) + 0.5) / 2**16

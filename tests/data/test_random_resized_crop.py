@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+from torchvision.transforms.v2.functional import resized_crop
+
+from paceline.data.random_resized_crop import RandomResizedCrop
+from paceline.errors import SettingError
+from paceline.study.compose import composed
+from tests.tiny import REPOSITORY
+
+IMAGENET = {"scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
+IMAGES = torch.randint(
+    256, (6, 3, 20, 17), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+)
+POSITIONS = torch.tensor([70_000, 3, 12, 9, 10, 11])
+
+
+def test_it_is_torchvisions_resized_crop_of_the_drawn_parts():
+    augment = RandomResizedCrop(**IMAGENET, flip=False)
+    parts = augment.windows(20, 17, POSITIONS.numpy(), 5)
+    expected = [
+        resized_crop(image, *part, [20, 17], antialias=True)
+        for image, part in zip(IMAGES, parts.tolist(), strict=True)
+    ]
+    assert torch.equal(augment(IMAGES, POSITIONS, 5), torch.stack(expected))
+    assert len(np.unique(parts, axis=0)) == 6
+
+
+def test_parts_have_the_areas_ratios_and_places_that_are_asked_for():
+    augment = RandomResizedCrop(scale=(0.2, 0.5), ratio=(0.5, 2.0), flip=False)
+    top, left, rows, columns = augment.windows(200, 200, np.arange(20_000), 0).T
+    assert min(top.min(), left.min()) == 0
+    assert (top + rows).max() == (left + columns).max() == 200
+    shares, logs = rows * columns / 200**2, np.log(columns / rows)
+    assert (shares.min(), shares.max()) == (
+        pytest.approx(0.2, rel=0.01),
+        pytest.approx(0.5, rel=0.01),
+    )
+    assert np.quantile(shares, [0.25, 0.5, 0.75]) == pytest.approx([0.275, 0.35, 0.425], abs=0.01)
+    assert np.quantile(logs, [0.25, 0.5, 0.75]) / np.log(2) == pytest.approx(
+        [-0.5, 0, 0.5], abs=0.03
+    )
+    assert np.mean(top / np.maximum(200 - rows, 1)) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "part"),
+    [((4, 4), (7, 0, 5, 20)), ((0.2, 0.2), (0, 8, 20, 4)), ((1, 1), (0, 0, 20, 20))],
+)
+def test_where_no_part_fits_the_middle_is_taken(ratio, part):
+    windows = RandomResizedCrop((1.0, 1.0), ratio, flip=False).windows(20, 20, np.arange(3), 0)
+    assert windows.tolist() == [list(part)] * 3
+
+
+def test_the_whole_image_stays_and_half_of_them_are_mirrored():
+    many = IMAGES[:1].expand(2000, -1, -1, -1)
+    augment = RandomResizedCrop((1.0, 1.0), (17 / 20, 17 / 20), flip=True)
+    augmented = augment(many, torch.arange(2000), 0)
+    mirrored = (augmented == many.flip(-1)).flatten(1).all(1)
+    assert bool((mirrored | (augmented == many).flatten(1).all(1)).all())
+    assert 900 < int(mirrored.sum()) < 1100
+
+
+def test_an_image_depends_on_its_position_and_the_seed_alone():
+    augment, before = RandomResizedCrop(**IMAGENET, flip=True), IMAGES.clone()
+    together = augment(IMAGES, POSITIONS, 5)
+    alone = [augment(IMAGES[i : i + 1], POSITIONS[i : i + 1], 5) for i in range(6)]
+    assert together.equal(torch.cat(alone))
+    assert not together.equal(augment(IMAGES, POSITIONS, 6))
+    assert not together.equal(augment(IMAGES, POSITIONS + 1, 5))
+    assert IMAGES.equal(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("scale", (0, 1)), ("scale", (0.5, 0.4)), ("scale", (0.5, 1.1)), ("ratio", (2, 1))],
+)
+def test_a_wrong_setting_is_named(name, value):
+    with pytest.raises(SettingError) as error:
+        RandomResizedCrop(**{**IMAGENET, name: value}, flip=True)
+    assert error.value.setting == f"data.augmentation.{name}"
+
+
+@pytest.mark.parametrize("name", ["random_resized_crop", "crop_and_flip"])
+def test_it_is_chosen_on_the_command_line(name):
+    config = composed(("data=image_folder", f"+data/augmentation={name}"), REPOSITORY)
+    augmentation = config.target("data").part("augmentation").build()
+    assert type(augmentation).__module__.startswith("paceline.data.")
+    assert augmentation.flip
