@@ -28,12 +28,13 @@ def test_a_file_is_what_its_own_command_writes(name, tmp_path):
     size = count(config)
     assert write(config, size, name, command, tmp_path).read_text() == text
     workload = composed([f"workload={name}"], ROOT).values["workload"]
-    assert Target("workload", workload).build().size.layers == size.layers
+    assert Target("workload", workload).build().size == size
 
 
 def test_a_table_has_layers_and_totals():
-    size = NetworkSize([Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)])
-    *_, itself, totals = table(size, 1000).splitlines()
+    layers = [Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)]
+    *_, itself, totals, shares = table(NetworkSize(layers, [3, 1]), 1000).splitlines()
+    assert shares == "2 tensors in turn over servers, largest share / mean: 1: 1.00, 2: 1.50"
     assert itself.split() == ["(itself)", "24", "0", "5"]
     assert totals == ("weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP")
 

@@ -49,7 +49,7 @@ LATER = {
         "server_placement": "own_nodes",
         "step_rates": {},
     },
-    "scheme": {"group_size": 1, "overlap": False},
+    "scheme": {"group_size": 1, "overlap": False, "sharding": "bytes"},
     "training": {
         **CONFIG["training"],
         "poly_power": 0.5,
@@ -67,6 +67,12 @@ def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing()
     )
 
 
+def test_tensors_of_a_workload_are_counted_with_its_layers_which_are_part_of_the_key():
+    counted = {"name": "nin", "layers": [["a", 3, 4, 5]]}
+    with_tensors = PointConfig({**CONFIG, "workload": {**counted, "tensors": [1, 2]}})
+    assert with_tensors.key == PointConfig({**CONFIG, "workload": counted}).key
+
+
 def test_groups_of_one_were_a_setting_of_mixed_before():
     mixed = {"_target_": "paceline.scheme.mixed.Mixed"}
     without = PointConfig({**CONFIG, "scheme": mixed}).key
@@ -81,6 +87,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("cluster.server_placement", "beside_workers"),
         ("scheme.group_size", 2),
         ("scheme.overlap", True),
+        ("scheme.sharding", "round_robin"),
         ("training.poly_power", 1),
         ("training.gradient_clip_algorithm", "value"),
         ("training.ema_decay", 0.999),

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from paceline.errors import SettingError
+from paceline.exchange.shard import imbalance
 from paceline.model.count_layers import count_layers
 from paceline.model.network_size import NetworkSize
 from paceline.record.point_config import PointConfig
@@ -15,9 +16,11 @@ _target_: paceline.timing.workload.CountedNetwork
 name: {name}
 image_shape: [{image_shape}]
 num_classes: {num_classes}
+tensors: [{tensors}] # weights of each parameter
 layers: # in the order of forward: name, weights, multiply-adds and activations of one image
 {layers}
 """
+_MOST_SERVERS = 16
 _NAME = re.compile(r"[a-z]\w*")
 
 
@@ -33,7 +36,9 @@ def count(config: PointConfig) -> NetworkSize:
 
 
 def table(size: NetworkSize, batch_size: int) -> str:
-    """Return all layers and the totals as text; the last line is for a step of `batch_size`."""
+    """Return all layers and the totals as text; the last lines are for a step of `batch_size`, and
+    for servers that share whole tensors.
+    """
     rows = [("layer", "weights", "multiply-adds", "activations")]
     rows += [(layer.name or "(itself)", *(f"{n:,}" for n in layer[1:])) for layer in size.layers]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -47,8 +52,19 @@ def table(size: NetworkSize, batch_size: int) -> str:
             f"weights {size.weight_bytes / 1e6:,.1f} MB; at batch size {batch_size:,}: activations "
             f"{size.activation_bytes(batch_size) / 1e6:,.1f} MB, a step "
             f"{size.flops(batch_size) / 1e12:,.3g} TFLOP",
+            *_imbalances(size),
         ]
     )
+
+
+def _imbalances(size: NetworkSize) -> list[str]:
+    """Return a line about the shares of servers by scheme.sharding=round_robin."""
+    most = min(_MOST_SERVERS, len(size.tensors))
+    found = [f"{n}: {imbalance(size.tensors, n):.2f}" for n in range(1, most + 1)]
+    if not found:
+        return []
+    head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
+    return [f"{head} {', '.join(found)}"]
 
 
 def write(config: PointConfig, size: NetworkSize, name: str, command: str, folder: Path) -> Path:
@@ -74,5 +90,6 @@ def _text(config: PointConfig, size: NetworkSize, name: str, command: str) -> st
         command=command,
         image_shape=", ".join(map(str, data["image_shape"])),
         num_classes=data["num_classes"],
+        tensors=", ".join(map(str, size.tensors)),
         layers="\n".join(f"  - [{', '.join(map(str, layer))}]" for layer in size.layers),
     )

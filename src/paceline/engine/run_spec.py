@@ -1,5 +1,6 @@
 """Specification of a run: workers, weights, length; and each server's part of it."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class RunSpec:
     push, on the wall clock. `seed`: of what the rule draws. `parts`: numbers of weights, in order,
     of the parts in which pushes leave during backward, on the wall clock; none if they leave as a
     whole. `sample_decay`: of the moving average that snapshots are of; None if they are of the
-    weights.
+    weights. `shares`: number of weights of each server, in order; none if they are equal.
     """
 
     num_workers: int
@@ -37,6 +38,7 @@ class RunSpec:
     seed: int = 0
     parts: Sequence[int] = ()
     sample_decay: float | None = None
+    shares: Sequence[int] = ()
 
     @property
     def num_weights(self) -> int:
@@ -68,6 +70,8 @@ class RunSpec:
 
     def bounds(self, num_servers: int) -> list[tuple[int, int]]:
         """Return each server's [first, last) of the weights."""
+        if num_servers == len(self.shares):
+            return list(itertools.pairwise([0, *itertools.accumulate(self.shares)]))
         return shard_bounds(self.num_weights, num_servers)
 
     def server_specs(self, scheme: AbstractScheme) -> list[ServerSpec]:

@@ -1,4 +1,4 @@
-"""Division of a flat vector into parts that are equal to within one element."""
+"""Division of weights among servers: of a flat vector into equal parts, or of whole tensors."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,6 +11,17 @@ def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
     """
     cuts = [num_weights * server // servers for server in range(servers + 1)]
     return list(itertools.pairwise(cuts))
+
+
+def round_robin(num_tensors: int, servers: int) -> list[range]:
+    """Give each server every `servers`-th tensor: TensorFlow's replica_device_setter does."""
+    return [range(server, num_tensors, servers) for server in range(servers)]
+
+
+def imbalance(tensors: Sequence[int], servers: int) -> float:
+    """Return the largest of the servers' shares by their mean; `tensors`: sizes, in order."""
+    shares = [sum(tensors[n] for n in part) for part in round_robin(len(tensors), servers)]
+    return max(shares) * servers / sum(shares)
 
 
 def segments(group_sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:

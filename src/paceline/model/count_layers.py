@@ -44,7 +44,8 @@ def count_layers(network: nn.Module, image_shape: Sequence[int]) -> NetworkSize:
         Layer(name, weights[name], multiply_adds.get(name, 0), inputs.get(name, 0))
         for name in order
     ]
-    return NetworkSize([layer for layer in layers if layer.weights or layer.multiply_adds])
+    tensors = [weight.numel() for weight in network.parameters()]
+    return NetworkSize([layer for layer in layers if layer.weights or layer.multiply_adds], tensors)
 
 
 def _note(inputs: dict[str, int], name: str) -> Any:

@@ -21,9 +21,13 @@ class Layer(NamedTuple):
 
 
 class NetworkSize(NamedTuple):
-    """Sizes of all layers of a network, in the order of its forward pass."""
+    """Sizes of all layers of a network, in the order of its forward pass.
+
+    `tensors`: number of weights of each of its parameters, in their own order.
+    """
 
     layers: Sequence[Layer]
+    tensors: Sequence[int] = ()
 
     @property
     def weight_bytes(self) -> int:

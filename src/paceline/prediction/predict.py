@@ -140,5 +140,5 @@ def sized_workload(point: Point) -> AbstractWorkload:
     model = point.model.build()
     size = 8 if point.training.precision == "64-true" else 4  # bytes of a weight on the wire
     statistics = sum(each.numel() for each in model.buffers() if each.is_floating_point())
-    weights = sum(weight.numel() for weight in model.parameters())
-    return point.workload.of_size(size * weights, size * statistics)
+    tensors = [weight.numel() for weight in model.parameters()]
+    return point.workload.of_size(size * sum(tensors), size * statistics, tensors)

@@ -19,7 +19,7 @@ from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Count, Whole, settings
-from paceline.timing.workload import AbstractWorkload
+from paceline.timing.workload import OWN, AbstractWorkload
 
 
 @settings("")
@@ -90,6 +90,7 @@ class Point:
         self._check_collective()
         self.cluster.check(self.scheme, self.workers)
         self.cluster.check_workload(self.workload)
+        self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
             check_clipping(self.training.gradient_clip_val, self.scheme, self.workers)
         self._check_precision()
@@ -97,6 +98,18 @@ class Point:
     def _check_collective(self) -> None:
         check_collective(self.scheme.collective)
         check_compression(self.scheme.compression, self.scheme.collective)
+
+    def _check_sharding(self) -> None:
+        if self.scheme.sharding == "bytes" or self.workload.name == OWN:
+            return
+        if self.kind != "virtual":
+            message = "real messages are filled up by one tensor, which workload="
+            message += f"{self.workload.name} has not: bytes is needed"
+            raise SettingError("scheme.sharding", message)
+        tensors = self.workload.sizes_of_tensors
+        if tensors and self.scheme.servers > len(tensors):
+            message = f"{self.scheme.servers} servers, and {len(tensors)} tensors of the workload"
+            raise SettingError("scheme.servers", message)
 
     def _check_precision(self) -> None:
         precision = self.training.precision

@@ -28,6 +28,7 @@ _UNKEYED = (
     "measurement.mlflow",
     "cluster.assumed",
     "cluster.fitted_to",
+    "workload.tensors",
 )
 # Settings that came later, at the value that changes nothing: earlier records keep their keys.
 _LATER: dict[str, object] = {
@@ -37,6 +38,7 @@ _LATER: dict[str, object] = {
     "cluster.step_rates": {},
     "cluster.link.unevenness": 0,
     "scheme.overlap": False,
+    "scheme.sharding": "bytes",
     "training.poly_power": 0.5,
     "training.gradient_clip_algorithm": "norm",
     "training.ema_decay": None,

@@ -161,6 +161,9 @@ class Accounting:
         return (num_steps // self.batches_per_update + 1) * self.num_workers
 
     def _check_overlap(self) -> None:
+        if self.scheme.sharding != "bytes":
+            message = "parts leave in the order of the layers: sharding=bytes is needed"
+            raise SettingError("scheme.overlap", message)
         if self.scheme.group_size > 1:
             message = "a group's mean is there after its last backward only: group_size=1 is needed"
             raise SettingError("scheme.overlap", message)

@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
 
@@ -27,8 +27,8 @@ from paceline.settings import NotNegative, Whole, settings
 class AsyncParameterServer(AbstractServedScheme):
     """Gradients are applied when they come, damped by their staleness or not.
 
-    `servers`: processes that share the weights by bytes. `group_size`: workers that push as one, by
-    the first of them; it divides their number. `overlap`: pushes leave during backward, by layer.
+    `servers`: processes that share the weights. `group_size`: workers that push as one, by the
+    first of them; it divides their number. `overlap`: pushes leave during backward, by layer.
     `compensation`: lambda above, the constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2
     that is also found belongs to DC-ASGD-a, which divides it by the root of a moving mean of
     squared gradients.
@@ -39,6 +39,7 @@ class AsyncParameterServer(AbstractServedScheme):
     compensation: NotNegative = 0.04
     group_size: Whole = 1
     overlap: bool = False
+    sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()

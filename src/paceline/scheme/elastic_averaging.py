@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Push, Step, WorkerView
+from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Push, Sharding, Step, WorkerView
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import Share, Whole, settings
 
@@ -32,6 +32,7 @@ class ElasticAveraging(AbstractScheme):
     servers: Whole = Field()
     period: Whole = Field()
     elasticity: Share = Field()
+    sharding: Sharding = "bytes"
 
     def __post_init__(self) -> None:
         if self.elasticity == 1:

@@ -10,7 +10,7 @@ Law: with one group this is sync_parameter_server, with groups of one async_para
 
 from pydantic import Field
 
-from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import Whole, settings
 
@@ -24,6 +24,7 @@ class Mixed(AbstractServedScheme):
 
     servers: Whole = Field()
     group_size: Whole = Field()
+    sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()

@@ -87,6 +87,7 @@ class PairMean(Message):
 
 
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
+Sharding = Literal["bytes", "round_robin"]
 Step = Generator[Message, Any, None]
 
 
@@ -120,15 +121,17 @@ class AbstractScheme(ABC):
 
     Traits, which a scheme overrides with a class attribute or a setting of that name:
 
-    `servers`: processes that share the weights by bytes. `group_size`: workers that push as one,
-    which divides their number: the first of them pushes their mean. `overlap`: a push is of the
-    gradient, and leaves during backward, layer by layer from the last, where it leaves its node.
+    `servers`: processes that share the weights. `sharding`: how, in equal parts by bytes, or whole
+    tensors in turn. `group_size`: workers that push as one, which divides their number: the first
+    of them pushes their mean. `overlap`: a push is of the gradient, and leaves during backward,
+    layer by layer from the last, where it leaves its node.
     `collective`, `compression`: how a Mean travels. `carried_out_by_ddp`: on real processes
     Lightning's DDP carries out this rule. `needs_end`: the rule goes by the share of the run that
     is behind (a trait, since no number of trials shows that a rule never does).
     """
 
     servers: int = 0
+    sharding: Sharding = "bytes"
     group_size: int = 1
     overlap: bool = False
     collective: str = "native"

@@ -9,7 +9,7 @@ is never reached it is async_parameter_server.
 
 from pydantic import Field
 
-from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, Bounded
 from paceline.settings import Count, Whole, settings
 
@@ -27,6 +27,7 @@ class StaleSynchronous(AbstractServedScheme):
     bound: Count = Field()
     group_size: Whole = 1
     overlap: bool = False
+    sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:
         return Bounded(range(0, num_workers, self.group_size), self.bound)

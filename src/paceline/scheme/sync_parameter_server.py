@@ -13,7 +13,7 @@ Law: without backup workers this is sync_allreduce.
 from pydantic import Field
 
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, Together
 from paceline.settings import Count, Whole, settings
 
@@ -30,6 +30,7 @@ class SyncParameterServer(AbstractServedScheme):
     backup_workers: Count = 0
     group_size: Whole = 1
     overlap: bool = False
+    sharding: Sharding = "bytes"
 
     def __post_init__(self) -> None:
         if self.backup_workers and self.servers > 1:

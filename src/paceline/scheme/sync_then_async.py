@@ -11,7 +11,7 @@ Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 
 from pydantic import Field
 
-from paceline.scheme.rule import AbstractServedScheme, Claim
+from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, ThenAtOnce
 from paceline.settings import Share, Whole, settings
 
@@ -30,6 +30,7 @@ class SyncThenAsync(AbstractServedScheme):
     switch_at: Share = Field()
     group_size: Whole = 1
     overlap: bool = False
+    sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:
         return ThenAtOnce(num_workers // self.group_size, self.switch_at)

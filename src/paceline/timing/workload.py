@@ -3,6 +3,8 @@
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import field
 from functools import cached_property
 
 from paceline.errors import SettingError
@@ -24,16 +26,23 @@ class AbstractWorkload(ABC):
 
     name: str
 
+    @property
+    def sizes_of_tensors(self) -> Sequence[int]:
+        """Numbers of weights of its tensors in order; none if the trained network has them."""
+        return ()
+
     @abstractmethod
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
         """Return the bytes of a message with `num_bytes` of the trained network's `own_bytes`."""
 
     @abstractmethod
-    def of_size(self, num_bytes: int, num_statistics_bytes: int) -> "AbstractWorkload":
+    def of_size(
+        self, num_bytes: int, num_statistics_bytes: int, tensors: Sequence[int] = ()
+    ) -> "AbstractWorkload":
         """Return the workload of a run without training, whose vectors are short.
 
         `num_bytes`: of the weights of the network that would be trained; `num_statistics_bytes`: of
-        its BatchNorm statistics.
+        its BatchNorm statistics; `tensors`: numbers of weights of its tensors.
         """
 
     @abstractmethod
@@ -67,8 +76,12 @@ class OwnNetwork(AbstractWorkload):
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
         return num_bytes
 
-    def of_size(self, num_bytes: int, num_statistics_bytes: int) -> AbstractWorkload:
-        return SizedNetwork(num_bytes=num_bytes, num_statistics_bytes=num_statistics_bytes)
+    def of_size(
+        self, num_bytes: int, num_statistics_bytes: int, tensors: Sequence[int] = ()
+    ) -> AbstractWorkload:
+        return SizedNetwork(
+            num_bytes=num_bytes, num_statistics_bytes=num_statistics_bytes, tensors=list(tensors)
+        )
 
     def statistics_bytes(self, num_bytes: int) -> int:
         return num_bytes
@@ -89,11 +102,17 @@ class OwnNetwork(AbstractWorkload):
 class SizedNetwork(OwnNetwork):
     """A network of which only sizes are known, such as the one that would be trained.
 
-    `num_bytes`: of its weights; `num_statistics_bytes`: of its BatchNorm statistics.
+    `num_bytes`: of its weights; `num_statistics_bytes`: of its BatchNorm statistics; `tensors`:
+    numbers of weights of its tensors, if they are not those of the trained network.
     """
 
     num_bytes: Whole = 1
     num_statistics_bytes: Count = 0
+    tensors: list[Whole] = field(default_factory=list[Whole])
+
+    @property
+    def sizes_of_tensors(self) -> Sequence[int]:
+        return self.tensors
 
     def statistics_bytes(self, num_bytes: int) -> int:
         return self.num_statistics_bytes
@@ -112,12 +131,14 @@ class SizedNetwork(OwnNetwork):
 class CountedNetwork(AbstractWorkload):
     """Network that `paceline count` has counted, for images of `image_shape` [C, H, W].
 
-    Statistics of its BatchNorm layers are not sent.
+    Statistics of its BatchNorm layers are not sent. `tensors`: numbers of weights of its tensors,
+    in the order of its parameters.
     """
 
     image_shape: list[Whole]
     num_classes: Whole
     layers: list[Layer]
+    tensors: list[Whole] = field(default_factory=list[Whole])
 
     def __post_init__(self) -> None:
         if not (self.size.weight_bytes and self.size.multiply_adds):
@@ -126,7 +147,15 @@ class CountedNetwork(AbstractWorkload):
 
     @cached_property
     def size(self) -> NetworkSize:
-        return NetworkSize(self.layers)
+        return NetworkSize(self.layers, self.tensors)
+
+    @property
+    def sizes_of_tensors(self) -> Sequence[int]:
+        """Numbers of weights of its tensors. Raises SettingError if the file does not list them."""
+        if not self.tensors:
+            message = "none are listed; write the file anew by paceline count --write"
+            raise SettingError("workload.tensors", message)
+        return self.tensors
 
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
         return round(num_bytes * self._weight_bytes / own_bytes)
@@ -135,7 +164,9 @@ class CountedNetwork(AbstractWorkload):
     def _weight_bytes(self) -> int:
         return self.size.weight_bytes
 
-    def of_size(self, num_bytes: int, num_statistics_bytes: int) -> AbstractWorkload:
+    def of_size(
+        self, num_bytes: int, num_statistics_bytes: int, tensors: Sequence[int] = ()
+    ) -> AbstractWorkload:
         return self
 
     def statistics_bytes(self, num_bytes: int) -> int:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from paceline.exchange.shard import round_robin
+from paceline.scheme.rule import Sharding
 from paceline.timing.backward import Bucket
 from paceline.timing.workload import AbstractWorkload
 
@@ -19,6 +21,19 @@ class MessageSizes:
     def weights(self, num_bytes: int) -> int:
         """Return the bytes of a message with `num_bytes` of the trained network's weights."""
         return self._workload.message_bytes(num_bytes, self._own_bytes)
+
+    def shards(self, shard_bytes: Sequence[int], sharding: Sharding) -> list[int]:
+        """Return the bytes of a message with the weights of each server.
+
+        `shard_bytes`: bytes of these in the trained network. Whole tensors are those of the
+        workload, where it lists them.
+        """
+        tensors = self._workload.sizes_of_tensors if sharding == "round_robin" else ()
+        if not tensors:
+            return [self.weights(num_bytes) for num_bytes in shard_bytes]
+        total, parts = self.weights(self._own_bytes), round_robin(len(tensors), len(shard_bytes))
+        shares = [sum(tensors[n] for n in part) for part in parts]
+        return [total * share // sum(tensors) for share in shares]
 
     def statistics(self, num_bytes: int) -> int:
         """Return the bytes of BatchNorm statistics; the trained network has `num_bytes`."""

@@ -41,6 +41,8 @@ class VirtualPushLink:
     ) -> None:
         self._servers, self._workers, self._profile = servers, workers, profile
         self._sizes, self._kernel, self._cores = sizes, kernel, cores
+        shard_bytes = [served.weights.nbytes for served in servers.served]
+        self._shard_bytes = sizes.shards(shard_bytes, scheme.sharding)
         self._lines = [SingleServer(kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         self._network = None if profile.one_machine else network
@@ -102,9 +104,7 @@ class VirtualPushLink:
 
     def _push_to(self, server: int, worker: VirtualWorker) -> Process[None]:
         """Send a push to one server, wait in its queue, and be served there."""
-        message, (first, last) = worker.message, self._servers.bounds[server]
-        assert message is not None
-        size = self._sizes.weights((last - first) * message.element_size())
+        size = self._shard_bytes[server]
         body = size + (self._statistics_bytes(worker) if server == 0 else 0)
         worker.bytes_sent += body
         self._servers.served[server].report.bytes_received += body
@@ -141,7 +141,7 @@ class VirtualPushLink:
         """Answer a worker with the present weights; on one machine the answer has to queue."""
         served, since, line = self._servers.served[server], self._kernel.now, self._lines[server]
         self._servers.answer(server, worker)
-        size = self._sizes.weights(served.weights.nbytes)
+        size = self._shard_bytes[server]
         served.report.bytes_sent += size
         worker.bytes_received += size
         if self._network is None:

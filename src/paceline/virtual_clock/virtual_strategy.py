@@ -13,8 +13,8 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.engine.flat_sgd import group_segments
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
+from paceline.engine.held_weights import held_weights
 from paceline.engine.remote_sgd import RemoteSGD
 from paceline.engine.reports import StrategyReport
 from paceline.engine.run_spec import RunSpec
@@ -146,12 +146,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
-        self._held_weights: list[nn.Parameter] = [
-            weight for group in sgd.param_groups for weight in group["params"]
-        ]
+        self._held_weights, self._segments, self._shares = held_weights(sgd, self.scheme)
         self._statistics = statistics_of(self._module)
         self._counters = counters_of(self._module)
-        self._segments = group_segments(sgd)
         remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
@@ -170,6 +167,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             dtype=str(weights.dtype).removeprefix("torch."),
             seed=self._seed,
             sample_decay=self._sample_decay,
+            shares=self._shares,
         )
         self.clock = VirtualClock(
             self.scheme,

@@ -16,8 +16,8 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import nn
 from torch.optim import Optimizer
 
-from paceline.engine.flat_sgd import group_segments
 from paceline.engine.flat_weights import FlatWeights
+from paceline.engine.held_weights import held_weights
 from paceline.engine.links import AbstractLinks
 from paceline.engine.remote_sgd import RemoteSGD
 from paceline.engine.rule_driver import RuleDriver, complete
@@ -86,9 +86,9 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
-        self._held_weights = [weight for group in sgd.param_groups for weight in group["params"]]
+        self._held = held_weights(sgd, self.scheme)
         self._statistics = statistics_of(self.trained_module())
-        self.spec = self._run_spec(sgd)
+        self.spec = self._run_spec()
         self._flat, links = self._connect(trainer)
         self._driver = RuleDriver(self.scheme, links, dist.get_rank(), self.workers, self.spec.seed)
         remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._step)
@@ -108,7 +108,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
-        return self._held_weights
+        return self._held.weights
 
     @property
     def num_batches(self) -> int:
@@ -128,19 +128,20 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def _finish_step(self) -> None:
         """Continue with the next step, or stop the Trainer if there is none."""
 
-    def _run_spec(self, sgd: torch.optim.SGD) -> RunSpec:
+    def _run_spec(self) -> RunSpec:
         return RunSpec(
             num_workers=self.workers,
             batch_size=self._batch_size,
             num_steps=self._run_steps,
             snapshot_samples=self._snapshot_samples,
             learning_rate=self._learning_rate,
-            segments=group_segments(sgd),
+            segments=self._held.segments,
             num_statistics=sum(statistic.numel() for statistic in self._statistics),
             dtype=str(self.held_weights[0].dtype).removeprefix("torch."),
             server_seconds=self._server_seconds,
             seed=self._seed,
             sample_decay=self._sample_decay,
+            shares=self._held.shares,
         )
 
     def _finish_backward(self) -> None:
