@@ -14,6 +14,7 @@ from benchmarks.row import ratio_row
 from paceline.data.batches import Batch, WorkerBatches
 from paceline.data.fashion_mnist import CONTENT_MD5S, FashionMnist, find_files
 from paceline.data.image_set import Splits
+from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 
 TURNS, IMAGES, WARMUP_BATCHES = 5, 12_800, 10
@@ -66,10 +67,8 @@ def _our_batches(splits: Splits, batch_size: int, seed: int) -> Iterator[Batch]:
     return iter(
         WorkerBatches(
             splits.train,
-            SampleStream(len(splits.train), seed),
+            StreamOrder(SampleStream(len(splits.train), seed), 1, batch_size),
             worker=0,
-            num_workers=1,
-            batch_size=batch_size,
             num_batches=len(splits.train) // batch_size,
             mean=splits.mean,
             std=splits.std,

@@ -12,6 +12,7 @@ from paceline.cluster.cluster import Task
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 from paceline.engine.reports import ServerReport, WorkerReport
 from paceline.measurement.training_report import TrainingReport
@@ -143,10 +144,10 @@ def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> 
     splits = TinyImages(**{name: value for name, value in data.items() if name[0] != "_"}).load()
     return WorkerBatches(
         splits.train,
-        SampleStream(NUM_TRAIN, config["seed"]),
+        StreamOrder(
+            SampleStream(NUM_TRAIN, config["seed"]), config["workers"], config["batch_size"]
+        ),
         worker=worker,
-        num_workers=config["workers"],
-        batch_size=config["batch_size"],
         num_batches=num_batches,
         mean=splits.mean,
         std=splits.std,

@@ -6,6 +6,7 @@ import torch
 from paceline.data.augmentation import AbstractAugmentation, CropAndFlip
 from paceline.data.batches import WorkerBatches, evaluation_batches
 from paceline.data.image_set import ImageSet
+from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 
 NUM_SAMPLES = 30
@@ -20,10 +21,8 @@ def batches_of(
 ) -> WorkerBatches:
     return WorkerBatches(
         IMAGES,
-        SampleStream(NUM_SAMPLES, seed=3),
+        StreamOrder(SampleStream(NUM_SAMPLES, seed=3), num_workers, batch_size),
         worker=worker,
-        num_workers=num_workers,
-        batch_size=batch_size,
         num_batches=12,
         mean=MEAN,
         std=STD,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from paceline.cluster.supervisor import LostWorker
+from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 from paceline.engine.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.measurement.ending import result
@@ -19,7 +20,8 @@ from paceline.measurement.rows import POINT_TABLES, curve, phases, staleness, ti
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
 
-SETTINGS = {"workers": 2, "batch_size": 4, "seed": 3, "warmup_fraction": 0.0}
+SETTINGS = {"batch_size": 4, "warmup_fraction": 0.0}
+ORDER = StreamOrder(SampleStream(16, seed=3), 2, 4)
 COLUMNS = {table.name: table.columns for table in POINT_TABLES}
 
 
@@ -65,6 +67,7 @@ def worker(number=0, **changes):
         "thresholds": [8, 16],
         "losses": [(3.0, 1), (2.0, 1)],
         "real_step_ends": np.array([0.5, 1.0]),
+        "order": ORDER,
         "images_seen": np.array([True, True, False, number == 1]),
         "scores": [scored(8)] if number == 1 else [scored(16)],
         "test": scored(16, top1=0.5, top5=0.9, loss=2.5) if number == 0 else None,
@@ -214,8 +217,7 @@ def test_a_lost_worker_is_known_by_its_servers():
 
 def test_a_gradient_that_was_dropped_counts_for_nothing():
     """Of 16 images, each in one batch, worker 1's second batch came too late."""
-    stream, sizes = SampleStream(16, 3), {"workers": 2, "batch_size": 4}
-    shares = [images_seen(stream, [(k, 0), (k, 1)], **sizes) for k in range(2)]
+    shares = [images_seen(ORDER, [(k, 0), (k, 1)]) for k in range(2)]
     late = server(0, [(0, 0), (1, 0), (0, 0), (1, 1)], dropped_steps=[(1, 1)], dropped=1)
     first, second = ({"images_seen": share} for share in shares)
     point = observed(replace(late, samples=12), first=first, second=second)
@@ -233,9 +235,7 @@ def test_samples_are_those_behind_the_weights_on_both_clocks(clock, tmp_path):
     config = tiny_point("sync_parameter_server", 3, 4, **settings)
     seen, _ = run_tiny(config, tmp_path)
     servers = seen.servers if clock == "wall" else []  # modelled ones are in the reports
-    point = Observed(
-        seen.training, servers, workers=3, batch_size=4, seed=config["seed"], warmup_fraction=0.1
-    )
+    point = Observed(seen.training, servers, batch_size=4, warmup_fraction=0.1)
     numbers = measured(point)
     (report,) = point.servers
     late = late_steps(report.pushes)

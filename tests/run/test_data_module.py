@@ -5,13 +5,17 @@ import torch
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader, IterableDataset
 
+from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.run.data_module import open_data_module
 from paceline.run.point_data import Reading
 from tests.run.own import OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
-READING = Reading(num_workers=1, batch_size=1, seed=0, evaluation_batch_size=1)
+AS_IT_COMES = Placement("replicated", "random", None, copies=1, feed="own", store=None)
+READING = Reading(
+    num_workers=1, batch_size=1, seed=0, evaluation_batch_size=1, placement=AS_IT_COMES
+)
 
 
 def own_point(scheme, folder, epochs):

@@ -146,6 +146,7 @@ class VirtualCluster(AbstractCluster):
             sample_decay=assignment.sample_decay,
             device=device,
             real_seconds=clock.seconds,
+            traffic=assignment.traffic,
         )
 
     def run(self, task: Task) -> list[Any]:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.image_set import ImageSet
-from paceline.data.stream import SampleStream
+from paceline.data.order import AbstractOrder
+from paceline.data.samples import Samples
 
 Batch = tuple[Tensor, Tensor]
 
@@ -28,7 +29,7 @@ class Normalisation:
 
 
 class WorkerBatches:
-    """Share of one worker in the stream: its n-th batch is batch n * num_workers + worker.
+    """Share of one worker in the order of data.
 
     Batches are indexed by n, so that a virtual clock can draw by (worker, n). A batch is a pair of
     normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing raises IndexError from
@@ -37,25 +38,20 @@ class WorkerBatches:
 
     def __init__(
         self,
-        images: ImageSet,
-        stream: SampleStream,
+        samples: Samples,
+        order: AbstractOrder,
         *,
         worker: int,
-        num_workers: int,
-        batch_size: int,
         num_batches: int,
         mean: Sequence[float],
         std: Sequence[float],
         augmentation: AbstractAugmentation | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if not 0 <= worker < num_workers:
-            raise ValueError(f"worker {worker} of {num_workers}")
-        if stream.num_samples != len(images):
-            raise ValueError(f"a stream of {stream.num_samples} for {len(images)} images")
-        self._images, self._stream = images, stream
-        self._worker, self._num_workers = worker, num_workers
-        self._batch_size, self._num_batches = batch_size, num_batches
+        if not 0 <= worker < order.num_workers:
+            raise ValueError(f"worker {worker} of {order.num_workers}")
+        self._samples, self._order = samples, order
+        self._worker, self._num_batches = worker, num_batches
         self._normalise = Normalisation(mean, std, dtype)
         self._augmentation = augmentation
 
@@ -65,13 +61,13 @@ class WorkerBatches:
     def __getitem__(self, n: int) -> Batch:
         if not 0 <= n < self._num_batches:
             raise IndexError(f"batch {n} of {self._num_batches}")
-        first = (n * self._num_workers + self._worker) * self._batch_size
-        indices = self._stream.indices(first, self._batch_size)
-        images = self._images.images.index_select(0, indices)  # 5 times faster than images[indices]
+        order = self._order
+        images, labels = self._samples.take(order.indices(self._worker, n))
         if self._augmentation is not None:
-            positions = torch.arange(first, first + self._batch_size)
-            images = self._augmentation(images, positions, self._stream.seed)
-        return self._normalise(images), self._images.labels.index_select(0, indices)
+            first = order.first_position(self._worker, n)
+            positions = torch.arange(first, first + order.batch_size)
+            images = self._augmentation(images, positions, order.stream.seed)
+        return self._normalise(images), labels
 
     def __iter__(self) -> Iterator[Batch]:
         return (self[n] for n in range(self._num_batches))

@@ -39,6 +39,9 @@ class ImageFolder(AbstractPreparedImageData):
         validation = self._part("val", classes)[1] if (self.root / "val").is_dir() else None
         return Source(train, test, len(classes), self.image_shape, validation)
 
+    def encoded(self) -> Part:
+        return self.read().parts(self.num_validation, self.split_seed)["train"]
+
     def _folder(self, part: str) -> Path:
         folder = self.root / part
         if not folder.is_dir():

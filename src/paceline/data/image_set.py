@@ -1,7 +1,7 @@
 """Defines images in memory, their three splits, and the interface of every data set."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,6 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from paceline.data.augmentation import AbstractAugmentation
+from paceline.data.placement import Store
+from paceline.data.source import Part
 from paceline.errors import SettingError
 
 
@@ -16,14 +18,25 @@ from paceline.errors import SettingError
 class ImageSet:
     """Images, uint8 [N, C, H, W], and labels, int64 [N].
 
-    They may be memory-mapped, so they must not be written to.
+    They may be memory-mapped, so they must not be written to. `mapped_again()` maps them anew; it
+    is None for images in memory.
     """
 
     images: Tensor
     labels: Tensor
+    mapped_again: "Callable[[], ImageSet] | None" = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return some images and their labels; `samples`: int64 [B]."""
+        # 5 times faster than images[samples]
+        return self.images.index_select(0, samples), self.labels.index_select(0, samples)
+
+    def opened_again(self) -> "ImageSet":
+        """Return the same images in a mapping that holds none of the pages that were read."""
+        return self.mapped_again() if self.mapped_again else self
 
 
 @dataclass(frozen=True)
@@ -46,10 +59,11 @@ class AbstractImageData(ABC):
     Raises SettingError("data.image_shape") for a shape other than [C, H, W]. `prepare` and `load`
     raise SettingErrors with a message on one line. `root_tells_content` is False for data sets
     whose images cannot differ between two values of `root`, because they verify their files or make
-    their images.
+    their images. `is_mapped`: True if `load` maps files, False if each process has all images.
     """
 
     root_tells_content: ClassVar[bool] = True
+    is_mapped: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -83,6 +97,22 @@ class AbstractImageData(ABC):
 
         A prepared data set takes a few 100 ms at most.
         """
+
+    def encoded(self) -> Part:
+        """Return the training images in their files, which are decoded when indexed.
+
+        Raises SettingError("data.store") for a data set that has none.
+        """
+        message = f"decoded_each_time, but {type(self).__name__} has no files to decode"
+        raise SettingError("data.store", message)
+
+    def check_store(self, store: Store | None) -> None:
+        """Raise SettingError("data.store") for a store that this data set does not have."""
+        if store == "mapped" and not self.is_mapped:
+            message = f"mapped, but {type(self).__name__} has no prepared file: null or memory"
+            raise SettingError("data.store", message)
+        if store == "decoded_each_time":
+            self.encoded()
 
     def check(self, num_classes: int, image_shape: Sequence[int], origin: object) -> None:
         """Compare the content of a source with the settings. `origin` names it in messages.

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from abc import abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
@@ -39,6 +40,7 @@ class AbstractPreparedImageData(AbstractImageData):
     """
 
     name: str
+    is_mapped = True
 
     @abstractmethod
     def fingerprint(self) -> object:
@@ -150,4 +152,4 @@ def _map_split(folder: Path, name: str) -> ImageSet:
         torch.from_numpy(np.load(folder / f"{name}_{kind}.npy", mmap_mode="c"))
         for kind in ("images", "labels")
     )
-    return ImageSet(images, labels)
+    return ImageSet(images, labels, partial(_map_split, folder, name))

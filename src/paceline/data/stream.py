@@ -1,10 +1,11 @@
-"""Defines the order of data: one endless stream of sample indices per run."""
+"""Defines the source of all order of data: one endless stream of sample indices per run."""
 
-from collections import OrderedDict
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from paceline.data.recent import Recent
 from paceline.random_bits import random_permutation
 
 _KEPT_PERMUTATIONS = 8  # workers far apart on a virtual clock read different epochs
@@ -22,22 +23,30 @@ class SampleStream:
             raise ValueError(f"a stream needs samples, not {num_samples}")
         self.num_samples = num_samples
         self.seed = seed
-        self._permutations: OrderedDict[int, Tensor] = OrderedDict()
+        self._permutations = Recent(_KEPT_PERMUTATIONS)
 
     def indices(self, first: int, count: int) -> Tensor:
         """Return the data set's indices at positions first to first + count - 1: int64 [count]."""
-        epoch, offset = divmod(first, self.num_samples)
-        pieces = [self._permutation(epoch)[offset : offset + count]]
-        while (missing := count - sum(map(len, pieces))) > 0:
-            epoch += 1
-            pieces.append(self._permutation(epoch)[:missing])
-        return torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+        return part_of_passes(self.permutation, self.num_samples, first, count)
 
-    def _permutation(self, epoch: int) -> Tensor:
-        if epoch not in self._permutations:
-            order = random_permutation(self.num_samples, "order", self.seed, epoch)
-            self._permutations[epoch] = torch.from_numpy(order)
-            if len(self._permutations) > _KEPT_PERMUTATIONS:
-                self._permutations.popitem(last=False)
-        self._permutations.move_to_end(epoch)
-        return self._permutations[epoch]
+    def permutation(self, epoch: int) -> Tensor:
+        """Return the order of an epoch: int64 [num_samples]."""
+        return self._permutations.get(epoch, lambda: self._ordered(epoch))
+
+    def _ordered(self, epoch: int) -> Tensor:
+        return torch.from_numpy(random_permutation(self.num_samples, "order", self.seed, epoch))
+
+
+def part_of_passes(
+    one_pass: Callable[[int], Tensor], length: int, first: int, count: int
+) -> Tensor:
+    """Return the values at positions first to first + count - 1 of passes that follow each other.
+
+    `one_pass(number)`: values of a pass, [length].
+    """
+    number, offset = divmod(first, length)
+    pieces = [one_pass(number)[offset : offset + count]]
+    while (missing := count - sum(map(len, pieces))) > 0:
+        number += 1
+        pieces.append(one_pass(number)[:missing])
+    return torch.cat(pieces) if len(pieces) > 1 else pieces[0]

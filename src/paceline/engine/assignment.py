@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.data.traffic import DataTraffic
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.workload import AbstractWorkload
 
@@ -13,8 +14,8 @@ class Assignment:
 
     `batch_size`: images per worker and step. `num_steps`: number of steps of all workers together.
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
-    `workload`: network that the gradients stand for on a modelled cluster. `sample_decay`: of the
-    moving average that is evaluated; None if the weights are.
+    `workload`: network that the gradients stand for on a modelled cluster. `traffic`: how data move
+    there. `sample_decay`: of the moving average that is evaluated; None if the weights are.
     """
 
     num_workers: int
@@ -24,4 +25,5 @@ class Assignment:
     learning_rate: LearningRate
     seed: int
     workload: AbstractWorkload
+    traffic: DataTraffic
     sample_decay: float | None = None

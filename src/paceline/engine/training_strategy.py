@@ -27,8 +27,9 @@ class SizedBatches(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-# train(worker, num_batches): a worker's first batches. batch(worker, n): one of them.
-DrawAll = Callable[[int, int], SizedBatches]
+# train(worker, num_batches, begin): a worker's first batches; begin() where all have met for one.
+# batch(worker, n): one of them.
+DrawAll = Callable[[int, int, Callable[[], None]], SizedBatches]
 DrawOne = Callable[[int, int], Any]
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from paceline.cluster.supervisor import LostWorker
+from paceline.data.moved import DataMoved
 from paceline.engine.reports import ServerReport
 from paceline.measurement.certificate import Certificate, certificate
 from paceline.measurement.images_seen import num_distinct
@@ -30,9 +31,8 @@ class Observed:
     `training` has a report of each training process, `servers` one of each server process; modelled
     servers report inside `training`. `lost` are the workers that died while the servers continued;
     their steps are counted from the reports of the servers. A number that was not observed is None,
-    for example the throughput of all workers if one was lost. `workers`, `batch_size` and `seed`
-    are the settings of the point. `warmup_fraction` is the share of the steps that the throughput
-    leaves out.
+    for example the throughput of all workers if one was lost. `batch_size` is a setting of the
+    point. `warmup_fraction` is the share of the steps that the throughput leaves out.
     """
 
     def __init__(
@@ -41,9 +41,7 @@ class Observed:
         servers: Sequence[ServerReport] = (),
         lost: Sequence[LostWorker] = (),
         *,
-        workers: int,
         batch_size: int,
-        seed: int,
         warmup_fraction: float,
     ) -> None:
         self.training = list(training)
@@ -51,7 +49,6 @@ class Observed:
         self.servers = [*servers, *(s for each in training for s in each.strategy.servers)]
         self.lost = [_lost_steps(each, self.servers[0]) for each in lost]
         self.batch_size = batch_size
-        self._batches = {"workers": workers, "batch_size": batch_size, "seed": seed}
         self._warmup_fraction = warmup_fraction
 
     @property
@@ -133,8 +130,17 @@ class Observed:
         """
         if self.lost:
             return None
-        return num_distinct(
-            [each.images_seen for each in self.training], self.dropped, **self._batches
+        counts = [each.images_seen for each in self.training]
+        return num_distinct(counts, self.dropped, self.first.order)
+
+    @property
+    def data_moved(self) -> DataMoved:
+        """Return the bytes of all workers, and the seconds of the one that took longest."""
+        moved = [each.moved for each in self.training]
+        return DataMoved(
+            shuffle_bytes=sum(each.shuffle_bytes for each in moved),
+            shuffle_seconds=max(each.shuffle_seconds for each in moved),
+            feed_bytes=sum(each.feed_bytes for each in moved),
         )
 
     @property

@@ -3,11 +3,18 @@
 Rooms without torch import it, so this file must not import torch, as engine/reports.py.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paceline.data.moved import DataMoved
 from paceline.engine.reports import StrategyReport
+
+if TYPE_CHECKING:
+    from paceline.data.order import AbstractOrder
 
 
 @dataclass
@@ -33,12 +40,13 @@ class TrainingReport:
     """Report of one training process, on one worker, or on all of them on the virtual clock.
 
     `losses` are (sum, number of steps) of the training loss up to each of `thresholds` [samples].
-    `real_step_ends` are the real times at which the steps of the process ended [seconds].
-    `images_seen` [num_train] counts how many times each image was in a batch. `lr` is the peak
-    rate. `momentum` is None for an optimizer without momentum. `test` is the score of the last
-    snapshot on the test set if this process computed it. `joined`, `built` and `training_started`
-    are the times at which the process had joined the others, had built module and data, and drew
-    its first batch [seconds since 1970].
+    `real_step_ends` are the real times at which the steps of the process ended [seconds]. `order`
+    is that of the run's data; `images_seen` [num_train] counts how many times each image was in a
+    batch. `lr` is the peak rate. `momentum` is None for an optimizer without momentum. `test` is
+    the score of the last snapshot on the test set if this process computed it. `joined`, `built`
+    and `training_started` are the times at which the process had joined the others, had built
+    module and data, and drew its first batch [seconds since 1970]. `moved`: data that moved among
+    workers.
     """
 
     strategy: StrategyReport
@@ -51,6 +59,7 @@ class TrainingReport:
     thresholds: list[int]
     losses: list[tuple[float, int]]
     real_step_ends: np.ndarray
+    order: AbstractOrder
     images_seen: np.ndarray
     scores: list[SnapshotScore]
     test: SnapshotScore | None
@@ -58,3 +67,4 @@ class TrainingReport:
     built: float
     training_started: float
     peak_rss_bytes: int = 0
+    moved: DataMoved = field(default_factory=DataMoved)

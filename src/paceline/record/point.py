@@ -6,6 +6,7 @@ from pydantic import Field
 
 from paceline.cluster.accelerator import Device
 from paceline.cluster.cluster import AbstractCluster, Kind
+from paceline.data.placement import Placement
 from paceline.engine.clipping import check_clipping
 from paceline.engine.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
@@ -44,6 +45,7 @@ class Point:
     sweep: Sweep
     model: Target
     data: Target
+    placement: Placement
     config: PointConfig
 
     @classmethod
@@ -64,6 +66,7 @@ class Point:
             save_weights=values["save_weights"],
             model=config.target("model"),
             data=config.data,
+            placement=config.placement,
             config=config,
         )
         point._check()
@@ -87,6 +90,7 @@ class Point:
     def _check(self) -> None:
         """Raise SettingError for parts that cannot be combined."""
         self.training.check(Accounting(self.scheme, self.workers), self.model)
+        self._check_placement()
         self._check_collective()
         self.cluster.check(self.scheme, self.workers)
         self.cluster.check_workload(self.workload)
@@ -94,6 +98,14 @@ class Point:
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
             check_clipping(self.training.gradient_clip_val, self.scheme, self.workers)
         self._check_precision()
+
+    def _check_placement(self) -> None:
+        self.placement.check_workers(self.workers)
+        meeting = self.placement.meeting
+        if meeting and not Accounting(self.scheme, self.workers).can_meet:
+            name = self.config.names["scheme"]
+            message = f"all workers must meet for it, which those of scheme={name} do not"
+            raise SettingError(meeting, message)
 
     def _check_collective(self) -> None:
         check_collective(self.scheme.collective)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from paceline.data.placement import Placement
 from paceline.measurement.measurement import Measurement
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
@@ -43,8 +44,18 @@ _LATER: dict[str, object] = {
     "training.gradient_clip_algorithm": "norm",
     "training.ema_decay": None,
     "training.initial_weights": None,
+    "data.placement": "replicated",
+    "data.partition": "random",
+    "data.shuffle_every": None,
+    "data.copies": 1,
+    "data.feed": "own",
+    "data.store": None,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
+# Settings in a group that are the run's, not its class's.
+_OF_THE_RUN = {
+    "data": ("placement", "partition", "shuffle_every", "copies", "feed", "store"),
+}
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,10 @@ class PointConfig:
         return self.target("data")
 
     @property
+    def placement(self) -> Placement:
+        return Placement(**self.of_the_run("data"))
+
+    @property
     def sweep(self) -> Sweep:
         return self.target("sweep").build_as(Sweep)
 
@@ -147,7 +162,17 @@ class PointConfig:
 
     def target(self, group: str) -> Target:
         """Return the settings of a group of conf/, which name the class to build."""
-        return Target(group, self.values[group])
+        of_the_run = _OF_THE_RUN.get(group, ())
+        values = self.values[group]
+        return Target(group, {name: values[name] for name in values if name not in of_the_run})
+
+    def of_the_run(self, group: str) -> dict[str, Any]:
+        """Return the settings of a group that are not its class's.
+
+        A record from before one of them was made with its value that changes nothing.
+        """
+        earlier = {name: _LATER[f"{group}.{name}"] for name in _OF_THE_RUN[group]}
+        return {name: {**earlier, **self.values[group]}[name] for name in earlier}
 
     def replaced(self, **values: Any) -> "PointConfig":
         """Return a copy in which these top-level settings have other values."""

@@ -1,84 +1,154 @@
 """Reading of any LightningDataModule in the project's order of data."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
-from paceline.data.stream import SampleStream
+from paceline.data.order import AbstractOrder
+from paceline.data.rows import RowFormat
+from paceline.data.share import Share
 from paceline.errors import SettingError
+from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
+from paceline.run.training_set import AbstractTrainingSet
+
+_DRAWN_TWICE = 8  # items, to find out if they are random
 
 
-class WorkerBatchSampler(Sampler):
-    """Indices of one worker's batches.
+class ModuleItems(AbstractTrainingSet):
+    """Items of a module's training set, read through its loader's `collate_fn`.
 
-    Batch n of a worker is batch n * workers + worker of the stream.
+    What is held are the items as they were when they were read. Raises SettingError("data.store")
+    for items that cannot be held: those that are not tensors of one shape, or differ when they are
+    drawn again, as those of a random transform do: held, they would be the same in every epoch.
     """
 
-    def __init__(
-        self, stream: SampleStream, worker: int, workers: int, batch_size: int, num_batches: int
-    ) -> None:
-        self._stream, self._worker, self._workers = stream, worker, workers
-        self._batch_size, self._num_batches = batch_size, num_batches
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader, self._items = loader, loader.dataset
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type]
+
+    def labels(self) -> np.ndarray:
+        return np.array([int(self._items[index][1]) for index in range(len(self))])
+
+    @cached_property
+    def row_format(self) -> RowFormat:
+        return RowFormat([(part.dtype, tuple(part.shape)) for part in self._tensors(0)])
+
+    def read(self, samples: np.ndarray) -> torch.Tensor:
+        items = zip(*(self._tensors(index) for index in samples.tolist()), strict=True)
+        try:
+            return self.row_format.pack(*map(torch.stack, items))
+        except RuntimeError as error:
+            raise _cannot_hold("items of several shapes") from error
+
+    def hold(self, samples: np.ndarray, spare: int) -> None:
+        for index in samples[:_DRAWN_TWICE].tolist():
+            pairs = zip(self._tensors(index), self._tensors(index), strict=True)
+            if not all(first.equal(second) for first, second in pairs):
+                raise _cannot_hold("items that are drawn at random")
+        super().hold(samples, spare)
+
+    def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> "ModuleBatches":
+        return ModuleBatches(self._loader, self.share, order, worker, num_batches)
+
+    def _tensors(self, index: int) -> list[torch.Tensor]:
+        item = self._items[index]
+        try:
+            return [torch.as_tensor(part) for part in item]
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise _cannot_hold("items that are not tensors") from error
+
+
+def _cannot_hold(items: str) -> SettingError:
+    return SettingError("data.store", f"{items} cannot be kept in memory: null is needed")
+
+
+class _Numbers(Sampler):
+    """Numbers of the samples in each batch of one worker."""
+
+    def __init__(self, order: AbstractOrder, worker: int, num_batches: int) -> None:
+        self._order, self._worker, self._num_batches = order, worker, num_batches
 
     def __len__(self) -> int:
         return self._num_batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        return map(self.indices, range(self._num_batches))
+        for n in range(self._num_batches):
+            yield self._order.indices(self._worker, n).tolist()
 
-    def indices(self, n: int) -> list[int]:
-        """Return the indices of the worker's n-th batch."""
-        first = (n * self._workers + self._worker) * self._batch_size
-        return self._stream.indices(first, self._batch_size).tolist()
+
+class ModuleBatches:
+    """Batches of one worker: of the share that is held, or drawn from the module's data set."""
+
+    def __init__(
+        self,
+        loader: DataLoader,
+        share: Share | None,
+        order: AbstractOrder,
+        worker: int,
+        num_batches: int,
+    ) -> None:
+        self._loader, self._share, self._order = loader, share, order
+        self._worker, self._num_batches = worker, num_batches
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def __getitem__(self, n: int) -> Any:
+        samples = self._order.indices(self._worker, n)
+        if self._share is not None:
+            return self._loader.collate_fn([*zip(*self._share.take(samples), strict=True)])
+        return self._loader.collate_fn([self._loader.dataset[i] for i in samples.tolist()])
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._share is not None:
+            return (self[n] for n in range(len(self)))
+        return iter(
+            DataLoader(
+                self._loader.dataset,
+                batch_sampler=_Numbers(self._order, self._worker, self._num_batches),
+                collate_fn=self._loader.collate_fn,
+                num_workers=self._loader.num_workers,
+            )
+        )
 
 
 def open_data_module(module: Any, reading: Reading) -> PointData:
     """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
 
     Batches are (images, labels). Raises SettingError("data") for a module without a map-style
-    training set.
+    training set, and SettingError("data.store") for one that cannot be mapped or held.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
+    if reading.placement.store == "mapped":
+        message = f"mapped, but {type(module).__name__} has no prepared file: null or memory"
+        raise SettingError("data.store", message)
     module.prepare_data()
     module.setup("fit")
     module.setup("test")
     loader = module.train_dataloader()
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         raise SettingError("data", "a DataLoader over a map-style training set is needed")
-    num_train = len(loader.dataset)  # type: ignore[arg-type]
-    stream = SampleStream(num_train, reading.seed)
-
-    def sampler(worker: int, num_batches: int) -> WorkerBatchSampler:
-        return WorkerBatchSampler(
-            stream, worker, reading.num_workers, reading.batch_size, num_batches
-        )
-
-    def train(worker: int, num_batches: int) -> DataLoader:
-        return DataLoader(
-            loader.dataset,
-            batch_sampler=sampler(worker, num_batches),
-            collate_fn=loader.collate_fn,
-            num_workers=loader.num_workers,
-        )
-
-    def batch(worker: int, n: int) -> Any:
-        indices = sampler(worker, n + 1).indices(n)
-        return loader.collate_fn([loader.dataset[index] for index in indices])
 
     def evaluation(batches: Iterable[Any]) -> Iterator[Any]:
         double = reading.dtype == torch.float64
         for images, labels in batches:
             yield images.to(torch.float64) if double else images, labels
 
+    training = ModuleItems(loader)
+    placed = PlacedData(training, reading)
     return PointData(
-        num_train,
-        stream,
-        train,
-        batch,
+        len(training),
+        placed.traffic,
+        placed.train,
+        placed.batch,
         lambda: evaluation(module.val_dataloader()),
         lambda: evaluation(module.test_dataloader()),
     )

@@ -1,65 +1,45 @@
 """Opens the data of a point: the project's own, or anybody's LightningDataModule."""
 
-import sys
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Any
 
-from paceline.data.batches import WorkerBatches, evaluation_batches
+from paceline.data.batches import evaluation_batches
 from paceline.data.image_set import AbstractImageData, ImageSet
-from paceline.data.stream import SampleStream
-from paceline.errors import SettingError
+from paceline.data.samples import DecodedImages
 from paceline.run.data_module import open_data_module
+from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
+from paceline.run.training_set import TrainingImages
 
 
 def open_data(data: Any, reading: Reading) -> PointData:
     """Open an AbstractImageData or any LightningDataModule.
 
-    Raises SettingError("batch_size") if it exceeds a worker's share of the images.
+    Raises SettingError("batch_size") if it exceeds a worker's share of the images, and
+    SettingError("data.store") for a store that the data do not have.
     """
-    if isinstance(data, AbstractImageData):
-        opened = _open_images(data, reading)
-    else:
-        opened = open_data_module(data, reading)
-    share = opened.num_train // reading.num_workers
-    if reading.batch_size > share:
-        raise SettingError(
-            "batch_size",
-            f"{reading.batch_size} is more than a worker's share of {share} images "
-            f"({opened.num_train} over workers={reading.num_workers})",
-        )
-    return opened
+    if not isinstance(data, AbstractImageData):
+        return open_data_module(data, reading)
+    training, validation, test = _open_images(data, reading)
+    placed = PlacedData(training, reading)
+    return PointData(len(training), placed.traffic, placed.train, placed.batch, validation, test)
 
 
-def _open_images(data: AbstractImageData, reading: Reading) -> PointData:
+def _open_images(
+    data: AbstractImageData, reading: Reading
+) -> tuple[TrainingImages, Callable[[], Iterable[Any]], Callable[[], Iterable[Any]]]:
+    """Return the training images, and the batches of the other two sets.
+
+    Nothing else refers to the training images, so that they are freed when a share is held.
+    """
     splits = data.load()
-    stream = SampleStream(len(splits.train), reading.seed)
-
-    def train(worker: int, num_batches: int) -> WorkerBatches:
-        return WorkerBatches(
-            splits.train,
-            stream,
-            worker=worker,
-            num_workers=reading.num_workers,
-            batch_size=reading.batch_size,
-            num_batches=num_batches,
-            mean=splits.mean,
-            std=splits.std,
-            augmentation=data.augmentation,
-            dtype=reading.dtype,
-        )
+    mean, std = splits.mean, splits.std
+    decoded = reading.placement.store == "decoded_each_time"
+    samples = DecodedImages(data.encoded()) if decoded else splits.train
+    training = TrainingImages(splits, samples, data.augmentation, reading.dtype)
 
     def evaluation(images: ImageSet) -> Callable[[], Iterable[Any]]:
         size = reading.evaluation_batch_size
-        return lambda: evaluation_batches(images, size, splits.mean, splits.std, reading.dtype)
+        return lambda: evaluation_batches(images, size, mean, std, reading.dtype)
 
-    share = cache(lambda worker: train(worker, sys.maxsize))
-    return PointData(
-        len(splits.train),
-        stream,
-        train,
-        lambda worker, n: share(worker)[n],
-        evaluation(splits.validation),
-        evaluation(splits.test),
-    )
+    return training, evaluation(splits.validation), evaluation(splits.test)

@@ -6,21 +6,25 @@ from typing import Any
 
 import torch
 
-from paceline.data.stream import SampleStream
+from paceline.data.placement import Placement
+from paceline.data.traffic import DataTraffic
 
 
 @dataclass(frozen=True)
 class Reading:
     """Settings by which a run reads its data.
 
-    `batch_size`: images per worker and step. `dtype`: type of image values.
+    `batch_size`: images per worker and step. `dtype`: type of image values. `worker`: worker of
+    this process; None if one process draws for all.
     """
 
     num_workers: int
     batch_size: int
     seed: int
     evaluation_batch_size: int
+    placement: Placement
     dtype: torch.dtype = torch.float32
+    worker: int | None = None
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,12 @@ class PointData:
 
     `train(worker, num_batches)` iterates over the first batches of a worker; `batch(worker, n)`
     returns one of them. `validation()` and `test()` start a new pass over (images, labels).
+    `traffic`: order of the data, and how they move among workers.
     """
 
     num_train: int
-    stream: SampleStream
-    train: Callable[[int, int], Any]
+    traffic: DataTraffic
+    train: Callable[..., Any]
     batch: Callable[[int, int], Any]
     validation: Callable[[], Iterable[Any]]
     test: Callable[[], Iterable[Any]]

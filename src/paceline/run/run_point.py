@@ -44,7 +44,9 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     """
     if not in_sweep:
         prepare_log(point.measurement.mlflow)
-    prepare_data(point.data)
+    images = prepare_data(point.data)
+    if images is not None:
+        images.check_store(point.placement.store)
     folder = point.config.folder
     partial = PartialRecord(folder)
     try:
@@ -93,9 +95,7 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
         training=[each for each in returned if isinstance(each, TrainingReport)],
         servers=[each for each in returned if isinstance(each, ServerReport)],
         lost=[each for each in returned if isinstance(each, LostWorker)],
-        workers=point.workers,
         batch_size=point.batch_size,
-        seed=point.seed,
         warmup_fraction=point.measurement.warmup_fraction,
     )
 

@@ -41,7 +41,9 @@ class TrainingProcess:
         self._worker = dist.get_rank()
         self._joined = time.time()
         self._device = device(point.device, local_rank())
-        self._data = open_data(point.data.build(), reading_of(point))
+        worker = None if point.kind == "virtual" else self._worker
+        reading = replace(reading_of(point), worker=worker)
+        self._data = open_data(point.data.build(), reading)
         self._budget = budget_of(point, self._data.num_train)
         accounting = Accounting(point.scheme, point.workers)
         self._staleness = accounting.expected_staleness
@@ -83,12 +85,9 @@ class TrainingProcess:
             thresholds=thresholds,
             losses=observer.losses(),
             real_step_ends=step_ends,
-            images_seen=images_seen(
-                self._data.stream,
-                strategy.batches_drawn(),
-                workers=self._point.workers,
-                batch_size=self._point.batch_size,
-            ),
+            order=data.traffic.order,
+            images_seen=images_seen(data.traffic.order, strategy.batches_drawn()),
+            moved=data.traffic.moved,
             scores=[],
             test=None,
             joined=self._joined,
@@ -108,6 +107,7 @@ class TrainingProcess:
             seed=self._point.seed,
             workload=self._point.workload,
             sample_decay=self._point.training.sample_decay,
+            traffic=self._data.traffic,
         )
 
     def _build_module(self) -> LightningModule:
@@ -171,6 +171,7 @@ def reading_of(point: Point) -> Reading:
         batch_size=point.batch_size,
         seed=point.seed,
         evaluation_batch_size=point.measurement.evaluation_batch_size,
+        placement=point.placement,
         dtype=torch.float64 if point.training.precision == "64-true" else torch.float32,
     )
 

@@ -53,6 +53,15 @@ class Accounting:
         single = (self._step(0, BEGINNING), self._step(0, END), self._end_after_one_step())
         return any(message.meets_all for message in itertools.chain(*single))
 
+    @property
+    def can_meet(self) -> bool:
+        """True where all can meet before any of their steps: they take equally many, and none of
+        their gradients is dropped.
+        """
+        if self.num_workers == 1 or self.equal_steps:
+            return True
+        return self.scheme.claim(self.num_workers) == "synchronous" and not self._drops
+
     @cached_property
     def steps_between_pushes(self) -> int:
         """The steps of one worker from a push to its next one; 1 where there are no servers."""
@@ -155,10 +164,16 @@ class Accounting:
 
     def most_batches(self, num_steps: int) -> int:
         """Bound the batches that are drawn until `num_steps` of them are in the weights."""
-        late = self.scheme.servers and any(release.dropped for _, release in self._second_turn())
-        if not late:
+        if not self._drops:
             return num_steps
         return (num_steps // self.batches_per_update + 1) * self.num_workers
+
+    @property
+    def _drops(self) -> bool:
+        """True if servers drop pushes that come late."""
+        if not self.scheme.servers:
+            return False
+        return any(release.dropped for _, release in self._second_turn())
 
     def _check_overlap(self) -> None:
         if self.scheme.sharding != "bytes":

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from paceline.data.traffic import DataTraffic
 from paceline.engine.links import Process
 from paceline.engine.reports import StrategyReport
 from paceline.engine.rule_driver import RuleDriver
@@ -22,6 +23,7 @@ from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.cores import cores_of
 from paceline.virtual_clock.kernel import Event, Kernel
 from paceline.virtual_clock.message_sizes import MessageSizes
+from paceline.virtual_clock.virtual_data import VirtualData
 from paceline.virtual_clock.virtual_links import SharedLinks, VirtualLinks
 from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
 from paceline.virtual_clock.virtual_network import VirtualNetwork
@@ -40,7 +42,7 @@ class VirtualClock:
     `next_worker()` returns the worker whose backward ends next, or whose gradient a server has all
     of before that: compute it on the worker's weights, and pass it to `finish_step`. `workload`:
     network that decides the bytes of messages. `statistics`: floating-point buffers of the module,
-    as one vector. `counters`: its other buffers.
+    as one vector. `counters`: its other buffers. `traffic`: data that move among workers.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class VirtualClock:
         statistics: Tensor,
         counters: Sequence[Tensor] = (),
         recycled: bool = True,
+        traffic: DataTraffic | None = None,
     ) -> None:
         self.kernel = Kernel()
         self.pool = BufferPool(weights, recycled=recycled)
@@ -71,6 +74,7 @@ class VirtualClock:
         ]
         for worker in self.workers if spec.num_workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
+        self._data = VirtualData(traffic, self.workers, profile, self.kernel) if traffic else None
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
         self._connect(scheme, profile, weights, recycled)
@@ -141,6 +145,8 @@ class VirtualClock:
         while self._may_step(worker):
             if self._ending:
                 return
+            if self._data is not None:
+                yield from self._data.fetch(worker)
             yield from self._compute(worker, driver)
             worker.gradient = yield worker.computed  # by the Trainer
             worker.computing = False

@@ -13,6 +13,8 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from paceline.data.traffic import DataTraffic
+from paceline.engine.flat_sgd import group_segments
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
 from paceline.engine.held_weights import held_weights
 from paceline.engine.remote_sgd import RemoteSGD
@@ -54,6 +56,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     itself). `num_steps`: number of steps of all workers
     together, required by schemes that switch in the middle. A pass over the data is one of all
     workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
+    `traffic`: how data move among workers, which takes time, too.
 
     During validation and after training the module has the shared weights and the mean of the
     workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
@@ -80,6 +83,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         device: torch.device | str = "cpu",
         recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
+        traffic: DataTraffic | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         check_scheme(scheme, workers, num_steps)
@@ -90,6 +94,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
         self._learning_rate = learning_rate
         self._seed, self._sample_decay, self._recycled = seed, sample_decay, recycled
+        self._traffic = traffic
         self._draw: DrawOne | None = None
         self._batch_size = batch_size
         self._current_worker: VirtualWorker | None = None
@@ -179,6 +184,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             statistics=statistics,
             counters=self._counters,
             recycled=self._recycled,
+            traffic=self._traffic,
         )
 
     def on_validation_start(self) -> None:

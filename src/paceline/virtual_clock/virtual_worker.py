@@ -41,6 +41,7 @@ class VirtualWorker:
         self.compute_seconds = 0.0  # of the step under way
         self.computed_at = 0.0
         self.seconds_communicating = 0.0  # waiting included
+        self.seconds_fetching = 0.0  # data
         self.seconds_waiting = 0.0  # for others; of several servers, for the first
         self.step_ends: list[float] = []
         self.timeline: list[Span] | None = None  # None: spans are not recorded
@@ -85,6 +86,7 @@ class VirtualWorker:
             steps=self.num_steps,
             step_ends=np.array(self.step_ends),
             weights_digest=weights_digest([] if self.weights is None else [self.weights.vector]),
+            seconds_data=self.seconds_fetching,
             seconds_communicating=self.seconds_communicating,
             bytes_sent=self.bytes_sent,
             bytes_received=self.bytes_received,

@@ -62,7 +62,12 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         """Return the module that is being trained."""
 
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
-        return train(dist.get_rank(), self.num_batches)
+        return train(dist.get_rank(), self.num_batches, self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        """Start the emulated step after its data, for which all have met, have come."""
+        if self.pace is not None:
+            self.pace.begin()
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
         return ((dist.get_rank(), n) for n in range(self.num_steps))

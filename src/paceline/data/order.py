@@ -1,0 +1,163 @@
+"""Order of a run's data: which samples are in the n-th batch of each worker."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paceline.data.placement import Placement
+from paceline.data.recent import Recent
+from paceline.data.stream import SampleStream, part_of_passes
+from paceline.random_bits import random_permutation
+
+Shares = list[np.ndarray]  # samples of each worker that holds a part of a copy, int64
+
+
+class AbstractOrder(ABC):
+    """Order of data, on which all processes agree.
+
+    `stream`: source of the order. `batch_size`: samples of one worker and step.
+    """
+
+    def __init__(self, stream: SampleStream, num_workers: int, batch_size: int) -> None:
+        self.stream, self.num_workers, self.batch_size = stream, num_workers, batch_size
+
+    @property
+    def num_samples(self) -> int:
+        return self.stream.num_samples
+
+    def first_position(self, worker: int, n: int) -> int:
+        """Return the place of a worker's n-th batch among all samples that the run draws."""
+        return (n * self.num_workers + worker) * self.batch_size
+
+    @property
+    def smallest_share(self) -> int:
+        """Number of samples from which a worker draws in an epoch, at least."""
+        return self.num_samples // self.num_workers
+
+    @abstractmethod
+    def indices(self, worker: int, n: int) -> Tensor:
+        """Return the samples of a worker's n-th batch: int64 [batch_size]."""
+
+    def period(self, n: int) -> int:
+        """Return the number of shuffles before the n-th batches."""
+        return 0
+
+
+class StreamOrder(AbstractOrder):
+    """Order of a replicated set: batch n of worker k is batch n * num_workers + k of the stream."""
+
+    def indices(self, worker: int, n: int) -> Tensor:
+        return self.stream.indices(self.first_position(worker, n), self.batch_size)
+
+
+class PartitionedOrder(AbstractOrder):
+    """Order of a partitioned set, of which each of `copies` groups of workers holds a copy.
+
+    Period e, of `shuffle_every` epochs of the run, begins with the first round of batches that is
+    behind the samples of e such periods. A worker's share in it is what the stream would deal to
+    its batches in one permutation; where that is no whole number of rounds, the rest is dealt as
+    evenly as possible. With `labels` [num_samples] the shares of period 0 are sorted by label
+    instead. A worker draws its share in the order of the stream first, then in seeded permutations
+    until the period ends; a batch may span two passes.
+
+    If an epoch is a whole number of rounds, one copy that is shuffled every epoch has the order of
+    a replicated set. Otherwise a period draws up to a batch more or less than each share has.
+    """
+
+    def __init__(
+        self,
+        stream: SampleStream,
+        num_workers: int,
+        batch_size: int,
+        *,
+        copies: int = 1,
+        shuffle_every: int | None = None,
+        labels: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(stream, num_workers, batch_size)
+        self.copies, self.shuffle_every = copies, shuffle_every
+        self.members = num_workers // copies  # workers that hold a copy together
+        self._round = self.members * batch_size
+        rest = self.num_samples % self._round
+        more = np.arange(self.members) < rest % self.members
+        dealt = self.num_samples // self._round * batch_size
+        self.sizes: list[int] = (dealt + rest // self.members + more).tolist()
+        self._by_class = None if labels is None else self._cut(np.argsort(labels, kind="stable"))
+        self._shares, self._passes = Recent(2 * copies), Recent(2 * num_workers)
+
+    @property
+    def smallest_share(self) -> int:
+        return min(self.sizes)
+
+    def indices(self, worker: int, n: int) -> Tensor:
+        period, size = self.period(n), self.sizes[worker % self.members]
+        first = (n - self.first_batch(period)) * self.batch_size
+        return part_of_passes(
+            lambda number: self._pass(worker, period, number), size, first, self.batch_size
+        )
+
+    def period(self, n: int) -> int:
+        if self.shuffle_every is None:
+            return 0
+        return self.first_position(0, n) // (self.shuffle_every * self.num_samples)
+
+    def first_batch(self, period: int) -> int:
+        """Return the number of a worker's first batch in a period."""
+        samples = period * (self.shuffle_every or 0) * self.num_samples
+        return -(-samples // self.first_position(0, 1))
+
+    def share(self, worker: int, period: int) -> np.ndarray:
+        """Return the samples that a worker holds in a period: int64, in the order of dealing."""
+        return self.shares(worker // self.members, period)[worker % self.members]
+
+    def shares(self, copy: int, period: int) -> Shares:
+        """Return the shares of all workers that hold a copy."""
+        return self._shares.get((copy, period), lambda: self._dealt(copy, period))
+
+    def _dealt(self, copy: int, period: int) -> Shares:
+        if period == 0 and self._by_class is not None:
+            return self._by_class
+        number = period * (self.shuffle_every or 0) * self.copies + copy
+        order = self.stream.permutation(number).numpy()
+        whole = self.num_samples // self._round
+        rounds = order[: whole * self._round].reshape(whole, self.members, self.batch_size)
+        rest = np.array_split(order[whole * self._round :], self.members)
+        return [np.append(rounds[:, member], rest[member]) for member in range(self.members)]
+
+    def _cut(self, samples: np.ndarray) -> Shares:
+        return np.split(samples, np.cumsum(self.sizes)[:-1])
+
+    def _pass(self, worker: int, period: int, number: int) -> Tensor:
+        return self._passes.get(
+            (worker, period, number), lambda: self._drawn(worker, period, number)
+        )
+
+    def _drawn(self, worker: int, period: int, number: int) -> Tensor:
+        share = self.share(worker, period)
+        if number > 0 or (period == 0 and self._by_class is not None):
+            key = ("share", self.stream.seed, worker, period, number)
+            share = share[random_permutation(len(share), *key)]
+        return torch.from_numpy(share)
+
+
+def order_of(
+    placement: Placement,
+    stream: SampleStream,
+    num_workers: int,
+    batch_size: int,
+    labels: Callable[[], np.ndarray],
+) -> AbstractOrder:
+    """Return the order of data of a run; `labels()`: those of all samples [num_samples]."""
+    if not placement.partitioned:
+        return StreamOrder(stream, num_workers, batch_size)
+    return PartitionedOrder(
+        stream,
+        num_workers,
+        batch_size,
+        copies=placement.copies,
+        shuffle_every=placement.shuffle_every,
+        labels=labels() if placement.partition == "by_class" else None,
+    )

@@ -1,0 +1,74 @@
+"""Settings `data.*` of a run: where its samples are held, and how they come to the workers."""
+
+from typing import Literal
+
+from paceline.errors import SettingError
+from paceline.settings import Whole, settings
+
+Store = Literal["memory", "mapped", "decoded_each_time"]
+
+
+@settings("data")
+class Placement:
+    """Placement of the training set on workers (Kumar 2017, arXiv:1711.00705).
+
+    `placement`: every worker reaches the whole set, or holds a share of it in its memory.
+    `partition`: what is in the first shares. `shuffle_every`: epochs after which the workers that
+    hold a copy exchange samples all-to-all; None for never. `copies`: groups of workers that hold a
+    whole copy each. `feed`: each worker draws its own batches, or the first one of a node draws
+    those of all its workers and scatters them. `store`: what samples are read from; None as the
+    data set comes, or from memory where it is partitioned.
+
+    Raises SettingError for what a replicated or a partitioned set cannot have.
+    """
+
+    placement: Literal["replicated", "partitioned"]
+    partition: Literal["random", "by_class"]
+    shuffle_every: Whole | None
+    copies: Whole
+    feed: Literal["own", "first_of_node"]
+    store: Store | None
+
+    def __post_init__(self) -> None:
+        if self.partitioned:
+            self._check_partitioned()
+        else:
+            self._check_replicated()
+
+    @property
+    def partitioned(self) -> bool:
+        return self.placement == "partitioned"
+
+    @property
+    def meeting(self) -> str | None:
+        """Name of the setting for which all workers must meet; None if they need not."""
+        if self.shuffle_every is not None:
+            return "data.shuffle_every"
+        return "data.feed" if self.feed == "first_of_node" else None
+
+    def check_workers(self, num_workers: int) -> None:
+        """Raise SettingError("data.copies") if copies cannot have equally many workers."""
+        if num_workers % self.copies:
+            message = f"{self.copies} does not divide workers={num_workers}"
+            raise SettingError("data.copies", message)
+
+    def _check_partitioned(self) -> None:
+        if self.store not in (None, "memory"):
+            message = f"{self.store}, but a share is held in memory: placement=replicated is needed"
+            raise SettingError("data.store", message)
+        if self.feed == "first_of_node":
+            message = (
+                "first_of_node draws for others what they hold: placement=replicated is needed"
+            )
+            raise SettingError("data.feed", message)
+
+    def _check_replicated(self) -> None:
+        changed = {
+            "partition": self.partition != "random",
+            "shuffle_every": self.shuffle_every is not None,
+            "copies": self.copies != 1,
+        }
+        for name, is_changed in changed.items():
+            if is_changed:
+                message = f"{getattr(self, name)} needs placement=partitioned"
+                raise SettingError(f"data.{name}", message)

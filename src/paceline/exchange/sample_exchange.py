@@ -1,0 +1,45 @@
+"""All-to-all among the workers that hold a copy of the data, by point-to-point messages of gloo."""
+
+import datetime
+from collections.abc import Generator, Sequence
+
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.data.shuffle import Outgoing, empty_rows
+from paceline.exchange.process_group import joined
+
+
+def group_of(workers: Sequence[int]) -> dist.ProcessGroup:
+    """Return a process group of its own for some workers; they alone must call this."""
+    group = dist.new_group(
+        list(workers),
+        timeout=datetime.timedelta(seconds=joined().timeout_seconds),
+        backend="gloo",  # the data are in the memory of the processes
+        use_local_synchronization=True,
+    )
+    assert isinstance(group, dist.ProcessGroup)
+    return group
+
+
+class SampleExchange:
+    """Exchange of samples among `workers`, of which this process is one."""
+
+    def __init__(self, workers: Sequence[int]) -> None:
+        self._group = group_of(workers)
+
+    def carry_out(self, parts: Generator[Outgoing, Tensor, None]) -> int:
+        """Carry out the parts of a shuffle; return the bytes that this worker has sent."""
+        num_bytes = 0
+        outgoing = next(parts, None)
+        while outgoing is not None:
+            num_bytes += outgoing.rows.nbytes
+            arrived = empty_rows(sum(outgoing.received), outgoing.rows.shape[1])
+            dist.all_to_all_single(
+                arrived, outgoing.rows, outgoing.received, outgoing.sent, group=self._group
+            )
+            try:
+                outgoing = parts.send(arrived)
+            except StopIteration:
+                outgoing = None
+        return num_bytes
