@@ -1,5 +1,7 @@
 """Anybody's LightningModule and LightningDataModule train with every scheme."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from pytorch_lightning import LightningDataModule
@@ -16,6 +18,10 @@ AS_IT_COMES = Placement("replicated", "random", None, copies=1, feed="own", stor
 READING = Reading(
     num_workers=1, batch_size=1, seed=0, evaluation_batch_size=1, placement=AS_IT_COMES
 )
+
+
+def replace_store(reading, store):
+    return replace(reading, placement=replace(reading.placement, store=store))
 
 
 def own_point(scheme, folder, epochs):

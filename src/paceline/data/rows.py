@@ -23,7 +23,7 @@ class RowFormat:
 
     def pack(self, *parts: Tensor) -> Tensor:
         """Return the rows of samples: uint8 [N, num_bytes]; each part is [N, ...]."""
-        flat = [part.reshape(len(part), -1).contiguous().view(torch.uint8) for part in parts]
+        flat = [part.unsqueeze(1).flatten(1).contiguous().view(torch.uint8) for part in parts]
         return torch.cat(flat, dim=1)
 
     def unpack(self, rows: Tensor) -> list[Tensor]:

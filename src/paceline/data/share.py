@@ -46,12 +46,12 @@ class Share:
         """Return the parts of some samples, in their order."""
         return self.format.unpack(self._rows.index_select(0, self._places(samples.numpy())))
 
-    def give(self, samples: np.ndarray) -> Tensor:
-        """Return the rows of samples and hold them no more."""
+    def give(self, samples: np.ndarray, room: Tensor) -> None:
+        """Put the rows of samples into `room`, and hold them no more."""
         places = self._places(samples)
+        torch.index_select(self._rows, 0, places, out=room)
         self._free = np.concatenate([self._free, places.numpy()])
         self._held[places] = -1
-        return self._rows.index_select(0, places)
 
     def accept(self, samples: np.ndarray, rows: Tensor) -> None:
         """Hold further samples, for which there are free rows."""

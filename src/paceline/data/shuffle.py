@@ -4,7 +4,7 @@ Kumar 2017 (arXiv:1711.00705) shuffles data in memory by an all-to-all among lea
 shuffle over p workers, a sample leaves its worker with probability 1 - 1/p.
 """
 
-from collections.abc import Generator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +17,15 @@ from paceline.data.share import Share
 BUFFER_BYTES = 2**24  # of a worker, for what it sends and what it receives
 
 
-class Outgoing(NamedTuple):
-    """Part of an exchange. `rows`: for all members in order, uint8 [sum(sent), bytes of a row].
+class Part(NamedTuple):
+    """Part of an exchange, as one member sees it.
 
-    `sent`, `received`: number of rows for each member, and from each.
+    `going`, `coming`: rows for all members in order, and room for those from all, uint8 [rows,
+    bytes of a row]. `sent`, `received`: number of rows for each member, and from each.
     """
 
-    rows: Tensor
+    going: Tensor
+    coming: Tensor
     sent: list[int]
     received: list[int]
 
@@ -47,21 +49,32 @@ class Shuffle:
         most = max(self.moved.sum(0) + self.moved.sum(1), default=0) * row_bytes
         self.num_parts = -(-int(most) // buffer_bytes)
 
-    def exchange(self, member: int, share: Share) -> Generator[Outgoing, Tensor, None]:
+    def exchange(self, member: int, share: Share) -> Iterator[Part]:
         """Exchange the samples of a member in parts, each of a buffer at most.
 
-        Every part that it yields wants the rows that came from all members, in their order.
+        Whoever asks for the next part must have filled `coming` of the one before.
         """
         others = range(self._members)
-        sent = [self._samples(member, other) for other in others]
-        received = [self._samples(other, member) for other in others]
-        for part in range(self.num_parts):
-            going = [self._part(samples, part) for samples in sent]
-            coming = [self._part(samples, part) for samples in received]
-            rows = share.give(np.concatenate(going))
-            arrived = yield Outgoing(rows, [*map(len, going)], [*map(len, coming)])
-            share.accept(np.concatenate(coming), arrived)
+        leaving = [self._samples(member, other) for other in others]
+        entering = [self._samples(other, member) for other in others]
+        parts = [
+            ([self._cut(s, part) for s in leaving], [self._cut(s, part) for s in entering])
+            for part in range(self.num_parts)
+        ]
+        going = self._room(sent for sent, _ in parts)
+        coming = self._room(received for _, received in parts)
+        for sent, received in parts:
+            sizes, sizes_received = [*map(len, sent)], [*map(len, received)]
+            part = Part(going[: sum(sizes)], coming[: sum(sizes_received)], sizes, sizes_received)
+            share.give(np.concatenate(sent), part.going)
+            yield part
+            share.accept(np.concatenate(received), part.coming)
         share.settle()
+
+    def _room(self, parts: Iterable[list[np.ndarray]]) -> Tensor:
+        """Return room for the largest part, which all of them use."""
+        most = max((sum(map(len, part)) for part in parts), default=0)
+        return torch.empty((most, self.row_bytes), dtype=torch.uint8)
 
     def _samples(self, sender: int, receiver: int) -> np.ndarray:
         """List the samples that one member sends to another, none to itself."""
@@ -69,7 +82,7 @@ class Shuffle:
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero((self._before == sender) & (self._after == receiver))
 
-    def _part(self, samples: np.ndarray, part: int) -> np.ndarray:
+    def _cut(self, samples: np.ndarray, part: int) -> np.ndarray:
         """Cut what goes from one member to another in equal parts.
 
         Rounding down, a member has never received p samples more than it has sent.
@@ -84,8 +97,3 @@ def _holders(shares: Shares) -> np.ndarray:
     for member, samples in enumerate(shares):
         holders[samples] = member
     return holders
-
-
-def empty_rows(num_rows: int, row_bytes: int) -> Tensor:
-    """Return room for rows that are received."""
-    return torch.empty((num_rows, row_bytes), dtype=torch.uint8)

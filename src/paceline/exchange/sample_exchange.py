@@ -1,12 +1,11 @@
 """All-to-all among the workers that hold a copy of the data, by point-to-point messages of gloo."""
 
 import datetime
-from collections.abc import Generator, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch.distributed as dist
-from torch import Tensor
 
-from paceline.data.shuffle import Outgoing, empty_rows
+from paceline.data.shuffle import Part
 from paceline.exchange.process_group import joined
 
 
@@ -28,18 +27,12 @@ class SampleExchange:
     def __init__(self, workers: Sequence[int]) -> None:
         self._group = group_of(workers)
 
-    def carry_out(self, parts: Generator[Outgoing, Tensor, None]) -> int:
+    def carry_out(self, parts: Iterable[Part]) -> int:
         """Carry out the parts of a shuffle; return the bytes that this worker has sent."""
         num_bytes = 0
-        outgoing = next(parts, None)
-        while outgoing is not None:
-            num_bytes += outgoing.rows.nbytes
-            arrived = empty_rows(sum(outgoing.received), outgoing.rows.shape[1])
+        for part in parts:
             dist.all_to_all_single(
-                arrived, outgoing.rows, outgoing.received, outgoing.sent, group=self._group
+                part.coming, part.going, part.received, part.sent, group=self._group
             )
-            try:
-                outgoing = parts.send(arrived)
-            except StopIteration:
-                outgoing = None
+            num_bytes += part.going.nbytes
         return num_bytes

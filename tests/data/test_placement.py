@@ -1,0 +1,71 @@
+"""Where the samples are: what cannot be combined, and that a store changes no image."""
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from paceline.data.image_folder import ImageFolder
+from paceline.data.order import StreamOrder
+from paceline.data.placement import Placement
+from paceline.data.samples import DecodedImages
+from paceline.data.stream import SampleStream
+from paceline.data.synthetic import Synthetic
+from paceline.errors import SettingError
+from tests.data.made_data import settings, write_image_folder
+from tests.tiny import CONF
+
+DEFAULT = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))["data"]
+PARTITIONED = {"placement": "partitioned"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "changed"),
+    [
+        ("placement", {"placement": "everywhere"}),
+        ("partition", {"partition": "by_class"}),
+        ("shuffle_every", {"shuffle_every": 1}),
+        ("shuffle_every", {**PARTITIONED, "shuffle_every": 0}),
+        ("copies", {"copies": 2}),
+        ("copies", {**PARTITIONED, "copies": 0}),
+        ("feed", {"feed": "last"}),
+        ("feed", {**PARTITIONED, "feed": "first_of_node"}),
+        ("store", {"store": "tape"}),
+        ("store", {**PARTITIONED, "store": "mapped"}),
+        ("store", {**PARTITIONED, "store": "decoded_each_time"}),
+    ],
+)
+def test_what_cannot_be_combined_is_named_in_a_line(setting, changed):
+    Placement(**DEFAULT)
+    with pytest.raises(SettingError, match=rf"^data\.{setting}: [^\n]+$") as refused:
+        Placement(**{**DEFAULT, **changed})
+    assert refused.value.setting == f"data.{setting}"
+
+
+def test_copies_divide_the_workers():
+    placement = Placement(**{**DEFAULT, **PARTITIONED, "copies": 2})
+    placement.check_workers(4)
+    with pytest.raises(SettingError, match=r"^data\.copies: 2 does not divide workers=3$"):
+        placement.check_workers(3)
+
+
+def test_a_store_that_a_data_set_does_not_have(tmp_path):
+    made = Synthetic(num_train=8, num_test=4, seed=0, **settings(tmp_path))
+    for store in ("mapped", "decoded_each_time"):
+        with pytest.raises(SettingError, match=rf"^data\.store: {store}, but Synthetic has no "):
+            made.check_store(store)
+    made.check_store("memory")
+    write_image_folder(tmp_path)
+    folder = ImageFolder(**settings(tmp_path))
+    for store in (None, "mapped", "decoded_each_time"):
+        folder.check_store(store)
+
+
+def test_an_image_is_the_same_decoded_each_time(tmp_path):
+    write_image_folder(tmp_path)
+    folder = ImageFolder(**settings(tmp_path))
+    mapped, decoded = folder.load().train, DecodedImages(folder.encoded())
+    samples = StreamOrder(SampleStream(len(mapped), 0), 1, len(mapped)).indices(0, 0)
+    for first, second in zip(mapped.take(samples), decoded.take(samples), strict=True):
+        assert first.equal(second)
+    assert mapped.opened_again().images.equal(mapped.images)
+    assert mapped.take(torch.tensor([0]))[1].dtype == torch.int64

@@ -1,0 +1,250 @@
+"""Placed data on four real processes, and the same on the virtual clock: order, weights, bytes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from paceline.cluster.launcher import launch
+from paceline.data.shuffle import Shuffle
+from paceline.errors import SettingError
+from paceline.measurement.numbers import measured
+from paceline.measurement.observed import Observed
+from tests.engine.references import plain_weights
+from tests.run.own import Drawn, OwnData
+from tests.run.placed import NUM_TRAIN as NUM_LARGE
+from tests.run.placed import SHAPE, large_images
+from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point
+
+SYNC, WORKERS = "sync_allreduce", 4
+PARTITIONED = {"placement": "partitioned"}
+ROW = 16 + 8  # bytes of a tiny image and its label
+OWN = {"_target_": "tests.run.own.OwnData", "folder": None}
+
+
+def placed(scheme=SYNC, batch_size=4, module=False, clock="wall", **data):
+    config = tiny_point(scheme, WORKERS, batch_size, **CLOCKS[clock])
+    if module:
+        config["data"] = OWN
+        config["model"] = {"_target_": "tests.run.own.OwnModule", "lr": 0.5}
+        config["training"]["precision"] = "32-true"
+    config["data"] = {**config["data"], **data}
+    return config
+
+
+CASES = {
+    "replicated": {},
+    "every epoch": {**PARTITIONED, "shuffle_every": 1},
+    "every two": {**PARTITIONED, "shuffle_every": 2},
+    "never": PARTITIONED,
+    "by class": {**PARTITIONED, "partition": "by_class", "shuffle_every": 1},
+    "copies": {**PARTITIONED, "copies": 2, "shuffle_every": 1},
+    "not whole rounds": {**PARTITIONED, "shuffle_every": 1, "batch_size": 5},
+    "local": {**PARTITIONED, "shuffle_every": 1, "scheme": "local_sgd"},
+    "fed": {"feed": "first_of_node"},
+    "in memory": {"store": "memory"},
+    "module": {"module": True},
+    "module, every epoch": {"module": True, **PARTITIONED, "shuffle_every": 1},
+    "module, fed": {"module": True, "feed": "first_of_node", "store": "memory"},
+    "module, by class": {"module": True, **PARTITIONED, "partition": "by_class"},
+}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """Of each case the reports of the four processes and the weights; and the large shuffles."""
+    folder, root = tmp_path_factory.mktemp("placed"), tmp_path_factory.mktemp("large")
+    large_images(root).prepare()
+    configs = [placed(**case) for case in CASES.values()]
+    target = "tests.run.placed:everything"
+    log = folder / "log"
+    of_processes = launch(target, (configs, root, folder), workers=4, servers=0, log_folder=log)
+    cases = {
+        name: (
+            observed_of(name, [reports[number] for reports, _ in of_processes]),
+            torch.load(folder / str(number) / "weights.pt"),
+        )
+        for number, name in enumerate(CASES)
+    }
+    return cases, [large for _, large in of_processes]
+
+
+def observed_of(name, reports):
+    return Observed(reports, batch_size=batch_size_of(name), warmup_fraction=0.0)
+
+
+def batch_size_of(name):
+    return placed(**CASES[name])["batch_size"]
+
+
+def on_virtual_clock(name, folder):
+    seen, weights = run_tiny(placed(clock="virtual", **CASES[name]), folder)
+    return observed_of(name, seen.training), weights
+
+
+def assert_same(first, second, **tolerance):
+    assert first.keys() == second.keys()
+    for name in first:
+        assert_close(first[name], second[name], **tolerance)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_clocks_end_with_the_same_weights_and_move_the_same_bytes(name, real, tmp_path):
+    observed, weights = real[0][name]
+    virtual, modelled = on_virtual_clock(name, tmp_path)
+    single = CASES[name].get("module", False)
+    assert_same(weights, modelled, rtol=1e-5 if single else 1e-12, atol=1e-6 if single else 1e-14)
+    for field in ("shuffle_bytes", "feed_bytes"):
+        assert measured(observed)[field] == measured(virtual)[field]
+    assert np.array_equal(*(sum(e.images_seen for e in o.training) for o in (observed, virtual)))
+
+
+def test_one_copy_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_path):
+    (_, replicated), (observed, weights) = real[0]["replicated"], real[0]["every epoch"]
+    assert_same(weights, replicated, rtol=0, atol=0)
+    assert_same(weights, plain_weights(placed()), rtol=1e-12, atol=1e-14)
+    (_, module), (_, partitioned) = real[0]["module"], real[0]["module, every epoch"]
+    assert_same(module, partitioned, rtol=0, atol=0)
+    virtual = [on_virtual_clock(name, tmp_path)[1] for name in ("replicated", "every epoch")]
+    assert_same(*virtual, rtol=0, atol=0)
+    order = observed.first.order
+    expected = sum(
+        Shuffle(order.shares(0, period), order.shares(0, period + 1), ROW).moved.sum()
+        for period in range(2)
+    )
+    assert measured(observed)["shuffle_bytes"] == expected * ROW > 0
+
+
+def test_where_samples_come_from_changes_nothing(real):
+    _, replicated = real[0]["replicated"]
+    for name in ("fed", "in memory"):
+        assert_same(real[0][name][1], replicated, rtol=0, atol=0)
+    assert_same(real[0]["module, fed"][1], real[0]["module"][1], rtol=0, atol=0)
+    steps = 3 * NUM_TRAIN // (4 * WORKERS)
+    fed = measured(real[0]["fed"][0])["feed_bytes"]
+    assert fed == steps * (WORKERS - 1) * 4 * (16 * 8 + 8)  # images in float64, and labels
+    assert measured(real[0]["replicated"][0])["feed_bytes"] == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_records_count_the_images_that_were_drawn(name, real):
+    """In three epochs of 48; a worker draws only what it holds."""
+    observed, _ = real[0][name]
+    seen = [report.images_seen for report in observed.training]
+    numbers, order = measured(observed), observed.first.order
+    drawn = batch_size_of(name) * sum(worker.steps for worker in observed.workers)
+    assert sum(seen).sum() == numbers["samples"] == drawn
+    assert numbers["distinct_samples"] == (sum(seen) > 0).sum()
+    if "copies" not in CASES[name] and "batch_size" not in CASES[name]:
+        assert set(sum(seen).tolist()) == {3}
+    if CASES[name].items() <= PARTITIONED.items() and CASES[name]:
+        for worker, counts in enumerate(seen):
+            share = set(order.share(worker, 0).tolist())
+            assert set(np.flatnonzero(counts).tolist()) == share
+
+
+def test_processes_hold_a_share_and_a_buffer_and_send_what_is_counted(real):
+    """Of a set of 57 MB the code's own arrays, tables and parts of a mapping are 8 MB at most."""
+    drawn = Counter()
+    for large in real[1]:
+        memory = large.memory
+        assert memory.most - memory.before < memory.share + memory.buffer + 8 * 2**20
+        assert memory.share + memory.buffer + 8 * 2**20 < 0.7 * NUM_LARGE * np.prod(SHAPE)
+        assert large.sent <= large.sent_by_kernel < 1.02 * large.sent
+        drawn.update(large.labels)
+    total = sum(large.sent for large in real[1])
+    expected = 2 * NUM_LARGE * 3 / 4 * (np.prod(SHAPE) + 8)
+    assert total == pytest.approx(expected, rel=0.03)
+    assert len(drawn) > 3 * 4 * WORKERS - 8  # batches of three periods, hardly any twice
+
+
+MEETING = [
+    ("async_parameter_server", {}),
+    ("gossip", {}),
+    ("independent", {}),
+    ("elastic_averaging", {}),
+    ("stale_synchronous", {}),
+    ("sync_parameter_server", {"backup_workers": 1}),
+]
+
+
+@pytest.mark.parametrize(("scheme", "changed"), MEETING)
+@pytest.mark.parametrize("setting", ["shuffle_every", "feed"])
+def test_who_does_not_meet_is_refused_in_a_line(setting, scheme, changed):
+    data = {"shuffle_every": {**PARTITIONED, "shuffle_every": 1}, "feed": {"feed": "first_of_node"}}
+    config = placed(scheme, **data[setting])
+    config["scheme"] = {**config["scheme"], **changed}
+    with pytest.raises(SettingError, match=rf"^data\.{setting}: all workers must meet for it, "):
+        point_of(config)
+    config["data"] = {**config["data"], "feed": "own", **PARTITIONED, "shuffle_every": None}
+    point_of(config)
+
+
+@pytest.mark.parametrize("scheme", ["sync_parameter_server", "post_local_sgd", "mixed"])
+def test_who_meets_is_not(scheme):
+    config = placed(scheme, **PARTITIONED, shuffle_every=1)
+    if scheme == "mixed":
+        config["scheme"] = {**config["scheme"], "group_size": WORKERS}
+    point_of(config)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_servers_do_not_take_part_in_a_shuffle(clock, tmp_path):
+    """A synchronous server's workers meet by its answers; one that is asynchronous needs no meeting
+    for a partition that stays.
+    """
+    config = placed("sync_parameter_server", clock=clock, **CASES["every epoch"])
+    seen, weights = run_tiny(config, tmp_path)
+    assert_same(weights, plain_weights(placed()), rtol=1e-12, atol=1e-14)
+    assert sum(each.moved.shuffle_bytes for each in seen.training) > 0
+    config = placed("async_parameter_server", clock=clock, **CASES["never"])
+    seen, _ = run_tiny(config, tmp_path)
+    order = seen.training[0].order
+    for report in seen.training if clock == "wall" else ():
+        share = order.share(report.strategy.workers[0].worker, 0)
+        assert set(np.flatnonzero(report.images_seen).tolist()) <= set(share.tolist())
+
+
+class AtRandom(Drawn):
+    def __getitem__(self, index):
+        point, label = super().__getitem__(index)
+        return point + torch.rand(3), label
+
+
+class Words(Drawn):
+    def __getitem__(self, index):
+        return "a word", self.labels[index]
+
+
+def module_with(items):
+    module = OwnData(None)
+    loader = module.train_dataloader()
+    loader.__dict__["dataset"] = items
+    module.train_dataloader = lambda: loader
+    return module
+
+
+@pytest.mark.parametrize(
+    ("items", "store", "refused"),
+    [
+        (AtRandom(), "memory", "items that are drawn at random cannot be kept in memory"),
+        (Words(), "memory", "items that are not tensors cannot be kept in memory"),
+        (Drawn(), "mapped", "mapped, but OwnData has no prepared file"),
+    ],
+)
+def test_items_that_cannot_be_held_are_refused_in_a_line(items, store, refused):
+    from paceline.run.data_module import open_data_module
+    from tests.run.test_data_module import READING, replace_store
+
+    with pytest.raises(SettingError, match=rf"^data\.store: {refused}[^\n]*$"):
+        open_data_module(module_with(items), replace_store(READING, store))
+
+
+def test_a_share_smaller_than_a_batch_is_refused_in_a_line(tmp_path):
+    for data, share in ((PARTITIONED, 12), ({**PARTITIONED, "copies": 2}, 24)):
+        config = placed(batch_size=share + 1, clock="virtual", **data)
+        message = rf"^batch_size: {share + 1} is more than a worker's share of {share} images"
+        with pytest.raises(SettingError, match=message):
+            run_tiny(config, tmp_path)
