@@ -14,6 +14,7 @@ MODULES = (
     "many_to_one",
     "overlap",
     "collectives",
+    "placed_data",
     "asynchronous",
     "asynchronous_throughput",
     "launch",

@@ -2,17 +2,18 @@
 
 import pytest
 
-from paceline.prediction.timed_run import timed_clock, timed_run
+from paceline.prediction.timed_run import point_clock, timed_clock, timed_run
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.shared_cores import SharedCores
 from paceline.timing.workload import OwnNetwork
 from paceline.virtual_clock.virtual_strategy import FREE
-from tests.tiny import CONF
+from tests.tiny import CONF, point_of, run_tiny, tiny_point
 from tests.virtual_clock.trained import JITTERED, SCHEMES, train, workers_for
 
 NUM_BYTES = 8 * 103  # of the tiny network's weights
+FED = {"feed": "first_of_node"}
 PROFILES = {
     "free": FREE,
     "one machine": ClusterProfile(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
@@ -50,6 +51,21 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
     assert clock.kernel.now == pytest.approx(trained.kernel.now, rel=tolerance)
     if scheme.servers == 1:
         assert clock.report().servers[0].pushes == trained.report().servers[0].pushes
+
+
+@pytest.mark.parametrize("data", [{"placement": "partitioned", "shuffle_every": 1}, FED])
+def test_data_that_move_take_the_time_of_the_run_that_trains(data, tmp_path):
+    links = {"latency": 0.01, "bandwidth": 10_000.0}
+    config = tiny_point(
+        "sync_allreduce", 4, 4, cluster="virtual", cluster__link=links, cluster__node_link=links
+    )
+    config["data"] = {**config["data"], **data}
+    seen, _ = run_tiny(config, tmp_path)
+    point = point_of(config)
+    clock = point_clock(point, point.workload.of_size(NUM_BYTES, 0), steps=9)
+    for ours, theirs in zip(clock.workers, seen.workers, strict=True):
+        assert ours.step_ends == pytest.approx(theirs.step_ends, rel=1e-12)
+        assert ours.seconds_fetching == pytest.approx(theirs.seconds_data, rel=1e-9) > 0
 
 
 def predicted(*overrides, steps=50):

@@ -100,6 +100,11 @@ OTHERS = [
     ("cluster.server_seconds", -1),
     ("scheme.collective", "rumour"),
     ("scheme.compression", "zip"),
+    ("data.placement", "everywhere"),
+    ("data.shuffle_every", 1),
+    ("data.copies", 0),
+    ("data.feed", "last"),
+    ("data.store", "tape"),
 ]
 BAD = [
     *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),

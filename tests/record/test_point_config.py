@@ -57,6 +57,15 @@ LATER = {
         "ema_decay": None,
         "initial_weights": None,
     },
+    "data": {
+        **CONFIG["data"],
+        "placement": "replicated",
+        "partition": "random",
+        "shuffle_every": None,
+        "copies": 1,
+        "feed": "own",
+        "store": None,
+    },
 }
 
 
@@ -71,6 +80,15 @@ def test_tensors_of_a_workload_are_counted_with_its_layers_which_are_part_of_the
     counted = {"name": "nin", "layers": [["a", 3, 4, 5]]}
     with_tensors = PointConfig({**CONFIG, "workload": {**counted, "tensors": [1, 2]}})
     assert with_tensors.key == PointConfig({**CONFIG, "workload": counted}).key
+
+
+def test_settings_of_the_run_are_not_those_of_the_data_sets_class():
+    """An earlier record has none of them, and was made with what changes nothing."""
+    earlier, later = PointConfig(CONFIG), PointConfig({**CONFIG, **LATER})
+    assert earlier.data == later.data
+    assert earlier.placement == later.placement
+    partitioned = changed("data.placement", "partitioned")
+    assert PointConfig(partitioned).placement.partitioned
 
 
 def test_groups_of_one_were_a_setting_of_mixed_before():
@@ -93,6 +111,9 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("training.ema_decay", 0.999),
         ("training.initial_weights", "runs/made/0123456789ab/weights.pt"),
         ("cluster.step_rates", {"nin": {"fixed": 0}}),
+        ("data.placement", "partitioned"),
+        ("data.shuffle_every", 1),
+        ("data.store", "memory"),
     ],
 )
 def test_such_a_setting_changes_the_key_elsewhere(setting, value):

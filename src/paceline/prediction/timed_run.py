@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from paceline.cluster.virtual import VirtualCluster
+from paceline.data.traffic import DataTraffic
 from paceline.engine.flat_sgd import plain_segment
 from paceline.engine.run_spec import RunSpec
 from paceline.errors import SettingError
@@ -96,7 +97,18 @@ def point_clock(
         workload=workload,
         batch_size=point.batch_size,
         snapshot_samples=snapshot_samples,
+        traffic=_traffic(point),
     )
+
+
+def _traffic(point: Point) -> DataTraffic | None:
+    """Return how data move in a run of the point; None if each worker has its own."""
+    if point.placement.meeting is None:
+        return None
+    from paceline.run.open_data import open_data  # Lightning takes seconds
+    from paceline.run.training_process import reading_of
+
+    return open_data(point.data.build(), reading_of(point)).traffic
 
 
 def timed_clock(
@@ -109,11 +121,13 @@ def timed_clock(
     workload: AbstractWorkload,
     batch_size: int = 1,
     snapshot_samples: Sequence[int] = (),
+    traffic: DataTraffic | None = None,
 ) -> VirtualClock:
     """Return the clock at the end of `steps` steps of every worker, with one weight per server.
 
     `snapshot_samples`: samples of all workers, of `batch_size` in a step, after which to note the
-    time, ascending. Raises SettingError for more servers than pushes.
+    time, ascending. `traffic`: data that move among workers. Raises SettingError for more servers
+    than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
     accounting = Accounting(scheme, workers)
@@ -138,6 +152,7 @@ def timed_clock(
         workload=workload,
         weights=weights,
         statistics=torch.zeros(0),
+        traffic=traffic,
     )
     while (worker := clock.next_worker()) is not None:
         gradient = clock.pool.take()
