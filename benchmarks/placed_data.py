@@ -24,7 +24,7 @@ from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.cluster.launcher import launch
 from paceline.data.order import PartitionedOrder
-from paceline.data.rows import RowFormat
+from paceline.data.row_format import RowFormat
 from paceline.data.share import Share
 from paceline.data.shuffle import Shuffle
 from paceline.data.stream import SampleStream

@@ -25,6 +25,7 @@ UNLOGGED = (*SMALL, "measurement.mlflow.tracking_uri=null")
 BOTH = "scheme=sync_allreduce,async_parameter_server"
 CLIP = "training.gradient_clip_val"
 SERVED = "scheme=async_parameter_server"
+PARTITIONED = ("workers=2", "data.placement=partitioned")
 URI = "measurement.mlflow.tracking_uri"
 
 
@@ -135,6 +136,8 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
         ("scheme.servers", [SERVED, "workers=2", "scheme.servers=-2"]),
         (CLIP, ["scheme=mixed", "workers=2", f"{CLIP}=1"]),
         ("scheme.compensation", [SERVED, "scheme.compensation=null"]),
+        ("data.shuffle_every", [SERVED, *PARTITIONED, "data.shuffle_every=1"]),
+        ("data.store", ["data.store=decoded_each_time"]),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_setting(setting, arguments, root):

@@ -13,6 +13,7 @@ from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES
 from paceline.data.source import Source, whole
+from paceline.exchange import node_feed
 from paceline.exchange.process_group import join
 from paceline.exchange.socket_bytes import socket_bytes
 from paceline.run.open_data import open_data
@@ -53,22 +54,28 @@ class Memory(NamedTuple):
 
 
 class Shuffled(NamedTuple):
-    """Of shuffles of the large set: memory, bytes as we and as the kernel count, labels drawn."""
+    """Of shuffles of the large set: memory, bytes as we and as the kernel count, labels drawn.
+
+    `begun`: how often a step was told to begin anew.
+    """
 
     memory: Memory
     sent: int
     sent_by_kernel: int
     labels: list[int]
+    begun: int
 
 
 def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple[list[Any], Any]:
-    """The reports of all points, each with its evaluated weights, and a shuffle of large images."""
+    """The reports of all points, of which the last is run on two nodes, and large shuffles."""
     torch.set_num_threads(1)
     join(60, "cpu")
     reports = []
     for number, config in enumerate(configs):
         own = folder / str(number)
         own.mkdir(exist_ok=True)
+        if number == len(configs) - 1:
+            node_feed.this_node = lambda: f"node {dist.get_rank() // 2}"
         reports.append(TrainingProcess(point_of(config), own).run())
     return reports, shuffled(root)
 
@@ -83,7 +90,8 @@ def shuffled(root: Path) -> Shuffled:
     Path("/proc/self/clear_refs").write_text("5")  # the most begins anew
     data = open_data(large_images(root), reading)
     per_period = NUM_TRAIN // (workers * size)
-    batches = data.train(worker, 2 * per_period + 1)
+    begun: list[int] = []
+    batches = data.train(worker, 2 * per_period + 1, lambda: begun.append(1))
     dist.barrier()
     sent_before = socket_bytes()[0]
     drawn = itertools.islice(batches, 0, None, per_period)
@@ -91,7 +99,7 @@ def shuffled(root: Path) -> Shuffled:
     sent = socket_bytes()[0] - sent_before
     row = int(np.prod(SHAPE)) + 8
     memory = Memory(before, _resident("VmHWM"), row * NUM_TRAIN // workers, BUFFER_BYTES)
-    return Shuffled(memory, data.traffic.moved.shuffle_bytes, sent, labels)
+    return Shuffled(memory, data.traffic.moved.shuffle_bytes, sent, labels, len(begun))
 
 
 def _resident(name: str) -> int:

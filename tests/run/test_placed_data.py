@@ -1,6 +1,7 @@
 """Placed data on four real processes, and the same on the virtual clock: order, weights, bytes."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,14 +9,19 @@ import torch
 from torch.testing import assert_close
 
 from paceline.cluster.launcher import launch
+from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
 from paceline.errors import SettingError
 from paceline.measurement.numbers import measured
 from paceline.measurement.observed import Observed
+from paceline.run.data_module import open_data_module
+from paceline.run.open_data import open_data
+from tests.data.made_data import settings, write_image_folder
 from tests.engine.references import plain_weights
 from tests.run.own import Drawn, OwnData
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.placed import SHAPE, large_images
+from tests.run.test_data_module import READING, replace_store
 from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point
 
 SYNC, WORKERS = "sync_allreduce", 4
@@ -49,6 +55,7 @@ CASES = {
     "module, every epoch": {"module": True, **PARTITIONED, "shuffle_every": 1},
     "module, fed": {"module": True, "feed": "first_of_node", "store": "memory"},
     "module, by class": {"module": True, **PARTITIONED, "partition": "by_class"},
+    "fed on two nodes": {"feed": "first_of_node"},  # the last
 }
 
 
@@ -80,7 +87,9 @@ def batch_size_of(name):
 
 
 def on_virtual_clock(name, folder):
-    seen, weights = run_tiny(placed(clock="virtual", **CASES[name]), folder)
+    config = placed(clock="virtual", **CASES[name])
+    config["cluster"]["workers_per_node"] = 2 if name == "fed on two nodes" else None
+    seen, weights = run_tiny(config, folder)
     return observed_of(name, seen.training), weights
 
 
@@ -119,12 +128,13 @@ def test_one_copy_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_
 
 def test_where_samples_come_from_changes_nothing(real):
     _, replicated = real[0]["replicated"]
-    for name in ("fed", "in memory"):
+    for name in ("fed", "in memory", "fed on two nodes"):
         assert_same(real[0][name][1], replicated, rtol=0, atol=0)
     assert_same(real[0]["module, fed"][1], real[0]["module"][1], rtol=0, atol=0)
     steps = 3 * NUM_TRAIN // (4 * WORKERS)
-    fed = measured(real[0]["fed"][0])["feed_bytes"]
-    assert fed == steps * (WORKERS - 1) * 4 * (16 * 8 + 8)  # images in float64, and labels
+    batch = 4 * (16 * 8 + 8)  # images in float64, and labels
+    for name, receivers in (("fed", 3), ("fed on two nodes", 2)):
+        assert measured(real[0][name][0])["feed_bytes"] == steps * receivers * batch
     assert measured(real[0]["replicated"][0])["feed_bytes"] == 0
 
 
@@ -153,11 +163,25 @@ def test_processes_hold_a_share_and_a_buffer_and_send_what_is_counted(real):
         assert memory.most - memory.before < memory.share + memory.buffer + 8 * 2**20
         assert memory.share + memory.buffer + 8 * 2**20 < 0.7 * NUM_LARGE * np.prod(SHAPE)
         assert large.sent <= large.sent_by_kernel < 1.02 * large.sent
+        assert large.begun == 2  # after each shuffle
         drawn.update(large.labels)
     total = sum(large.sent for large in real[1])
     expected = 2 * NUM_LARGE * 3 / 4 * (np.prod(SHAPE) + 8)
     assert total == pytest.approx(expected, rel=0.03)
     assert len(drawn) > 3 * 4 * WORKERS - 8  # batches of three periods, hardly any twice
+
+
+STORES = (None, "mapped", "memory", "decoded_each_time")
+
+
+def test_a_batch_is_the_same_from_every_store(tmp_path):
+    write_image_folder(tmp_path)
+    folder = ImageFolder(**settings(tmp_path))
+    readings = [replace_store(replace(READING, batch_size=3), store) for store in STORES]
+    first, *others = [open_data(folder, reading).batch(0, 5) for reading in readings]
+    for images, labels in others:
+        assert images.equal(first[0])
+        assert labels.equal(first[1])
 
 
 MEETING = [
@@ -235,9 +259,6 @@ def module_with(items):
     ],
 )
 def test_items_that_cannot_be_held_are_refused_in_a_line(items, store, refused):
-    from paceline.run.data_module import open_data_module
-    from tests.run.test_data_module import READING, replace_store
-
     with pytest.raises(SettingError, match=rf"^data\.store: {refused}[^\n]*$"):
         open_data_module(module_with(items), replace_store(READING, store))
 

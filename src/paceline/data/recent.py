@@ -1,4 +1,4 @@
-"""Values that were computed last, kept for the next call."""
+"""Keeps values that were computed last for the next call."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Recent:
-    """At most `limit` values by key; those that were asked for last are kept.
+    """Memory of the `limit` values that were asked for last, by key.
 
     A copy in another process begins empty.
     """

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.data.rows import RowFormat
+from paceline.data.row_format import RowFormat
 
 _CHUNK_BYTES = 2**23  # of the whole set, of which the share's samples are read at a time
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from paceline.data.order import AbstractOrder
-from paceline.data.rows import RowFormat
+from paceline.data.row_format import RowFormat
 from paceline.data.share import Share
 from paceline.errors import SettingError
 from paceline.run.placed_data import PlacedData
