@@ -1,0 +1,87 @@
+"""What placed data cannot be is refused in one line."""
+
+import pytest
+import torch
+
+from paceline.errors import SettingError
+from paceline.run.data_module import open_data_module
+from tests.run.own import Drawn, OwnData
+from tests.run.test_data_module import READING, replace_store
+from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point
+
+PARTITIONED = {"placement": "partitioned"}
+
+
+def placed(scheme="sync_allreduce", batch_size=4, clock="wall", **data):
+    config = tiny_point(scheme, 4, batch_size, **CLOCKS[clock])
+    return {**config, "data": {**config["data"], **data}}
+
+
+MEETING = [
+    ("async_parameter_server", {}),
+    ("gossip", {}),
+    ("independent", {}),
+    ("elastic_averaging", {}),
+    ("stale_synchronous", {}),
+    ("sync_parameter_server", {"backup_workers": 1}),
+]
+
+
+@pytest.mark.parametrize(("scheme", "changed"), MEETING)
+@pytest.mark.parametrize("setting", ["shuffle_every", "feed"])
+def test_who_does_not_meet_is_refused_in_a_line(setting, scheme, changed):
+    data = {"shuffle_every": {**PARTITIONED, "shuffle_every": 1}, "feed": {"feed": "first_of_node"}}
+    config = placed(scheme, **data[setting])
+    config["scheme"] = {**config["scheme"], **changed}
+    with pytest.raises(SettingError, match=rf"^data\.{setting}: all workers must meet for it, "):
+        point_of(config)
+    config["data"] = {**config["data"], "feed": "own", **PARTITIONED, "shuffle_every": None}
+    point_of(config)
+
+
+@pytest.mark.parametrize("scheme", ["sync_parameter_server", "post_local_sgd", "mixed"])
+def test_who_meets_is_not(scheme):
+    config = placed(scheme, **PARTITIONED, shuffle_every=1)
+    if scheme == "mixed":
+        config["scheme"] = {**config["scheme"], "group_size": 4}
+    point_of(config)
+
+
+class AtRandom(Drawn):
+    def __getitem__(self, index):
+        point, label = super().__getitem__(index)
+        return point + torch.rand(3), label
+
+
+class Words(Drawn):
+    def __getitem__(self, index):
+        return "a word", self.labels[index]
+
+
+def module_with(items):
+    module = OwnData(None)
+    loader = module.train_dataloader()
+    loader.__dict__["dataset"] = items
+    module.train_dataloader = lambda: loader
+    return module
+
+
+@pytest.mark.parametrize(
+    ("items", "store", "refused"),
+    [
+        (AtRandom(), "memory", "items that are drawn at random cannot be kept in memory"),
+        (Words(), "memory", "items that are not tensors cannot be kept in memory"),
+        (Drawn(), "mapped", "mapped, but OwnData has no prepared file"),
+    ],
+)
+def test_items_that_cannot_be_held_are_refused_in_a_line(items, store, refused):
+    with pytest.raises(SettingError, match=rf"^data\.store: {refused}[^\n]*$"):
+        open_data_module(module_with(items), replace_store(READING, store))
+
+
+def test_a_share_smaller_than_a_batch_is_refused_in_a_line(tmp_path):
+    for data, share in ((PARTITIONED, 12), ({**PARTITIONED, "copies": 2}, 24)):
+        config = placed(batch_size=share + 1, clock="virtual", **data)
+        message = rf"^batch_size: {share + 1} is more than a worker's share of {share} images"
+        with pytest.raises(SettingError, match=message):
+            run_tiny(config, tmp_path)
