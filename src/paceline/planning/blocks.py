@@ -61,7 +61,8 @@ def inputs_of(blocks: Sequence[Block], forward: Callable[[], object]) -> dict[st
             if not one_tensor or name in found:
                 unfit.add(name)
                 return
-            found[name] = arguments[0].detach().clone()
+            given = arguments[0]
+            found[name] = given.detach().clone().requires_grad_(given.requires_grad)
 
         return hook
 

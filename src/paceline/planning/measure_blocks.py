@@ -1,0 +1,209 @@
+"""Measures every alternative of every block of a network on this machine."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from paceline.cluster.accelerator import device
+from paceline.planning.allocations import Allocations
+from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied, laid_out
+from paceline.planning.blocks import Block, find_blocks, inputs_of
+from paceline.planning.programme import BlockCosts, Option, Programme
+from paceline.planning.step_memory import Step, StepMemory, count_memory
+from paceline.record.point import Point
+
+_LEAST_SECONDS = 0.005  # of a measurement, by repetition
+_ROUNDED = 0.1  # distance of gradients, as a share of their norm, that bf16 may make
+
+
+@dataclass(frozen=True)
+class MeasuredBlocks:
+    """Measurements of a network at one batch size.
+
+    `step_seconds`: median of a whole step as it is. `left_out`: alternatives that this machine
+    cannot carry out, or not with the same gradients, as (block, alternative, reason).
+    """
+
+    batch_size: int
+    memory: StepMemory
+    step_seconds: float
+    programme: Programme
+    left_out: Sequence[tuple[str, str, str]]
+
+
+def measure_blocks(point: Point, batch_size: int, rounds: int) -> MeasuredBlocks:
+    """Measure all alternatives by turns, `rounds` times; call it in a process of its own.
+
+    A block's seconds are those of its forward and backward alone, on what it is given in the
+    network; what is between blocks, the loss and the update are the rest of a whole step.
+    """
+    step = built_step(point, batch_size)
+    shape = point.config.values["data"]["image_shape"]
+    counted = count_memory(step.module, shape, batch_size, keeps_gradients=point.workers > 1)
+    found = {block.name: block for block in find_blocks(step.module)}
+    given = inputs_of(list(found.values()), step.forward)
+    blocks = [_MeasuredBlock(found[name], value) for name, value in given.items()]
+    blocks = [block for block in blocks if PLAIN in block.counted]
+    step_seconds = list[float]()
+    for _ in range(rounds):
+        step_seconds.append(_timed(step.take))
+        for block in blocks:
+            block.measure()
+    costs = [block.costs() for block in blocks]
+    whole = median(step_seconds)
+    return MeasuredBlocks(
+        batch_size,
+        counted,
+        whole,
+        _programme(costs, whole, counted, keeps_gradients=point.workers > 1),
+        [(block.name, str(each), why) for block in blocks for each, why in block.failed.items()],
+    )
+
+
+def built_step(point: Point, batch_size: int) -> Step:
+    """Return the step of one worker of `point`, on its device; gradients stay as in its scheme."""
+    torch.set_num_threads(point.cluster.threads_per_worker)
+    torch.manual_seed(point.seed)
+    module = point.model.build().to(device(point.device, 0))
+    shape = point.config.values["data"]["image_shape"]
+    return Step(module, shape, batch_size, keeps_gradients=point.workers > 1)
+
+
+def _programme(
+    costs: Sequence[BlockCosts], step_seconds: float, counted: StepMemory, *, keeps_gradients: bool
+) -> Programme:
+    plain = [next(o for o in each.options if o.alternative == PLAIN) for each in costs]
+    gradients = sum(each.gradients for each in costs)
+    kept = sum(option.kept for option in plain)
+    constant = counted.weights + counted.optimizer + counted.images
+    return Programme(
+        blocks=costs,
+        seconds=max(0.0, step_seconds - sum(option.seconds for option in plain)),
+        bytes=constant + counted.gradients - gradients + counted.saved - kept,
+        update_bytes=counted.update_peak,
+        keeps_gradients=keeps_gradients,
+    )
+
+
+class _MeasuredBlock:
+    """A block and what it is given. `counted`: kept, forward and backward bytes by alternative.
+
+    `failed`: reasons of the alternatives that are not among these.
+    """
+
+    def __init__(self, block: Block, given: Tensor) -> None:
+        self.name, self._block, self._given = block.name, block, given
+        self.counted: dict[Alternative, tuple[int, int, int]] = {}
+        self.failed: dict[Alternative, str] = {}
+        self._seconds: dict[Alternative, list[float]] = {}
+        self._conversions: list[float] = []
+        for alternative in ALTERNATIVES:
+            self._try(alternative)
+
+    def measure(self) -> None:
+        """Time each alternative once more."""
+        for alternative, seconds in self._seconds.items():
+            given = self._leaf(alternative)
+            with applied([self._block], {self.name: alternative}):
+                seconds.append(_timed(lambda given=given: self._pass(given), self._forget))
+        if any(each.layout == "channels_last" for each in self._seconds):
+            self._conversions.append(_timed(self._convert))
+
+    def costs(self) -> BlockCosts:
+        options = [
+            Option(alternative, median(seconds), *self.counted[alternative])
+            for alternative, seconds in self._seconds.items()
+        ]
+        return BlockCosts(
+            self.name,
+            options,
+            sum(weight.nbytes for weight in self._block.parameters()),
+            median(self._conversions or [0.0]),
+            self._given.nbytes,
+        )
+
+    def _try(self, alternative: Alternative) -> None:
+        try:
+            gradients = self._gradients(alternative)
+            if alternative != PLAIN:
+                error = (gradients - self._exact).norm() / self._exact.norm()
+                if not error < _ROUNDED:  # also where it is no number
+                    self.failed[alternative] = f"gradients differ by {100 * float(error):.0f} %"
+                    return
+            else:
+                self._exact = gradients
+            self.counted[alternative] = self._count(alternative)
+            self._seconds[alternative] = []
+        except RuntimeError as error:  # what torch says of all that it cannot do
+            self.failed[alternative] = str(error).splitlines()[0]
+
+    def _gradients(self, alternative: Alternative) -> Tensor:
+        """Return all gradients as one vector, with the same dropout for every alternative."""
+        self._forget()
+        given = self._leaf(alternative)
+        with torch.random.fork_rng(), applied([self._block], {self.name: alternative}):
+            torch.manual_seed(0)
+            self._pass(given)
+        tensors = [given.grad, *(weight.grad for weight in self._block.parameters())]
+        return torch.cat([each.flatten() for each in tensors if each is not None])
+
+    def _count(self, alternative: Alternative) -> tuple[int, int, int]:
+        self._forget()
+        given = self._leaf(alternative)
+        state = [each for module in self._block.modules for each in module.state_dict().values()]
+        with applied([self._block], {self.name: alternative}), Allocations() as allocated:
+            allocated.add([given, *state])
+            before = allocated.current
+            output = self._block.modules[0](given)
+            output = _rest(self._block, output)
+            kept, forward = allocated.current - before, allocated.peak - before
+            allocated.forget_peak()
+            edge, gradient = torch.autograd.graph.get_gradient_edge(output), _ones(output)
+            del output  # whoever was given it has let it go by now
+            torch.autograd.backward(edge, gradient)
+        return kept, forward, allocated.peak - before
+
+    def _pass(self, given: Tensor) -> None:
+        output = _rest(self._block, self._block.modules[0](given))
+        output.backward(_ones(output))
+
+    def _leaf(self, alternative: Alternative) -> Tensor:
+        value = laid_out(self._given.detach(), alternative.layout)
+        return value.requires_grad_(self._given.requires_grad)
+
+    def _convert(self) -> None:
+        """Bring what is given, and as much of a gradient, into the other layout and back."""
+        other = laid_out(self._given.detach(), "channels_last")
+        laid_out(other, "contiguous")
+
+    def _forget(self) -> None:
+        for weight in self._block.parameters():
+            weight.grad = None
+
+
+def _rest(block: Block, value: Tensor) -> Tensor:
+    for module in block.modules[1:]:
+        value = module(value)
+    return value
+
+
+def _ones(output: Tensor) -> Tensor:
+    return torch.ones_like(output)
+
+
+def _timed(work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
+    """Return the seconds of one call, as the mean of as many as make a measurable time."""
+    total, number = 0.0, 0
+    while total < _LEAST_SECONDS:
+        before()
+        start = time.perf_counter()
+        work()
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        total += time.perf_counter() - start
+        number += 1
+    return total / number
