@@ -15,6 +15,7 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "calibrate",
     "count",
     "predict",
+    "plan",
     "retime",
     "published",
     "prepare",

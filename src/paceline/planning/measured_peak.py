@@ -56,9 +56,7 @@ def _on_cpu(build: Callable[[], Callable[[], None]]) -> int:
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
     start = next(each["ts"] for each in events if each["name"] == _LAST)
-    changes = [
-        (each["ts"], each["args"]["Bytes"]) for each in events if each["name"] == "[memory]"
-    ]
+    changes = [(each["ts"], each["args"]["Bytes"]) for each in events if each["name"] == "[memory]"]
     current = peak = 0
     for when, size in sorted(changes, key=lambda change: change[0]):
         current += size

@@ -213,9 +213,7 @@ class Programme:
         behind = gradients.sum() - np.cumsum(gradients)
         present = np.full(len(gradients), gradients.sum())
         in_backward = present if self.keeps_gradients else behind
-        return np.concatenate(
-            [[self.update_bytes], self.bytes + present, self.bytes + in_backward]
-        )
+        return np.concatenate([[self.update_bytes], self.bytes + present, self.bytes + in_backward])
 
     def _vector(self, options: Sequence[Option]) -> np.ndarray:
         chosen = np.zeros(len(self._costs))

@@ -1,0 +1,78 @@
+"""Command `paceline plan`: how a step should be carried out, and by how many workers."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from paceline.command.command import Command
+from paceline.errors import SettingError
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--memory", metavar="SIZE", help="40MB, 2GB; else what is free")
+    parser.add_argument("--study", help="whose reports tell the updates to its target")
+    parser.add_argument("--rounds", type=int, default=7, help="measurements of each alternative")
+    parser.add_argument(
+        "--verify", action="store_true", help="measure whole steps by feasible plans"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the plans to a file")
+
+
+def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.cluster.supervisor import ProcessFailure
+    from paceline.cluster.virtual import VirtualCluster
+    from paceline.record.point import Point
+    from paceline.study.compose import composed_each
+
+    if options.json and not Path(options.json).parent.is_dir():
+        raise SettingError("json", f"there is no folder {Path(options.json).parent}")
+    if options.rounds < 1:
+        raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
+    each_composed = composed_each(options.overrides, root)
+    points = [Point.of(each.config) for each in each_composed]
+    if isinstance(points[0].cluster, VirtualCluster):
+        from paceline.prediction.lemma_table import lemma_table
+
+        print(lemma_table(points))
+        return 0
+    if others := {name for each in each_composed for name in each.swept} - {"batch_size"}:
+        raise SettingError(min(others), "a plan compares batch sizes; give one value")
+    try:
+        _plan(options, points, root)
+    except ProcessFailure as failure:
+        print(f"paceline: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
+    from paceline.planning.plan import best, bytes_of, plan_batches
+    from paceline.planning.plan_table import as_json, table, verified_table
+    from paceline.planning.updates_to_target import updates_to_target
+    from paceline.planning.verify import verify
+
+    names = points[0].config.names
+    memory = bytes_of(options.memory, points[0].device)
+    updates = {}
+    if options.study:
+        updates = updates_to_target(root / "reports" / options.study, names["model"], names["data"])
+    planned = plan_batches(points, memory, updates, options.rounds)
+    print(table(planned, memory))
+    if options.json:
+        Path(options.json).write_text(as_json(planned, memory))
+    if options.verify:
+        chosen = best(planned)
+        point = points[planned.index(chosen)]
+        print(f"\n{verified_table(verify(point, chosen, memory, options.rounds))}")
+
+
+COMMAND = Command(
+    help="""\
+batch size, and layout, recomputation and precision of each block, within memory:
+`paceline plan model=resnet18 batch_size=32,64 --memory 200MB`; --verify measures
+whole steps; with cluster=titan, workers and servers by the lemmas of Zou 2017""",
+    run=_run,
+    settings=True,
+    add_arguments=_add_arguments,
+)

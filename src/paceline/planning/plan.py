@@ -1,0 +1,128 @@
+"""Plans a step: batch size, and an alternative for each block, within a bound on memory.
+
+The procedure is that of Zou 2017 (doi 10.1007/978-3-319-69179-4_2): solve the integer programme for
+each batch size; multiply the time of a step by the updates to the target, where records tell
+them; take the batch size that reaches it first, else the one with the most images per second.
+"""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from paceline.cluster.launcher import launch
+from paceline.errors import SettingError
+from paceline.planning import measure_blocks as measuring
+from paceline.planning.measure_blocks import MeasuredBlocks
+from paceline.planning.programme import Plan
+from paceline.record.point import Point
+
+_UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
+_NUM_PLANS = 2  # the choice, and the next best
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Plans of one batch size. `plans`: the fastest within memory and the next, or none.
+
+    `unbounded`: the fastest with any memory. `smallest`: the one that needs the least. `updates`:
+    to the target, where records tell them.
+    """
+
+    measured: MeasuredBlocks
+    plans: Sequence[Plan]
+    unbounded: Plan
+    smallest: Plan
+    updates: float | None
+
+    @property
+    def batch_size(self) -> int:
+        return self.measured.batch_size
+
+    @property
+    def images_per_second(self) -> float:
+        return self.batch_size / self.plans[0].seconds
+
+    @property
+    def seconds_to_target(self) -> float | None:
+        return None if self.updates is None else self.updates * self.plans[0].seconds
+
+
+def bytes_of(memory: str | None, device: str) -> float:
+    """Return the bound that is asked for, as 40MB or 2GB; None: what this machine has free [bytes].
+
+    Raises SettingError("memory") for what is no size.
+    """
+    if memory is None:
+        return (
+            torch.cuda.mem_get_info()[0] if device == "cuda" else psutil.virtual_memory().available
+        )
+    found = _SIZE.fullmatch(memory)
+    if not found or not float(found[1]):
+        raise SettingError("memory", f"a size is needed, as 40MB or 2GB, not {memory!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def plan_batches(
+    points: Sequence[Point], memory: float, updates: Mapping[int, float], rounds: int
+) -> list[Planned]:
+    """Measure and plan one batch size per point, in a process of its own each.
+
+    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes],
+    SettingError("training.precision") for points that train with other than 32 bits, and
+    ProcessFailure if a process fails.
+    """
+    for point in points:
+        check(point)
+    planned = [_planned(point, memory, updates, rounds) for point in points]
+    if not any(each.plans for each in planned):
+        least = min(planned, key=lambda each: each.smallest.fullest.bytes)
+        needed = least.smallest.fullest
+        raise SettingError(
+            "memory",
+            f"{memory / 1e6:,.2f} MB are too little; the least needed is "
+            f"{needed.bytes / 1e6:,.2f} MB, at batch size {least.batch_size}, in {needed.name}",
+        )
+    return planned
+
+
+def check(point: Point) -> None:
+    """Raise SettingError for a point whose steps cannot be planned here."""
+    if point.kind not in ("measured", "paced"):
+        raise SettingError("cluster", "blocks are measured on this machine; choose cluster=local")
+    if point.training.precision != "32-true":
+        raise SettingError("training.precision", "a plan chooses it by block; leave it at 32-true")
+
+
+def best(planned: Sequence[Planned]) -> Planned:
+    """Return the batch size that reaches the target first; without records, the fastest."""
+    possible = [each for each in planned if each.plans]
+    known = [each for each in possible if each.updates is not None]
+    if known:
+        return min(known, key=lambda each: each.seconds_to_target or 0.0)
+    return max(possible, key=lambda each: each.images_per_second)
+
+
+def in_process(function: Any, *arguments: Any) -> Any:
+    """Call a module's function in a fresh process; return what it returns."""
+    target = f"{function.__module__}:{function.__name__}"
+    with tempfile.TemporaryDirectory() as folder:
+        (returned,) = launch(target, arguments, workers=1, servers=0, log_folder=Path(folder))
+    return returned
+
+
+def _planned(point: Point, memory: float, updates: Mapping[int, float], rounds: int) -> Planned:
+    measured = in_process(measuring.measure_blocks, point, point.batch_size, rounds)
+    programme = measured.programme
+    if not programme.blocks:
+        raise SettingError("model", "it has no block that is called once, with one tensor")
+    (unbounded,) = programme.fastest(float("inf"), 1)
+    plans = programme.fastest(memory, _NUM_PLANS)
+    known = updates.get(point.batch_size)
+    return Planned(measured, plans, unbounded, programme.smallest(), known)

@@ -1,0 +1,31 @@
+"""Reads from a study's tables how many updates one worker needs to the study's target."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from paceline.errors import SettingError
+
+_KINDS = ("measured", "paced", "virtual")  # the first that the study has
+
+
+def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
+    """Return the updates by batch size, as means over the runs of one worker in reports/<study>/.
+
+    Batch sizes with runs that never got there are left out. Raises SettingError("study") if the
+    tables are missing or of another model or data set.
+    """
+    table, runs = folder / "tables/time_to_target.csv", folder / "runs.csv"
+    if not table.is_file():
+        raise SettingError("study", f"there is no {table}; run paceline analyse {folder.name}")
+    trained = pd.read_csv(runs)
+    for name, asked in (("model", model), ("data", data)):
+        if set(trained[name]) != {asked}:
+            message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
+            raise SettingError("study", f"{message}, not {asked}")
+    rows = pd.read_csv(table)
+    alone = rows[(rows["workers"] == 1) & (rows["n_censored"] == 0) & (rows["n_failed"] == 0)]
+    kinds = [kind for kind in _KINDS if kind in set(alone["kind"])]
+    of_kind = alone[alone["kind"] == kinds[0]] if kinds else alone
+    means = of_kind.groupby("batch_size")["samples_mean"].mean()
+    return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
