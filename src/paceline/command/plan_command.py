@@ -32,9 +32,9 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     each_composed = composed_each(options.overrides, root)
     points = [Point.of(each.config) for each in each_composed]
     if isinstance(points[0].cluster, VirtualCluster):
-        from paceline.prediction.lemma_table import lemma_table
+        from paceline.prediction.lemma_table import lemma_rows, lemma_table
 
-        print(lemma_table(points))
+        print(lemma_table(lemma_rows(points)))
         return 0
     if others := {name for each in each_composed for name in each.swept} - {"batch_size"}:
         raise SettingError(min(others), "a plan compares batch sizes; give one value")
@@ -48,9 +48,9 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     from paceline.planning.plan import best, bytes_of, plan_batches
-    from paceline.planning.plan_table import as_json, table, verified_table
+    from paceline.planning.plan_table import as_json, peak_table, table, verified_table
     from paceline.planning.updates_to_target import updates_to_target
-    from paceline.planning.verify import verify
+    from paceline.planning.verify import measured_peak, verify
 
     names = points[0].config.names
     memory = bytes_of(options.memory, points[0].device)
@@ -62,9 +62,12 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     if options.json:
         Path(options.json).write_text(as_json(planned, memory))
     if options.verify:
-        chosen = best(planned)
-        point = points[planned.index(chosen)]
-        print(f"\n{verified_table(verify(point, chosen, memory, options.rounds))}")
+        peaks = [measured_peak(point, {}) for point in points]
+        print(f"\n{peak_table(planned, peaks)}")
+        place = planned.index(best(planned))
+        programme = planned[place].measured.programme
+        verified = verify(points[place], programme, memory, options.rounds)
+        print(f"\n{verified_table(verified)}")
 
 
 COMMAND = Command(

@@ -6,7 +6,7 @@ bits, so that any alternative may follow any other; the layout in memory stays a
 
 import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, reduce
 from typing import Literal, NamedTuple
 
@@ -102,7 +102,9 @@ def _precision(alternative: Alternative, device: str) -> torch.autocast | nullco
     return torch.autocast(device, dtype=torch.bfloat16)
 
 
-def _contexts(block: Block) -> tuple[nullcontext[None], object]:
+def _contexts(
+    block: Block,
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     return nullcontext(), _kept_statistics(block)
 
 

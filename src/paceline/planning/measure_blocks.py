@@ -35,15 +35,15 @@ class MeasuredBlocks:
     left_out: Sequence[tuple[str, str, str]]
 
 
-def measure_blocks(point: Point, batch_size: int, rounds: int) -> MeasuredBlocks:
+def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     """Measure all alternatives by turns, `rounds` times; call it in a process of its own.
 
     A block's seconds are those of its forward and backward alone, on what it is given in the
     network; what is between blocks, the loss and the update are the rest of a whole step.
     """
-    step = built_step(point, batch_size)
+    step = built_step(point)
     shape = point.config.values["data"]["image_shape"]
-    counted = count_memory(step.module, shape, batch_size, keeps_gradients=point.workers > 1)
+    counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=point.workers > 1)
     found = {block.name: block for block in find_blocks(step.module)}
     given = inputs_of(list(found.values()), step.forward)
     blocks = [_MeasuredBlock(found[name], value) for name, value in given.items()]
@@ -56,7 +56,7 @@ def measure_blocks(point: Point, batch_size: int, rounds: int) -> MeasuredBlocks
     costs = [block.costs() for block in blocks]
     whole = median(step_seconds)
     return MeasuredBlocks(
-        batch_size,
+        point.batch_size,
         counted,
         whole,
         _programme(costs, whole, counted, keeps_gradients=point.workers > 1),
@@ -64,13 +64,13 @@ def measure_blocks(point: Point, batch_size: int, rounds: int) -> MeasuredBlocks
     )
 
 
-def built_step(point: Point, batch_size: int) -> Step:
+def built_step(point: Point) -> Step:
     """Return the step of one worker of `point`, on its device; gradients stay as in its scheme."""
     torch.set_num_threads(point.cluster.threads_per_worker)
     torch.manual_seed(point.seed)
     module = point.model.build().to(device(point.device, 0))
     shape = point.config.values["data"]["image_shape"]
-    return Step(module, shape, batch_size, keeps_gradients=point.workers > 1)
+    return Step(module, shape, point.batch_size, keeps_gradients=point.workers > 1)
 
 
 def _programme(

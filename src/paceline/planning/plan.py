@@ -118,7 +118,7 @@ def in_process(function: Any, *arguments: Any) -> Any:
 
 
 def _planned(point: Point, memory: float, updates: Mapping[int, float], rounds: int) -> Planned:
-    measured = in_process(measuring.measure_blocks, point, point.batch_size, rounds)
+    measured = in_process(measuring.measure_blocks, point, rounds)
     programme = measured.programme
     if not programme.blocks:
         raise SettingError("model", "it has no block that is called once, with one tensor")

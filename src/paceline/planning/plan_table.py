@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from statistics import median
 
+from paceline.planning.measured_peak import Peak
 from paceline.planning.plan import Planned, best
 from paceline.planning.programme import Plan
 from paceline.planning.verify import VerifiedPlan, rank
@@ -24,6 +25,17 @@ def table(planned: Sequence[Planned], memory: float) -> str:
     )
 
 
+def peak_table(planned: Sequence[Planned], peaks: Sequence[Peak]) -> str:
+    """Return the counted memory of steps as they are beside the measured, by batch size."""
+    rows = [["batch_size", "MB counted", "allocated", "error", "resident"]]
+    for each, peak in zip(planned, peaks, strict=True):
+        counted = each.measured.memory.peak
+        error = f"{100 * (counted / peak.allocated - 1):+.1f} %"
+        numbers = [_megabytes(counted), _megabytes(peak.allocated), error, _resident(peak)]
+        rows.append([f"{each.batch_size:,}", *numbers])
+    return f"{_aligned(rows)}\nallocated: by torch; resident: with what malloc and libraries keep"
+
+
 def verified_table(verified: Sequence[VerifiedPlan]) -> str:
     """Return measured beside predicted, and the place of the choice."""
     rows = [["plan", "predicted", "measured", "MB counted", "allocated", "resident"]]
@@ -36,7 +48,7 @@ def verified_table(verified: Sequence[VerifiedPlan]) -> str:
                 _milliseconds(median(each.seconds)),
                 _megabytes(each.plan.fullest.bytes),
                 _megabytes(peak.allocated) if peak else "-",
-                _megabytes(peak.resident) if peak and peak.resident is not None else "-",
+                _resident(peak) if peak else "-",
             ]
         )
     least = min(median(each.seconds) for each in verified)
@@ -178,6 +190,10 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in full) for column in range(width)]
     lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in full]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _resident(peak: Peak) -> str:
+    return "-" if peak.resident is None else _megabytes(peak.resident)
 
 
 def _milliseconds(seconds: float) -> str:

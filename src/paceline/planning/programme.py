@@ -120,7 +120,7 @@ class Programme:
         bound = np.inf if memory is None else memory / scale
         in_use = np.column_stack([self._matrix / scale, -np.ones(len(self._constant))])
         rules = [
-            LinearConstraint(in_use, ub=-self._constant / scale),
+            LinearConstraint(in_use, ub=-self._constant / scale),  # pyright: ignore[reportArgumentType]
             LinearConstraint(_wider(self._one_each), 1, 1),
             LinearConstraint(_wider(self._changes), ub=0),
         ]
@@ -132,7 +132,7 @@ class Programme:
             costs,
             constraints=rules,
             integrality=np.arange(width) < self._num_options,
-            bounds=Bounds(0, np.append(np.ones(width - 1), bound)),
+            bounds=Bounds(0, np.append(np.ones(width - 1), bound)),  # pyright: ignore[reportArgumentType]
             options={"mip_rel_gap": 0},
         )
         return None if found.x is None else found.x[:-1]

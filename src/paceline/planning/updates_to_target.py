@@ -24,8 +24,8 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
             message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
             raise SettingError("study", f"{message}, not {asked}")
     rows = pd.read_csv(table)
-    alone = rows[(rows["workers"] == 1) & (rows["n_censored"] == 0) & (rows["n_failed"] == 0)]
+    alone = rows.query("workers == 1 and n_censored == 0 and n_failed == 0")
     kinds = [kind for kind in _KINDS if kind in set(alone["kind"])]
-    of_kind = alone[alone["kind"] == kinds[0]] if kinds else alone
+    of_kind = alone.loc[alone["kind"].isin(kinds[:1])]
     means = of_kind.groupby("batch_size")["samples_mean"].mean()
     return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]

@@ -14,7 +14,7 @@ from paceline.planning.alternative import ALTERNATIVES, PLAIN, Choice, applied
 from paceline.planning.blocks import find_blocks
 from paceline.planning.measure_blocks import built_step
 from paceline.planning.measured_peak import Peak, measure_peak
-from paceline.planning.plan import Planned, in_process
+from paceline.planning.plan import in_process
 from paceline.planning.programme import Option, Plan, Programme
 from paceline.record.point import Point
 
@@ -32,18 +32,19 @@ class VerifiedPlan:
     peak: Peak | None
 
 
-def verify(point: Point, planned: Planned, memory: float, rounds: int) -> list[VerifiedPlan]:
-    """Measure feasible plans of a batch size, in the order of their predicted time."""
-    programme = planned.measured.programme
+def verify(point: Point, programme: Programme, memory: float, rounds: int) -> list[VerifiedPlan]:
+    """Measure feasible plans of a point, in the order of their predicted time."""
     plans = feasible_plans(programme, memory)
     choices = [choice_of(programme, plan) for plan in plans]
-    seconds = in_process(measure_plans, point, planned.batch_size, choices, rounds)
-    peaks = [
-        in_process(measure_plan_peak, point, planned.batch_size, choice)
-        for choice in choices[:_NUM_PEAKS]
-    ]
+    seconds = in_process(measure_plans, point, choices, rounds)
+    peaks = [measured_peak(point, choice) for choice in choices[:_NUM_PEAKS]]
     padded = [*peaks, *([None] * (len(plans) - len(peaks)))]
     return [VerifiedPlan(*each) for each in zip(plans, seconds, padded, strict=True)]
+
+
+def measured_peak(point: Point, choice: Choice) -> Peak:
+    """Measure the peak of a step by a choice in a fresh process; without one, as it is."""
+    return in_process(measure_plan_peak, point, choice)
 
 
 def feasible_plans(programme: Programme, memory: float) -> list[Plan]:
@@ -71,11 +72,9 @@ def rank(verified: Sequence[VerifiedPlan]) -> int:
     return 1 + sum(seconds < medians[0] for seconds in medians)
 
 
-def measure_plans(
-    point: Point, batch_size: int, choices: Sequence[Choice], rounds: int
-) -> list[list[float]]:
+def measure_plans(point: Point, choices: Sequence[Choice], rounds: int) -> list[list[float]]:
     """Return the seconds of whole steps by each choice; call it in a process of its own."""
-    step = built_step(point, batch_size)
+    step = built_step(point)
     blocks = find_blocks(step.module)
     seconds: list[list[float]] = [[] for _ in choices]
     for _ in range(rounds + 1):  # the first is not counted
@@ -89,12 +88,12 @@ def measure_plans(
     return [taken[1:] for taken in seconds]
 
 
-def measure_plan_peak(point: Point, batch_size: int, choice: Choice) -> Peak:
+def measure_plan_peak(point: Point, choice: Choice) -> Peak:
     """Return the peak of a step by a choice; call it in a process of its own."""
     blocks = []
 
-    def build():  # noqa: ANN202
-        step = built_step(point, batch_size)
+    def build():
+        step = built_step(point)
         blocks.extend(find_blocks(step.module))
 
         def take() -> None:

@@ -1,0 +1,191 @@
+"""`paceline plan` on a tiny problem: what it measures, chooses, refuses and verifies."""
+
+import json
+from statistics import median
+
+import pandas as pd
+import pytest
+import torch
+
+from paceline import cli
+from paceline.errors import SettingError
+from paceline.planning.alternative import PLAIN, applied
+from paceline.planning.blocks import find_blocks
+from paceline.planning.measure_blocks import MeasuredBlocks, built_step, measure_blocks
+from paceline.planning.measured_peak import measure_peak
+from paceline.planning.plan import Planned, best, bytes_of, check
+from paceline.planning.programme import BlockCosts, Option, Programme
+from paceline.planning.step_memory import StepMemory
+from paceline.planning.updates_to_target import updates_to_target
+from paceline.planning.verify import VerifiedPlan, choice_of, feasible_plans, rank
+from paceline.record.point import Point
+from paceline.study.compose import composed
+from tests.tiny import CONF
+
+ROOT = CONF.parent
+SMALL = ("data=synthetic", "data.image_shape=[1,16,16]", "cluster.accelerator=cpu")
+
+
+@pytest.fixture(scope="module")
+def point():
+    return Point.of(composed([*SMALL, "batch_size=32"], ROOT))
+
+
+@pytest.fixture(scope="module")
+def measured(point):
+    return measure_blocks(point, 1)
+
+
+def test_every_block_has_every_alternative_that_torch_can_do(measured):
+    names = [block.name for block in measured.programme.blocks]
+    assert names == [f"network.layers.{n}" for n in (0, 3, 7, 11)]
+    assert [len(block.options) for block in measured.programme.blocks] == [8, 8, 8, 4]
+    assert {name for name, _, _ in measured.left_out} == {"network.layers.11"}
+    assert all("channels_last" in each for _, each, _ in measured.left_out)  # logits have no layout
+
+
+def test_recomputed_blocks_keep_their_output_alone(measured):
+    images = 32 * 4
+    for block, size in zip(measured.programme.blocks[:2], [16 * 8 * 8, 16 * 4 * 4], strict=True):
+        kept = {str(option.alternative): option.kept for option in block.options}
+        assert kept["recompute"] == images * size
+        assert kept["recompute"] < min(kept["bf16"], kept["plain"])
+
+
+def test_plans_need_what_the_allocator_counts(point, measured):
+    programme = measured.programme
+    plain = [block.options[0] for block in programme.blocks]
+    assert {option.alternative for option in plain} == {PLAIN}
+    plans = [programme.plan(plain), programme.smallest(), *programme.fastest(float("inf"), 1)]
+    for plan in plans:
+        counted = peak_of(point, choice_of(programme, plan))
+        assert plan.fullest.bytes == pytest.approx(counted, rel=0.1)
+
+
+def peak_of(point, choice):
+    def build():
+        step = built_step(point)
+        blocks = find_blocks(step.module)
+
+        def take():
+            with applied(blocks, choice):
+                step.take()
+
+        return take
+
+    return measure_peak(build, torch.device("cpu")).allocated
+
+
+def test_plans_to_measure_are_within_memory_and_include_uniform_ones(measured):
+    programme = measured.programme
+    least, most = programme.smallest().fullest.bytes, measured.memory.peak * 2
+    everything = [str(plan) for plan in feasible_plans(programme, most)]
+    assert "plain, plain, plain, plain" in everything
+    assert "recompute, recompute, recompute, recompute" in everything
+    within = feasible_plans(programme, least)
+    assert within
+    assert all(plan.fullest.bytes <= least for plan in within)
+    assert [plan.seconds for plan in within] == sorted(plan.seconds for plan in within)
+
+
+def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
+    code, out, _ = command(
+        *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "1", "--verify"),
+        *("--memory", "600kB", "--json", str(tmp_path / "plan.json")),
+    )
+    assert code == 0
+    found = json.loads((tmp_path / "plan.json").read_text())
+    assert [each["batch_size"] for each in found["batch_sizes"]] == [8, 16]
+    chosen = next(e for e in found["batch_sizes"] if e["batch_size"] == found["batch_size"])
+    assert chosen["plans"][0]["bytes"] <= 600e3
+    assert chosen["plans"][0]["seconds"] <= chosen["plans"][1]["seconds"]
+    assert f"chosen: batch size {found['batch_size']}, " in out
+    assert ("memory binds" in out) == (chosen["unbounded"]["bytes"] > 600e3)
+    assert out.splitlines()[-1].startswith("the choice is number ")
+
+
+def test_too_little_memory_is_named_with_the_least_needed(capsys, monkeypatch):
+    code, _, errors = command(
+        *(capsys, monkeypatch, "batch_size=8", "--rounds", "1", "--memory", "100kB")
+    )
+    assert code == 2
+    (line,) = errors.splitlines()
+    assert line.startswith("paceline: memory: 0.10 MB are too little; the least needed is 0.")
+
+
+def command(capsys, monkeypatch, *arguments):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["paceline", "plan", *SMALL, *arguments])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    captured = capsys.readouterr()
+    return left.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        (["workers=1,2"], "workers"),
+        (["--rounds", "0"], "rounds"),
+        (["--memory", "much"], "memory"),
+        (["--memory", "0MB"], "memory"),
+        (["--study", "nowhere"], "study"),
+        (["--study", "quick"], "study"),  # of other data
+        (["--json", "nowhere/plan.json"], "json"),
+        (["training.precision=64-true"], "training.precision"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(capsys, monkeypatch, arguments, setting):
+    code, _, errors = command(capsys, monkeypatch, *arguments)
+    assert (code, len(errors.splitlines())) == (2, 1)
+    assert errors.startswith(f"paceline: {setting}: ")
+
+
+def test_modelled_clusters_have_no_blocks_to_measure():
+    with pytest.raises(SettingError, match=r"^cluster: blocks are measured"):
+        check(Point.of(composed(["cluster=virtual"], ROOT)))
+
+
+def test_sizes_of_memory():
+    assert bytes_of("1.5GB", "cpu") == 1.5e9
+    assert bytes_of("40 MB", "cpu") == 40e6
+    assert bytes_of("7", "cpu") == 7
+    assert bytes_of(None, "cpu") > 1e6
+
+
+def planned(batch_size, seconds, updates):
+    option = Option(PLAIN, seconds, 1, 1, 1)
+    programme = Programme([BlockCosts("b", [option], 0, 0, 0)], 0, 0, 0, False)
+    measured = MeasuredBlocks(batch_size, StepMemory(*[0] * 7), seconds, programme, [])
+    plan = programme.plan([option])
+    return Planned(measured, [plan], plan, plan, updates)
+
+
+def test_the_best_batch_size_reaches_the_target_first():
+    large, small = planned(64, 0.02, 300.0), planned(16, 0.01, 500.0)
+    assert best([large, small]) is small  # 6 s against 5 s, though fewer images/s
+    assert best([planned(64, 0.02, None), planned(16, 0.01, None)]).batch_size == 64
+    assert best([planned(64, 0.02, None), small]) is small  # what is known
+
+
+def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
+    study = tmp_path / "study"
+    (study / "tables").mkdir(parents=True)
+    pd.DataFrame({"model": ["small_cnn"], "data": ["synthetic"]}).to_csv(study / "runs.csv")
+    rows = [
+        ("measured", 32, 1, 0, 0, 6400.0),
+        ("measured", 32, 1, 0, 0, 9600.0),  # of another scheme: the same with one worker
+        ("virtual", 32, 1, 0, 0, 1.0),
+        ("measured", 32, 2, 0, 0, 2.0),
+        ("measured", 64, 1, 1, 0, float("nan")),
+    ]
+    names = ["kind", "batch_size", "workers", "n_censored", "n_failed", "samples_mean"]
+    pd.DataFrame(rows, columns=names).to_csv(study / "tables/time_to_target.csv", index=False)
+    assert updates_to_target(study, "small_cnn", "synthetic") == {32: 250.0}
+
+
+def test_the_place_of_the_choice():
+    plan = planned(8, 0.1, None).plans[0]
+    verified = [VerifiedPlan(plan, seconds, None) for seconds in ([3, 2, 9], [1, 1, 5], [4, 4, 4])]
+    assert median(verified[0].seconds) == 3
+    assert rank(verified) == 2
