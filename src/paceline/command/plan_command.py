@@ -32,7 +32,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     each_composed = composed_each(options.overrides, root)
     points = [Point.of(each.config) for each in each_composed]
     if isinstance(points[0].cluster, VirtualCluster):
-        from paceline.prediction.lemma_table import lemma_rows, lemma_table
+        from paceline.planning.lemma_table import lemma_rows, lemma_table
 
         print(lemma_table(lemma_rows(points)))
         return 0

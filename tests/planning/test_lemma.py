@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.exchange.find_collective import collective
-from paceline.prediction.lemma import (
+from paceline.planning.lemma import (
     efficiency,
     largest_overhead,
     limit_of_speedup,
@@ -16,7 +16,7 @@ from paceline.prediction.lemma import (
     servers_needed,
     workers_served,
 )
-from paceline.prediction.lemma_table import lemma_rows, lemma_table
+from paceline.planning.lemma_table import lemma_rows, lemma_table
 from paceline.record.point import Point
 from paceline.study.compose import composed_each
 from paceline.timing.profile import ClusterProfile, Link

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.prediction.lemma import efficiency, servers_needed
+from paceline.planning.lemma import efficiency, servers_needed
 from paceline.prediction.predict import sized_workload
 from paceline.prediction.timed_run import timed_run
 from paceline.record.point import Point
