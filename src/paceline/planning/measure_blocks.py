@@ -46,7 +46,7 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=point.workers > 1)
     found = {block.name: block for block in find_blocks(step.module)}
     given = inputs_of(list(found.values()), step.forward)
-    blocks = [_MeasuredBlock(found[name], value) for name, value in given.items()]
+    blocks = [MeasuredBlock(found[name], value) for name, value in given.items()]
     blocks = [block for block in blocks if PLAIN in block.counted]
     step_seconds = list[float]()
     for _ in range(rounds):
@@ -76,7 +76,7 @@ def built_step(point: Point) -> Step:
 def _programme(
     costs: Sequence[BlockCosts], step_seconds: float, counted: StepMemory, *, keeps_gradients: bool
 ) -> Programme:
-    plain = [next(o for o in each.options if o.alternative == PLAIN) for each in costs]
+    plain = [each.plain for each in costs]
     gradients = sum(each.gradients for each in costs)
     kept = sum(option.kept for option in plain)
     constant = counted.weights + counted.optimizer + counted.images
@@ -89,7 +89,7 @@ def _programme(
     )
 
 
-class _MeasuredBlock:
+class MeasuredBlock:
     """A block and what it is given. `counted`: kept, forward and backward bytes by alternative.
 
     `failed`: reasons of the alternatives that are not among these.
@@ -101,15 +101,14 @@ class _MeasuredBlock:
         self.failed: dict[Alternative, str] = {}
         self._seconds: dict[Alternative, list[float]] = {}
         self._conversions: list[float] = []
+        self._numbers: Tensor | None = None
         for alternative in ALTERNATIVES:
             self._try(alternative)
 
     def measure(self) -> None:
         """Time each alternative once more."""
         for alternative, seconds in self._seconds.items():
-            given = self._leaf(alternative)
-            with applied([self._block], {self.name: alternative}):
-                seconds.append(_timed(lambda given=given: self._pass(given), self._forget))
+            seconds.append(self._time(alternative))
         if any(each.layout == "channels_last" for each in self._seconds):
             self._conversions.append(_timed(self._convert))
 
@@ -125,6 +124,17 @@ class _MeasuredBlock:
             median(self._conversions or [0.0]),
             self._given.nbytes,
         )
+
+    def _time(self, alternative: Alternative) -> float:
+        given = self._leaf(alternative)
+
+        def forget() -> None:
+            self._forget()
+            given.grad = None
+
+        with applied([self._block], {self.name: alternative}):
+            gradient = self._behind(self._output(given))
+            return _timed(lambda: self._output(given).backward(gradient), forget)
 
     def _try(self, alternative: Alternative) -> None:
         try:
@@ -147,7 +157,8 @@ class _MeasuredBlock:
         given = self._leaf(alternative)
         with torch.random.fork_rng(), applied([self._block], {self.name: alternative}):
             torch.manual_seed(0)
-            self._pass(given)
+            output = self._output(given)
+            output.backward(self._behind(output))
         tensors = [given.grad, *(weight.grad for weight in self._block.parameters())]
         return torch.cat([each.flatten() for each in tensors if each is not None])
 
@@ -158,18 +169,28 @@ class _MeasuredBlock:
         with applied([self._block], {self.name: alternative}), Allocations() as allocated:
             allocated.add([given, *state])
             before = allocated.current
-            output = self._block.modules[0](given)
-            output = _rest(self._block, output)
+            output = self._output(given)
             kept, forward = allocated.current - before, allocated.peak - before
-            allocated.forget_peak()
-            edge, gradient = torch.autograd.graph.get_gradient_edge(output), _ones(output)
+            edge, gradient = torch.autograd.graph.get_gradient_edge(output), self._behind(output)
             del output  # whoever was given it has let it go by now
+            allocated.forget_peak()
             torch.autograd.backward(edge, gradient)
         return kept, forward, allocated.peak - before
 
-    def _pass(self, given: Tensor) -> None:
-        output = _rest(self._block, self._block.modules[0](given))
-        output.backward(_ones(output))
+    def _output(self, given: Tensor) -> Tensor:
+        for module in self._block.modules:
+            given = module(given)
+        return given
+
+    def _behind(self, output: Tensor) -> Tensor:
+        """Return a gradient for `output`, in its layout, the same for every alternative.
+
+        It is no constant, whose gradient before a BatchNorm is 0.
+        """
+        if self._numbers is None:
+            generator = torch.Generator(output.device).manual_seed(0)
+            self._numbers = torch.randn(output.shape, generator=generator, device=output.device)
+        return torch.empty_like(output).copy_(self._numbers)
 
     def _leaf(self, alternative: Alternative) -> Tensor:
         value = laid_out(self._given.detach(), alternative.layout)
@@ -183,16 +204,6 @@ class _MeasuredBlock:
     def _forget(self) -> None:
         for weight in self._block.parameters():
             weight.grad = None
-
-
-def _rest(block: Block, value: Tensor) -> Tensor:
-    for module in block.modules[1:]:
-        value = module(value)
-    return value
-
-
-def _ones(output: Tensor) -> Tensor:
-    return torch.ones_like(output)
 
 
 def _timed(work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:

@@ -136,9 +136,10 @@ def _block_rows(planned: Planned) -> list[list[str]]:
     blocks = planned.measured.programme.blocks
     rows = []
     for block, option in zip(blocks, planned.plans[0].options, strict=True):
-        plain = next(each for each in block.options if str(each.alternative) == "plain")
         numbers = [
-            part for o in (option, plain) for part in (_milliseconds(o.seconds), _megabytes(o.kept))
+            part
+            for o in (option, block.plain)
+            for part in (_milliseconds(o.seconds), _megabytes(o.kept))
         ]
         rows.append([block.name, str(option.alternative), *numbers])
     return rows

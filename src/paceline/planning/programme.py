@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from paceline.planning.alternative import Alternative
+from paceline.planning.alternative import PLAIN, Alternative
 
 
 class Option(NamedTuple):
@@ -48,6 +48,16 @@ class BlockCosts(NamedTuple):
     gradients: int
     conversion_seconds: float
     conversion_bytes: int
+
+    def option(self, alternative: Alternative) -> Option | None:
+        return next((each for each in self.options if each.alternative == alternative), None)
+
+    @property
+    def plain(self) -> Option:
+        """Option of a block as it is, which every measured block has."""
+        found = self.option(PLAIN)
+        assert found is not None
+        return found
 
 
 class Moment(NamedTuple):

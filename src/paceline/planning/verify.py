@@ -10,7 +10,7 @@ from statistics import median
 import torch
 
 from paceline.cluster.accelerator import device
-from paceline.planning.alternative import ALTERNATIVES, PLAIN, Choice, applied
+from paceline.planning.alternative import ALTERNATIVES, Choice, applied
 from paceline.planning.blocks import find_blocks
 from paceline.planning.measure_blocks import built_step
 from paceline.planning.measured_peak import Peak, measure_peak
@@ -108,11 +108,6 @@ def measure_plan_peak(point: Point, choice: Choice) -> Peak:
 def _uniform(programme: Programme) -> list[list[Option]]:
     """Return one alternative for all blocks that have it, the others as they are, for each."""
     return [
-        [
-            next(o for o in block.options if o.alternative in (alternative, PLAIN))
-            if alternative not in [o.alternative for o in block.options]
-            else next(o for o in block.options if o.alternative == alternative)
-            for block in programme.blocks
-        ]
+        [block.option(alternative) or block.plain for block in programme.blocks]
         for alternative in ALTERNATIVES
     ]

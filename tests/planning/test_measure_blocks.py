@@ -1,0 +1,56 @@
+"""What a block's alternatives are left out for: by trying them, not by a list."""
+
+import torch
+from torch import nn
+
+from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative
+from paceline.planning.blocks import Block
+from paceline.planning.measure_blocks import MeasuredBlock
+
+IMAGES = torch.rand(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def measured(*modules):
+    torch.manual_seed(0)
+    return MeasuredBlock(Block("b", [module() for module in modules]), IMAGES)
+
+
+def convolution():
+    return nn.Conv2d(3, 4, 3)
+
+
+def test_all_can_be_had_of_a_convolution_and_a_normalization():
+    assert measured(convolution, lambda: nn.BatchNorm2d(4)).failed == {}
+
+
+def test_what_raises_is_left_out_with_its_reason():
+    class Whole(nn.Module):
+        def forward(self, value):
+            if value.dtype == torch.bfloat16:
+                raise RuntimeError("no kernel\nfor this")
+            return value
+
+    block = measured(convolution, Whole)
+    assert block.failed == {each: "no kernel" for each in ALTERNATIVES if each.precision == "bf16"}
+
+
+def test_what_has_other_gradients_is_left_out():
+    class Forgetful(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3, 1, 1))
+            self.calls = 0
+
+        def forward(self, value):
+            self.calls += 1
+            return value * self.weight * self.calls  # a recomputation finds another number
+
+    failed = measured(Forgetful).failed
+    assert Alternative(recompute=True) in failed
+    assert failed[Alternative(recompute=True)].startswith("gradients differ by ")
+    assert PLAIN not in failed
+
+
+def test_nothing_is_had_of_a_block_that_changes_what_it_is_given():
+    failed = measured(lambda: nn.ReLU(inplace=True)).failed
+    assert PLAIN in failed
