@@ -57,6 +57,10 @@ def make_run(scheme="sync_allreduce", workers=1, batch_size=32, seed=0, **change
         "hardware.gpus": "[]",
         "versions.python": "3.11.2",
         "versions.torch": "2.15.0",
+        "num_parameters": 7674,
+        "distinct_samples": 10000,
+        "lr": 0.05,
+        "momentum": 0.9,
         "commit": "0123456789abcdef",
         "source_digest": "0123",
     } | changes

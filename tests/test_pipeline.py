@@ -116,8 +116,7 @@ def test_a_page_is_made_of_all_that_was_collected_and_concluded(study):
         [f"reports/{study}/{name}" for name in names]
         for names in (collected(study), COLLECTED, CONCLUDED)
     )
-    untuned = [path for path in read if not path.endswith("tuning.csv")]
-    assert sorted(analyse[1]) == sorted([*untuned, "src/paceline/analysis"])
+    assert sorted(analyse[1]) == sorted([*read, "src/paceline/analysis"])
     assert sorted(analyse[2]) == sorted(concluded)
     assert sorted(report[1]) == sorted([*shown, *concluded, "src/paceline/report"])
 

@@ -10,12 +10,14 @@ from paceline.analysis.cautions import cautions
 from paceline.analysis.clock_agreement import clock_agreement
 from paceline.analysis.clocks import clocks
 from paceline.analysis.comparison import comparison
+from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
 from paceline.analysis.fastest import fastest
 from paceline.analysis.phase_seconds import phase_seconds
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted, predicted_comparisons
 from paceline.analysis.predicted_exchange import EXCHANGE, predicted_exchange
+from paceline.analysis.rules import RULES, rules
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
@@ -42,6 +44,7 @@ class Conclusion:
 CONCLUSIONS = [
     Conclusion("summary", summary),
     Conclusion("scaling", scaling),
+    Conclusion("equal_accuracy", equal_accuracy),
     Conclusion("comparison", comparison),
     Conclusion("time_to_target", time_to_target),
     Conclusion("equal_time", equal_time),
@@ -55,6 +58,7 @@ CONCLUSIONS = [
     Conclusion("predicted_comparisons", predicted_comparisons),
     Conclusion("predicted_exchange", predicted_exchange, caption=EXCHANGE),
     Conclusion("cautions", cautions),
+    Conclusion("rules", rules, caption=RULES),
 ]
 FOLDER = "tables"  # name of the folder in the report of a study
 _METRICS = ("images_per_second", "top1", "test_top1")

@@ -9,6 +9,8 @@ step are constant, so that a step of K workers takes K times as many images. The
 samples is constant, too.
 """
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from paceline.analysis.configuration import Configuration, configurations, matching, paired
@@ -30,6 +32,18 @@ def scaling(tables: Tables) -> Frame:
     return pd.DataFrame(rows)
 
 
+def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
+    """Yield each configuration of several workers that has a speed-up.
+
+    With it come its points, also those that did not finish, and those of its baseline.
+    """
+    for configuration, points in configurations(tables.runs, tables.axes):
+        base = baseline(tables.finished, configuration)
+        finished = points[points["status"] == "finished"]
+        if configuration["workers"] > 1 and len(paired(finished, base, "images_per_second")):
+            yield configuration, points, base
+
+
 def unequal_samples(tables: Tables) -> tuple[float, float] | None:
     """Return the smallest and the largest number of samples of a finished point.
 
@@ -41,7 +55,7 @@ def unequal_samples(tables: Tables) -> tuple[float, float] | None:
 
 
 def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
-    base = _base(finished, configuration)
+    base = baseline(finished, configuration)
     pairs = paired(points, base, "images_per_second")
     ratios = pairs["value"] / pairs["base"]
     return (
@@ -56,7 +70,8 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
     )
 
 
-def _base(finished: Frame, configuration: Configuration) -> Frame:
+def baseline(finished: Frame, configuration: Configuration) -> Frame:
+    """Return the points of one worker that a configuration is compared with; perhaps none."""
     alone = configuration | {"workers": 1}
     same_scheme = matching(finished, alone)
     if len(same_scheme):

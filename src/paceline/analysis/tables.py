@@ -18,6 +18,7 @@ _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batc
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 _LATER = ("timeline",)  # tables that reports of older code lack
+_LATER_ABOUT = {"margin": 1.0}  # what their study.json lacks: as in conf/config.yaml
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
@@ -29,7 +30,8 @@ class About(TypedDict):
     """Content of study.json: the question, and the points in the tables; lists are of their keys.
 
     `missing` are points without a record, `other_records` are records of other points in the same
-    folder, and `stale_code` counts the records of other code than the latest.
+    folder, and `stale_code` counts the records of other code than the latest. `margin` is the
+    difference of accuracies, in points, up to which the study calls them equal.
     """
 
     study: str
@@ -39,6 +41,7 @@ class About(TypedDict):
     missing: list[str]
     other_records: list[str]
     stale_code: int
+    margin: float
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Tables:
     """Collected tables of a study.
 
     `runs` has one row per point, in the order of the study. The other tables have any number of
-    rows per point, which they name by `key`. `predictions` has no row if the study asks for none.
+    rows per point, which they name by `key`. `predictions` has no row if the study asks for none,
+    `tuning` (tuning.csv) none if no rate was tuned.
     """
 
     about: About
@@ -56,6 +60,7 @@ class Tables:
     phases: Frame
     timeline: Frame
     predictions: Frame
+    tuning: Frame
 
     @property
     def axes(self) -> list[str]:
@@ -71,6 +76,11 @@ class Tables:
         core = ("scheme", "batch_size", "workers", "seed")
         names = [name for name in self.about["axes"] if name not in core]
         return ["batch_size", *(name for name in names if not self._implied_by_scheme(name))]
+
+    @property
+    def margin(self) -> float:
+        """Return the difference of accuracies, a share, up to which the study calls them equal."""
+        return self.about["margin"] / 100
 
     def _implied_by_scheme(self, name: str) -> bool:
         """Return True if `name` is a setting of schemes that has one value for each scheme."""
@@ -96,9 +106,10 @@ def read_tables(folder: Path) -> Tables:
         raise SettingError("study", message)
     first = f"paceline collect {study}"
     tables = Tables(
-        about=json.loads(require(folder / "study.json", first).read_text()),
+        about=_LATER_ABOUT | json.loads(require(folder / "study.json", first).read_text()),
         runs=read_table(folder / "runs.csv"),
         predictions=_read_predictions(folder / "predictions.csv"),
+        tuning=_read_tuning(folder / "tuning.csv"),
         **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
@@ -124,6 +135,10 @@ def _read_predictions(path: Path) -> Frame:
         first = f"paceline predict --study {path.parent.name}"
         raise SettingError("study", f"{path} has no column half; first: {first}")
     return table
+
+
+def _read_tuning(path: Path) -> Frame:
+    return read_table(path) if path.is_file() else pd.DataFrame(columns=["key"])
 
 
 def require(path: Path, command: str) -> Path:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from paceline.data.placement import Placement
+from paceline.errors import SettingError
 from paceline.measurement.measurement import Measurement
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
@@ -25,6 +26,7 @@ _UNKEYED = (
     "tuning",
     "predicted_by",
     "validated_on",
+    "margin",
     "sweep",
     "measurement.mlflow",
     "cluster.assumed",
@@ -135,6 +137,17 @@ class PointConfig:
     def lr(self) -> float | None:
         """Base learning rate; None before the study's tuning has chosen it."""
         return self.values["training"]["lr"]
+
+    @property
+    def margin(self) -> float:
+        """Difference of accuracies, in points, up to which the study calls them equal.
+
+        Raises SettingError unless it is a number above 0.
+        """
+        value = self.values["margin"]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise SettingError("margin", f"a number of points above 0 is needed, not {value!r}")
+        return float(value)
 
     @property
     def is_tuned(self) -> bool:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import pandas as pd
-
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.axes import implied_by_kind, varying
 from paceline.analysis.tables import Frame, Tables, read_table, read_tables, require
@@ -14,14 +12,10 @@ from paceline.analysis.tables import Frame, Tables, read_table, read_tables, req
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Tables of a study: the collected ones, and those of `paceline analyse` by name.
-
-    `tuning` is tuning.csv; it has no rows if no rate was tuned.
-    """
+    """Tables of a study: the collected ones, and those of `paceline analyse` by name."""
 
     tables: Tables
     concluded: Mapping[str, Frame]
-    tuning: Frame
 
     @cached_property
     def points(self) -> Frame:
@@ -53,6 +47,4 @@ def read_findings(folder: Path) -> StudyFindings:
     first = f"paceline analyse {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]
     concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
-    tuning = folder / "tuning.csv"
-    tuned = read_table(tuning) if tuning.is_file() else pd.DataFrame()
-    return StudyFindings(tables, concluded, tuned)
+    return StudyFindings(tables, concluded)

@@ -15,7 +15,7 @@ _SOURCES = ("hardware.", "versions.")
 
 def origin_tables(findings: StudyFindings) -> list[Table]:
     """Return the tables below that of all points; tuning is left out if no rate was tuned."""
-    tuned = [tuning] if len(findings.tuning) else []
+    tuned = [tuning] if len(findings.tables.tuning) else []
     return [make(findings) for make in (*tuned, evaluated, sources)]
 
 
@@ -42,7 +42,7 @@ def _status(row: Frame) -> str:
 
 def tuning(findings: StudyFindings) -> Table:
     """Show every rate that was tried, for each configuration."""
-    frame = findings.tuning
+    frame = findings.tables.tuning
     axes = [name for name in frame if name not in _TUNING]
     cells = {
         "training.lr": lambda row: setting(row["lr"]),

@@ -15,6 +15,7 @@ from paceline.report.figures import Drawing, drawings
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.origin_tables import all_points, origin_tables
 from paceline.report.page_tables import page_tables
+from paceline.report.rule_sentences import broken_rules
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",
@@ -80,6 +81,7 @@ def _content(findings: StudyFindings, drawn: list[Drawing]) -> Row:
         "question": findings.tables.about["question"] or "This study states no question.",
         "answer": answer(findings),
         "hedge": HEDGE,
+        "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),
         "kinds": {kind: KINDS.get(kind, "") for kind in kinds},
         "num_points": len(runs),

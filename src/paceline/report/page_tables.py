@@ -4,12 +4,14 @@ import pandas as pd
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.analysis.clocks import LITTLE
+from paceline.analysis.configuration import matching
 from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.tables import Frame
 from paceline.measurement.numbers import NUMBERS, Section, Shown, shown_numbers
 from paceline.report.agreement_sentences import agreement, has_twins
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
+    MISSING,
     Form,
     count,
     decimals,
@@ -148,9 +150,19 @@ def scaling(findings: StudyFindings) -> Table:
         "baseline": lambda row: str(row["baseline"]),
         "speed-up": spread("speedup", decimals),
         "efficiency": spread("efficiency", percent),
+        "counts as": lambda row: _counts_as(findings, row),
     }
     caption = f"Against one worker, paired by seed. {scaling_kind(findings)}"
     return concluded_table(findings, "scaling", "Scaling", caption, cells)
+
+
+def _counts_as(findings: StudyFindings, row: Frame) -> str:
+    """Say whether a speed-up is at equal accuracy; a dash if there is no speed-up."""
+    configuration = {name: row[name] for name in ("kind", *findings.tables.axes)}
+    same = matching(findings.concluded["equal_accuracy"], configuration)
+    if same.empty:
+        return MISSING
+    return "at equal accuracy" if same["verdict"].iloc[0] == "equal" else "throughput only"
 
 
 def scaling_kind(findings: StudyFindings) -> str:

@@ -20,7 +20,7 @@ class StudyState(TypedDict):
 
     `missing`: keys of points without a record. `other_records`: keys in the study's folder of
     records with other settings. `stale_code`: number of records made by another version of the
-    source.
+    source. `margin`: difference of accuracies, in points, up to which they count as equal.
     """
 
     study: str
@@ -30,6 +30,7 @@ class StudyState(TypedDict):
     missing: list[str]
     other_records: list[str]
     stale_code: int
+    margin: float
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -103,6 +104,7 @@ def _state(
         "missing": [point.key for point in points if not point.result],
         "other_records": [key for key in records if key not in keys and not key.startswith(".")],
         "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
+        "margin": points[0].config.margin,
     }
 
 

@@ -1,0 +1,39 @@
+"""A broken rule of comparison is a red line of the page, and says so in words."""
+
+from paceline.analysis.analyse import analyse
+from paceline.report.findings import read_findings
+from paceline.report.number_format import MISSING
+from paceline.report.page import report
+from paceline.report.page_tables import scaling
+from paceline.report.rule_sentences import broken_rules
+from tests.made_reports import make_run, write_reports
+
+
+def one_and_two(difference):
+    """Points of one and of two workers, whose top-1 differs by `difference`."""
+    return [
+        make_run("sync_allreduce", workers, 32, seed, top1=0.9 + add, test_top1=0.9 + add)
+        for workers, add in ((1, 0), (2, difference))
+        for seed in (0, 1, 2)
+    ]
+
+
+def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
+    folder = write_reports(tmp_path / "made", one_and_two(-0.03))
+    analyse(folder)
+    findings = read_findings(folder)
+    (text,) = broken_rules(findings)
+    assert text.startswith("Rule 1 of comparison is broken in 1 of 1 case (a speed-up is at equal ")
+    assert "workers 2, -3.00 points (-3.00 to -3.00, n = 3)" in text
+    page = report(folder).read_text()
+    assert f'<li class="broken">{text}</li>' in page
+    assert '.broken { color: #a30000; font-weight: bold; list-style: "✗  "; }' in page
+    assert f"- **✗ {text}**" in (folder / "README.md").read_text()
+    assert [row[-2] for row in scaling(findings).rows] == [MISSING, "throughput only"]
+
+
+def test_without_one_there_is_no_red_line(reports, findings):
+    assert 'class="broken"' not in reports(one_and_two(0))
+    table = scaling(findings(one_and_two(0)))
+    assert list(table.columns)[-2:] == ["counts as", "kind"]
+    assert [row[-2] for row in table.rows] == [MISSING, "at equal accuracy"]
