@@ -22,13 +22,16 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "sweep",
     "collect",
     "analyse",
+    "check",
     "report",
 )
 _WIDTH = 11  # of the column of names in the help
 
 
 def main() -> None:
-    """Run a command and exit: 0; 1 a recorded point failed; 2 a wrong setting; 130 interrupted."""
+    """Run a command and exit: 0; 1 a recorded point failed, or a study breaks a rule of comparison;
+    2 a wrong setting; 130 interrupted.
+    """
     try:
         sys.exit(_run(sys.argv[1:]))
     except SettingError as error:

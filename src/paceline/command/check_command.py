@@ -1,4 +1,4 @@
-"""`paceline check`: the rules of comparison that a study keeps, and those that it breaks."""
+"""Command `paceline check`: the rules of comparison that a study keeps, and those that it breaks."""
 
 import argparse
 from pathlib import Path

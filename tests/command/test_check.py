@@ -1,0 +1,30 @@
+"""`paceline check`: a line for each rule with its evidence, and an exit code."""
+
+from argparse import Namespace
+
+import pytest
+
+from paceline.cli import command
+from paceline.errors import SettingError
+from tests.made_reports import make_run, write_reports
+
+
+@pytest.mark.parametrize(("difference", "code", "verdict"), [(0, 0, "holds"), (-0.03, 1, "broken")])
+def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verdict):
+    runs = [
+        make_run("sync_allreduce", workers, 32, seed, test_top1=0.9 + (workers - 1) * difference)
+        for workers in (1, 2)
+        for seed in (0, 1, 2)
+    ]
+    write_reports(tmp_path / "reports/made", runs)
+    assert command("check").run(Namespace(study="made"), tmp_path) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[::2]] == ["1", "2", "3", "4", "5"]
+    assert lines[0].startswith(f"1 {verdict}: ")
+    assert lines[1].startswith(f"  {1 - code} of 1 speed-ups are at equal accuracy")
+    assert lines[1].endswith("(made/tables/equal_accuracy.csv)")
+
+
+def test_a_study_that_was_not_collected(tmp_path):
+    with pytest.raises(SettingError, match="first: paceline collect made"):
+        command("check").run(Namespace(study="made"), tmp_path)
