@@ -5,20 +5,18 @@ The vectors are as long as the gradients of NiN, GoogLeNet, ResNet-50 and AlexNe
 """
 
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from benchmarks.row import row
+from paceline.calibration.exchanges import carry_out
 from paceline.cluster.launcher import launch
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join
-from paceline.exchange.schedule.group_wire import GroupWire, busiest_bytes
-from paceline.exchange.socket_bytes import socket_bytes
+from paceline.exchange.schedule.group_wire import busiest_bytes
 from paceline.timing.profile import ClusterProfile, Link
 
 MEGABYTES = (30, 54, 102, 250)
@@ -110,16 +108,10 @@ def _measure_size(num_bytes: int, turns: int) -> dict[str, Seen]:
 
 
 def _measure(name: str, vector: torch.Tensor) -> tuple[float, Seen]:
-    wire = GroupWire(workers_per_node=WORKERS_PER_NODE)
-    dist.barrier()
-    before = socket_bytes()
-    start = time.perf_counter()
-    collective(name).all_reduce(vector, wire)
-    seconds = time.perf_counter() - start
-    dist.barrier()  # until then the last bytes may be in a buffer
-    return seconds, {
+    seen = carry_out(name, vector, WORKERS_PER_NODE)
+    return seen.ended - seen.began, {
         "num_bytes": vector.nbytes,
-        "sent": wire.bytes_sent,
-        "sent_by_kernel": socket_bytes()[0] - before[0],
-        "rounds": wire.rounds,
+        "sent": seen.sent,
+        "sent_by_kernel": seen.by_kernel[0],
+        "rounds": seen.rounds,
     }

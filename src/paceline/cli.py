@@ -21,6 +21,7 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "prepare",
     "sweep",
     "collect",
+    "exchange",
     "analyse",
     "check",
     "report",

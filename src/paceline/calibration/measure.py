@@ -18,13 +18,13 @@ import torch.distributed as dist
 
 from paceline.calibration.fits import Times
 from paceline.calibration.messages import (
-    PAUSE,
     REPETITIONS,
     copy_bandwidth,
     measure_allreduce,
     measure_in_training,
     measure_pair,
 )
+from paceline.calibration.pauses import PAUSE
 from paceline.calibration.steps import MANY, PAIRS_OF_BLOCKS, TimedSteps
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave

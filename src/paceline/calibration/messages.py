@@ -3,7 +3,6 @@
 Messages are real: two processes, a worker and a server, exchange them over the wire of a point.
 """
 
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from paceline.calibration.fits import Times, added_by
+from paceline.calibration.pauses import PAUSE, sleep
 from paceline.engine.flat_sgd import Segment
 from paceline.engine.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
@@ -26,13 +26,6 @@ _COPIED = 64 * 2**20  # bytes; too many for any cache
 
 _SECONDS = 1.0  # of pauses at most, of a size and repetition
 REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
-
-# Before each message a process fills its caches with something else, as a step does, and sleeps, as
-# one that waits for its accelerator. Without a pause two processes exchange messages while the
-# kernel still waits for the last one, caches are warm, and no thread sleeps: gloo's all-reduce of
-# 30 KB then takes a fifth of the time. The longer the pause, the deeper the sleep.
-PAUSE = 0.01  # seconds at most; each is as long as chance has it, so that workers do not meet
-_OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
 
 
 def copy_bandwidth(num_bytes: int = _COPIED) -> float:
@@ -114,10 +107,10 @@ def measure_allreduce(
 def _work(size: int, pause: float) -> dict[str, float]:
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
     wire.pull()
-    rounds, sleep = _rounds(size, pause), partial(_sleep, pause)
-    push_pull = fmean(_timed(wire.push_pull, rounds, before=sleep))
+    rounds, rest = _rounds(size, pause), partial(sleep, pause)
+    push_pull = fmean(_timed(wire.push_pull, rounds, before=rest))
     # untimed: the server times its work meanwhile
-    _timed(wire.push_pull, rounds, before=sleep)
+    _timed(wire.push_pull, rounds, before=rest)
     wire.leave()
     return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size, pause)}
 
@@ -200,17 +193,21 @@ def _allreduce_seconds(size: int, pause: float) -> float:
         assert work is not None
         work.get_future().then(lambda _: ended.append(time.perf_counter())).wait()
 
-    _timed(reduce, _rounds(size, pause), before=partial(_sleep, pause))
+    _timed(reduce, _rounds(size, pause), before=partial(sleep, pause))
+    return fmean(since_the_last(begun, ended)[1:])
+
+
+def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
+    """Return the mean seconds from the arrival of the last worker until a worker has the sum.
+
+    `begun`, `ended`: when this worker did in each round. All processes of a machine, which share a
+    clock, must call this.
+    """
     own = torch.tensor([begun, ended], dtype=torch.float64)
     stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(stamps, own)  # one clock for all processes of a machine
+    dist.all_gather(stamps, own)
     begins, ends = torch.stack(stamps).unbind(dim=1)
-    return float((ends.mean(dim=0) - begins.amax(dim=0))[1:].mean())
-
-
-def _sleep(most: float) -> None:
-    _OTHER.add_(1)
-    time.sleep(random.uniform(0, most))  # torch's generator stays as it is
+    return (ends.mean(dim=0) - begins.amax(dim=0)).tolist()
 
 
 def _nothing() -> None:

@@ -55,7 +55,7 @@ def of_paced(
     Free: of the same steps if messages and servers took no time. `pushes`: to the first server, by
     their staleness; None without one. `compared_staleness` compares them.
     """
-    paced = _emulating(cluster, config.values["cluster"], config.values["workers"])
+    paced = emulating(cluster, config.values["cluster"], config.values["workers"])
     rates = [run_of(config, each, samples).images_per_second for each in (paced, _free(paced))]
     of_rates = (f"{rates[0]:.6g}", f"{rates[1]:.6g}")
     if not pushes:
@@ -69,7 +69,7 @@ def of_paced(
     return *of_rates, f"{compared.distance:.3g}", f"{compared.p:.3g}"
 
 
-def _emulating(cluster: Values, paced: Values, workers: int) -> Values:
+def emulating(cluster: Values, paced: Values, workers: int) -> Values:
     """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
 
     Messages take no less than inside a node, and all nodes share the cores of one machine, whose

@@ -52,6 +52,9 @@ class Point:
     def of(cls, config: PointConfig) -> "Point":
         """Build and check every part. Raises SettingError for the first invalid setting."""
         values = config.values
+        if values.get("exchange"):
+            message = "its points are no trainings; paceline exchange measures them"
+            raise SettingError("exchange", message)
         point = cls(
             scheme=config.target("scheme").build_as(AbstractScheme),
             cluster=config.target("cluster").build_as(AbstractCluster),

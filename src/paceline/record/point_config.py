@@ -52,6 +52,7 @@ _LATER: dict[str, object] = {
     "data.copies": 1,
     "data.feed": "own",
     "data.store": None,
+    "exchange": None,
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 # Settings in a group that are the run's, not its class's.

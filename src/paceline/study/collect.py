@@ -41,6 +41,8 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     Raises SettingError if no point has a record.
     """
     points = study_points(study, root, overrides)
+    if points[0].config.values.get("exchange"):
+        raise SettingError("study", f"{study} is a study of exchanges: paceline exchange {study}")
     finished = [point for point in points if point.result]
     if not finished:
         raise SettingError("study", f"{study} has no record yet: paceline sweep {study}")

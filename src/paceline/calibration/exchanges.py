@@ -1,0 +1,142 @@
+"""Measures exchanges of whole vectors between real processes: every collective, by turns."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from paceline.calibration.messages import since_the_last
+from paceline.calibration.pauses import PAUSE, sleep
+from paceline.cluster.cluster import AbstractCluster, Task
+from paceline.exchange.find_collective import collective
+from paceline.exchange.node import workers_of_a_node
+from paceline.exchange.process_group import join, leave
+from paceline.exchange.schedule.group_wire import GroupWire
+from paceline.exchange.socket_bytes import socket_bytes
+
+_MOST_ROUNDS = 10  # of a small vector in each turn
+_WARM = 1_000_000  # numbers; so many are exchanged before the first turn, and in all its rounds
+
+
+class Asked(NamedTuple):
+    """A vector [length] of float32 to be exchanged by the collective of this name."""
+
+    collective: str
+    length: int
+
+
+class Carried(NamedTuple):
+    """One exchange as one worker saw it.
+
+    `began`, `ended`: on the clock of the machine. `sent`, `received`: bytes of messages, which are
+    not counted for native. `by_kernel`: bytes (sent, received) on all connections, with headers.
+    `rounds`: bytes (sent, received) of each round of the schedule.
+    """
+
+    began: float
+    ended: float
+    sent: int
+    received: int
+    by_kernel: tuple[int, int]
+    rounds: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What was measured of an exchange.
+
+    `seconds`: of each turn, from the arrival of the last worker until a worker has the sum, mean
+    over the workers and, for small vectors, rounds. `sent`, `received`: bytes of all workers in one
+    exchange, by the messages or, for native, by the kernel. `formula`: bytes that all send by the
+    collective's own count.
+    """
+
+    seconds: list[float]
+    sent: int
+    received: int
+    formula: int
+
+
+def measure_exchanges(
+    cluster: AbstractCluster, workers: int, asked: Sequence[Asked], turns: int
+) -> list[Exchanged]:
+    """Exchange all that is `asked` between new processes, one after the other, in each turn.
+
+    Raises ProcessFailure if a process fails, or waits too long for another.
+    """
+    target = f"{exchange_by_turns.__module__}:{exchange_by_turns.__name__}"
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (list(asked), turns, cluster.timeout_seconds)
+        of_workers = cluster.run(Task(target, arguments, workers, 0, Path(folder)))
+    return [_of_all(seen) for seen in zip(*of_workers, strict=True)]
+
+
+def _of_all(workers: Sequence[Exchanged]) -> Exchanged:
+    """Add up the bytes of all workers, who have the same seconds."""
+    sums = (sum(getattr(w, name) for w in workers) for name in ("sent", "received", "formula"))
+    return Exchanged(workers[0].seconds, *sums)
+
+
+def exchange_by_turns(
+    asked: Sequence[Asked], turns: int, timeout_seconds: float
+) -> list[Exchanged]:
+    """Take part as a worker; return for each of `asked` the seconds, and this worker's bytes."""
+    torch.set_num_threads(1)
+    join(timeout_seconds, "cpu")
+    per_node = None
+    if any(collective(each.collective).needs_nodes for each in asked):
+        per_node = workers_of_a_node()
+    for each in asked:
+        _check_sum(each, per_node)
+    found = [[_turn(each, per_node) for each in asked] for _ in range(turns)]
+    leave()
+    return [
+        replace(by_turn[0], seconds=[turn.seconds[0] for turn in by_turn])
+        for by_turn in zip(*found, strict=True)
+    ]
+
+
+def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: float = 0) -> Carried:
+    """Sum `vector` over all processes, which call this together; return what it took.
+
+    `pause`: seconds before it, at most.
+    """
+    wire = GroupWire(workers_per_node=per_node)
+    dist.barrier()
+    before = socket_bytes()
+    if pause:
+        sleep(pause)
+    began = time.perf_counter()
+    collective(name).all_reduce(vector, wire)
+    ended = time.perf_counter()
+    dist.barrier()  # until then the last bytes may be in a buffer
+    sent, received = (now - then for now, then in zip(socket_bytes(), before, strict=True))
+    by_wire = wire.bytes_sent, wire.bytes_received
+    return Carried(began, ended, *by_wire, (sent, received), wire.rounds)
+
+
+def _turn(asked: Asked, per_node: int | None) -> Exchanged:
+    vector = torch.zeros(asked.length)
+    rounds = max(1, min(_MOST_ROUNDS, _WARM // asked.length))
+    seen = [carry_out(asked.collective, vector, per_node, PAUSE) for _ in range(rounds)]
+    seconds = since_the_last([each.began for each in seen], [each.ended for each in seen])
+    last = seen[-1]
+    counted = last.by_kernel if asked.collective == "native" else (last.sent, last.received)
+    chosen, rank = collective(asked.collective), dist.get_rank()
+    volume = chosen.volumes(dist.get_world_size(), asked.length, per_node)[rank]
+    formula, _ = volume.in_bytes(vector.element_size())
+    return Exchanged([fmean(seconds)], *counted, formula)
+
+
+def _check_sum(asked: Asked, per_node: int | None) -> None:
+    """Warm the collective up, on ones. Raises RuntimeError for a wrong sum."""
+    ones = torch.ones(min(asked.length, _WARM))
+    carry_out(asked.collective, ones, per_node)
+    if not bool((ones == dist.get_world_size()).all()):
+        raise RuntimeError(f"{asked.collective}: the sum of ones is not the number of workers")

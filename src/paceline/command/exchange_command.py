@@ -1,0 +1,33 @@
+"""Command `paceline exchange`: collectives between real processes, without training."""
+
+import argparse
+from pathlib import Path
+
+from paceline.command.command import Command
+
+
+def _run(options: argparse.Namespace, root: Path) -> int:
+    """Print what is recommended; return 1 if an exchange failed."""
+    from paceline.analysis.exchanges import read_exchanges
+    from paceline.analysis.recommendation import recommendation, sentences
+    from paceline.cluster.launcher import preload
+    from paceline.prediction.predict_exchange import exchange_predictor
+    from paceline.study.exchange_study import exchange_study
+
+    preload()
+    path = exchange_study(options.study, root, options.overrides, exchange_predictor(root))
+    exchanges = read_exchanges(path.parent)
+    for text in sentences(recommendation(exchanges)):
+        print(text)
+    print(path.relative_to(root))
+    return int((exchanges.rows["status"] == "failed").any())
+
+
+COMMAND = Command(
+    help="""\
+run a study of exchanges, whose points are collectives and not trainings, but for those
+that have a record -> reports/<study>/exchanges.csv, and which collective to use""",
+    run=_run,
+    study=True,
+    settings=True,
+)
