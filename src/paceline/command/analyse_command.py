@@ -8,8 +8,14 @@ from paceline.command.command import Command
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.analysis.analyse import analyse
+    from paceline.analysis.analyse_exchanges import analyse_exchanges
+    from paceline.analysis.exchanges import NAME
 
-    analyse(root / "reports" / options.study)
+    folder = root / "reports" / options.study
+    if (folder / NAME).is_file():
+        analyse_exchanges(folder)
+    else:
+        analyse(folder)
     return 0
 
 

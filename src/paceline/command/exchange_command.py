@@ -9,15 +9,18 @@ from paceline.command.command import Command
 def _run(options: argparse.Namespace, root: Path) -> int:
     """Print what is recommended; return 1 if an exchange failed."""
     from paceline.analysis.exchanges import read_exchanges
-    from paceline.analysis.recommendation import recommendation, sentences
+    from paceline.analysis.recommendation import recommendation
     from paceline.cluster.launcher import preload
     from paceline.prediction.predict_exchange import exchange_predictor
+    from paceline.report.exchange_sentences import recommended
     from paceline.study.exchange_study import exchange_study
+    from paceline.study.hydra_error import hydra_errors
 
     preload()
-    path = exchange_study(options.study, root, options.overrides, exchange_predictor(root))
+    with hydra_errors("study"):
+        path = exchange_study(options.study, root, options.overrides, exchange_predictor(root))
     exchanges = read_exchanges(path.parent)
-    for text in sentences(recommendation(exchanges)):
+    for text in recommended(exchanges, recommendation(exchanges)):
         print(text)
     print(path.relative_to(root))
     return int((exchanges.rows["status"] == "failed").any())

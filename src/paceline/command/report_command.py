@@ -7,9 +7,13 @@ from paceline.command.command import Command
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.analysis.exchanges import NAME
+    from paceline.report.exchange_page import report_exchanges
     from paceline.report.page import report
 
-    print(report(root / "reports" / options.study))
+    folder = root / "reports" / options.study
+    make = report_exchanges if (folder / NAME).is_file() else report
+    print(make(folder))
     return 0
 
 

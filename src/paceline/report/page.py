@@ -34,14 +34,14 @@ def report(folder: Path) -> Path:
     """
     findings = read_findings(folder)
     drawn = drawings(findings)
-    _write_figures(folder / "figures", drawn)
+    write_figures(folder / "figures", drawn)
     content = _content(findings, drawn)
     paths = [folder / f"{name}.csv" for name in _COLLECTED]
     paths += [table_path(folder, conclusion.name) for conclusion in CONCLUSIONS]
     content["csvs"] = [str(path.relative_to(folder)) for path in paths if path.is_file()]
-    (folder / "README.md").write_text(_render("readme.md.j2", content))
+    (folder / "README.md").write_text(render("readme.md.j2", content))
     page = folder / "index.html"
-    page.write_text(_render("page.html.j2", content))
+    page.write_text(render("page.html.j2", content))
     return page
 
 
@@ -64,7 +64,7 @@ def folded(text: str) -> Markup:
     return Markup('{}<br><small class="spread">({}</small>').format(mean, spread)
 
 
-def _write_figures(folder: Path, drawn: list[Drawing]) -> None:
+def write_figures(folder: Path, drawn: list[Drawing]) -> None:
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):  # left by earlier settings
         old.unlink()
@@ -93,7 +93,7 @@ def _content(findings: StudyFindings, drawn: list[Drawing]) -> Row:
     }
 
 
-def _render(template: str, content: Row) -> str:
+def render(template: str, content: Row) -> str:
     environment = Environment(
         loader=PackageLoader("paceline.report"),
         autoescape=lambda name: bool(name and ".html" in name),

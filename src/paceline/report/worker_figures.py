@@ -48,7 +48,7 @@ def draw(series: Series, shown: list[Panel], schemes: list[str]) -> Figure:
     counts = sorted(set(series.table["workers"]) | ({1} if series.guide else set()))
     for axis, panel in zip(axes, shown, strict=True):
         _lines(axis, series, panel, schemes, math.log2(_WIDER**2 * counts[-1] / counts[0]))
-        _workers_axis(axis, counts)
+        workers_axis(axis, counts)
         if series.guide:
             ends = np.array([counts[0], counts[-1]], dtype=float)
             steps = np.geomspace(ends[0], ends[1], 30)
@@ -119,7 +119,7 @@ def _seeds(
         )
 
 
-def _workers_axis(axis: Axes, counts: list[int]) -> None:
+def workers_axis(axis: Axes, counts: list[int]) -> None:
     axis.set_xscale("log", base=2)
     axis.set_xticks(counts, [str(count) for count in counts])
     axis.xaxis.set_minor_formatter(NullFormatter())

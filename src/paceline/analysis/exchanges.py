@@ -1,0 +1,56 @@
+"""Reads exchanges.csv of a study of exchanges; computes the seconds of each exchange."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from paceline.analysis.configuration import groups
+from paceline.analysis.intervals import interval
+from paceline.analysis.tables import Frame, read_table, require
+
+NAME = "exchanges.csv"
+_SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Exchanges of a study. `rows`: one for each turn, and one for an exchange that failed.
+
+    `facets`: columns beside the cluster's name by which clusters differ.
+    """
+
+    study: str
+    question: str | None
+    facets: list[str]
+    rows: Frame
+
+    @property
+    def situation(self) -> list[str]:
+        """Return the columns that say where and what is exchanged, but not by which collective."""
+        return ["kind", "cluster", *self.facets, "workers", "num_bytes"]
+
+
+def read_exchanges(folder: Path) -> Exchanges:
+    """Read the tables in `folder`, reports/<study>. Raises SettingError("study") without them."""
+    first = f"paceline exchange {folder.name}"
+    rows = read_table(require(folder / NAME, first))
+    about = json.loads(require(folder / "study.json", first).read_text())
+    return Exchanges(about["study"], about["question"], about["facets"], rows)
+
+
+def exchange_seconds(exchanges: Exchanges) -> Frame:
+    """Return one row per exchange: its seconds, mean over the turns, with what is predicted.
+
+    `updates_per_second` is 1 / seconds, FireCaffe's axis (Iandola et al. 2016, arXiv:1511.00175,
+    figure 5). `error` is of the prediction, relative.
+    """
+    rows = []
+    for group, turns in groups(exchanges.rows, [*exchanges.situation, "collective"]):
+        found = interval(turns["seconds"])
+        row = group | {"status": turns["status"].iloc[0]} | found.named("seconds")
+        row |= {name: turns[name].iloc[0] for name in _SAME}
+        row["updates_per_second"] = 1 / found.mean
+        rows.append(row | {"error": row["predicted_seconds"] / found.mean - 1})
+    return pd.DataFrame(rows)
