@@ -20,6 +20,7 @@ STAGES = {
     "studies": ("prepare", "sweep", "analyse", "report"),
     "long_studies": ("long", "analyse_long", "report_long"),
     "predicted_studies": ("predicted", "predict", "analyse_predicted", "report_predicted"),
+    "exchange_studies": ("exchanges", "analyse_exchanges", "report_exchanges"),
 }
 TABLES = ["runs", *(table.collected for table in POINT_TABLES), "tuning"]
 PREDICTIONS = PIPELINE["stages"]["predictions"]
@@ -121,7 +122,20 @@ def test_a_page_is_made_of_all_that_was_collected_and_concluded(study):
     assert sorted(report[1]) == sorted([*shown, *concluded, "src/paceline/report"])
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", LISTS["exchange_studies"])
+def test_of_exchanges_the_table_alone_is_collected(study):
+    collected = [f"reports/{study}/{name}" for name in ("exchanges.csv", "study.json")]
+    tables = f"reports/{study}/tables"
+    measure, analyse, report = (stage(name, study) for name in stages(study))
+    commands = [f"paceline {name} {study}" for name in ("exchange", "analyse", "report")]
+    assert [measure[0], analyse[0], report[0]] == commands
+    assert measure[1] == ["conf", f"experiments/{study}.yaml"]
+    assert measure[2] == {path: {"cache": False} for path in collected}
+    assert analyse[1:] == ([*collected, "src/paceline/analysis"], {tables: {"cache": False}})
+    assert report[1] == [*collected, tables, "src/paceline/report"]
+
+
+@pytest.mark.parametrize("study", [*STUDIES, *LISTS["exchange_studies"]])
 def test_what_a_stage_needs_is_in_the_repository_or_made_before(study):
     made = set()
     for name in stages(study):
@@ -136,7 +150,7 @@ def test_a_fresh_clone_runs_the_quick_studies_and_none_of_the_long(tmp_path):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     files = [each for out in PREDICTIONS["outs"] for each in out] + PREDICTIONS["deps"]
-    for study in STUDIES:
+    for study in (*STUDIES, *LISTS["exchange_studies"]):
         for name in stages(study):
             _, deps, outs = stage(name, study)
             files += [*deps, *outs]

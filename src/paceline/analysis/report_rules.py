@@ -1,10 +1,8 @@
 """Rules 4 and 5 of comparison: what accuracies are of, and what is known of each run."""
 
-import pandas as pd
-
 from paceline.analysis.rule_finding import RuleFinding, name_of
 from paceline.analysis.summary import summary
-from paceline.analysis.tables import Tables
+from paceline.analysis.tables import Frame, Tables
 
 _SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.memory_bytes")
@@ -63,12 +61,14 @@ def reporting_rule(tables: Tables) -> RuleFinding:
     """
     finished = tables.finished
     wanted = [*_SETTINGS, *_MACHINE, *_CODE]
-    lacks = finished.reindex(columns=wanted).replace("", None).isna()
-    dirty = finished.get("commit", pd.Series("", finished.index)).astype(str).str.endswith(_DIRTY)
+    columns: Frame = finished.reindex(columns=wanted)
+    lacks: Frame = columns.replace("", None).isna()
+    dirty: Frame = columns["commit"].astype(str).str.endswith(_DIRTY)
     reasons = [f"{count} points without {name}" for name, count in lacks.sum().items() if count]
     if dirty.any():
         reasons.append(f"{dirty.sum()} points by files that differ from the commit they name")
     settings = f"{', '.join(_SETTINGS)} are columns, other settings are the commit's"
-    machines = finished.reindex(columns=["hardware.cpu"])["hardware.cpu"].dropna().unique()
+    machines = columns["hardware.cpu"].dropna().unique()
     evidence = "; ".join([*reasons, settings, f"hardware: {', '.join(map(str, machines))}"])
-    return RuleFinding(int((lacks.any(axis=1) | dirty).sum()), len(finished), evidence, "runs.csv")
+    broken: Frame = lacks.any(axis=1) | dirty
+    return RuleFinding(int(broken.sum()), len(finished), evidence, "runs.csv")

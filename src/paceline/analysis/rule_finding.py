@@ -5,7 +5,7 @@ from typing import Literal
 
 import pandas as pd
 
-from paceline.analysis.tables import Frame
+from paceline.analysis.tables import Entry, Frame
 
 Verdict = Literal["holds", "broken", "not applicable"]
 
@@ -38,7 +38,7 @@ def name_of(row: Frame, axes: list[str]) -> str:
     return ", ".join([str(row["scheme"]), *parts])
 
 
-def _text(value: object) -> str:
+def _text(value: Entry) -> str:
     if pd.isna(value):
         return "null"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -104,7 +104,7 @@ def network_rule(tables: Tables) -> RuleFinding:
         return NO_SPEEDUP
     for configuration, points, base in sides:
         both = pd.concat([points[points["status"] == "finished"], base])
-        differs = [name for name in names if both[name].nunique(dropna=False) > 1]
+        differs = [name for name in names if len(both[name].unique()) > 1]
         differs += ["num_parameters"] if "num_parameters" not in names else []
         if differs:
             unlike.append(f"{name_of(configuration, tables.axes)}: {', '.join(differs)}")

@@ -1,4 +1,4 @@
-"""Command `paceline check`: the rules of comparison that a study keeps, and those that it breaks."""
+"""Command `paceline check`: the rules of comparison that a study keeps or breaks."""
 
 import argparse
 from pathlib import Path

@@ -7,7 +7,7 @@ from paceline.command.command import Command
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    """Print what is recommended; return 1 if an exchange failed."""
+    """Print what is recommended; an exchange that failed is a recorded result."""
     from paceline.analysis.exchanges import read_exchanges
     from paceline.analysis.recommendation import recommendation
     from paceline.cluster.launcher import preload
@@ -23,7 +23,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     for text in recommended(exchanges, recommendation(exchanges)):
         print(text)
     print(path.relative_to(root))
-    return int((exchanges.rows["status"] == "failed").any())
+    return 0
 
 
 COMMAND = Command(

@@ -1,7 +1,7 @@
 """A point of a study of exchanges: one collective, one vector, real processes and no training."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from paceline.cluster.cluster import AbstractCluster
 from paceline.errors import SettingError
@@ -53,11 +53,11 @@ class ExchangePoint:
         return self.length * _NUMBER
 
 
-def _exchange(values: Any) -> Exchange:
+def _exchange(values: object) -> Exchange:
     if not isinstance(values, dict):
         message = "{megabytes: ..., turns: ...} is needed: other studies are for paceline sweep"
         raise SettingError("exchange", message)
-    return Exchange(**values)
+    return Exchange(**cast("dict[str, Any]", values))
 
 
 def _check(scheme: AbstractScheme, cluster: AbstractCluster, workers: int) -> None:

@@ -2,8 +2,9 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
@@ -13,10 +14,11 @@ from paceline.report.figure_style import LINES, as_svg, figure_settings, scheme_
 from paceline.report.figures import Drawing
 from paceline.report.worker_figures import workers_axis
 
+_WIDER = 2.0  # factor by which the axis extends beyond the means; wider intervals are cut
 _CAPTION = (
     "Updates per second: 1 / seconds of an exchange, after FireCaffe's figure 5. Full lines with "
-    "markers: {kinds}, means over turns, bars their 95 % intervals; thin lines: predicted, by the "
-    "collective's cost model."
+    "markers: {kinds}, means over turns, bars their 95 % intervals, cut at the edge; thin lines: "
+    "predicted, by the collective's cost model."
 )
 
 
@@ -56,5 +58,10 @@ def _draw(axis: Axes, rows: Frame, collectives: list[str]) -> None:
         axis.plot(each["workers"], predicted, LINES["predicted"], color=colour, lw=0.9)
     axis.plot([], [], LINES["predicted"], color="#555555", lw=0.9, label="predicted")
     axis.set_yscale("log")
+    rates: Frame = pd.concat(
+        [rows["updates_per_second"], 1 / rows["predicted_seconds"].astype(float)]
+    )
+    axis.set_ylim(rates.min() / _WIDER, rates.max() * _WIDER)
     axis.yaxis.set_major_formatter(FuncFormatter(thousands))
+    axis.yaxis.set_minor_formatter(NullFormatter())
     workers_axis(axis, sorted(set(rows["workers"])))

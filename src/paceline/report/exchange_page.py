@@ -16,6 +16,7 @@ HEDGE = (
     "A collective is first only if the 95 % interval of the runner-up's seconds over its own, "
     "paired by turn, lies above 1. A name is a value of scheme.collective."
 )
+_MEANING = KINDS | {"paced": "real processes; links slowed to those of the emulated cluster"}
 _SOURCES = ("hardware.", "versions.", "commit", "started")
 
 
@@ -39,7 +40,7 @@ def report_exchanges(folder: Path) -> Path:
         "hedge": HEDGE,
         "broken_rules": [],
         "cautions": exchange_cautions(exchanges),
-        "kinds": {kind: KINDS[kind] for kind in [*dict.fromkeys(seconds["kind"]), "predicted"]},
+        "kinds": {kind: _MEANING[kind] for kind in [*dict.fromkeys(seconds["kind"]), "predicted"]},
         "num_points": len(seconds),
         "num_finished": finished,
         "drawings": drawn,
