@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from benchmarks.row import row
-from paceline.calibration.exchanges import carry_out
+from paceline.calibration.exchange_turns import carry_out
 from paceline.cluster.launcher import launch
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join

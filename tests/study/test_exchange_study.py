@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 import yaml
 
-from paceline.calibration.exchanges import Exchanged
+from paceline.calibration.exchange_turns import Exchanged
 from paceline.cli import command
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError

@@ -1,4 +1,4 @@
-"""What a rule of comparison finds in a study."""
+"""Finding of a rule of comparison in a study."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -16,7 +16,7 @@ _NUMBER = 4  # bytes of a float32
 
 @settings("exchange")
 class Exchange:
-    """What is exchanged: a vector of `megabytes` (10^6 bytes), in each of `turns` turns."""
+    """Vector of `megabytes` (10^6 bytes) that is exchanged in each of `turns` turns."""
 
     megabytes: Positive
     turns: Whole

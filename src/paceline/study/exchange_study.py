@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paceline.calibration.exchanges import Asked, Exchanged, measure_exchanges
+from paceline.calibration.exchange_turns import Asked, Exchanged, measure_exchanges
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.record import provenance

@@ -49,7 +49,7 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What was measured of an exchange.
+    """Measurement of an exchange.
 
     `seconds`: of each turn, from the arrival of the last worker until a worker has the sum, mean
     over the workers and, for small vectors, rounds. `sent`, `received`: bytes of all workers in one
