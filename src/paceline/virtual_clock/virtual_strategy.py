@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.data.traffic import DataTraffic
-from paceline.engine.flat_sgd import group_segments
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
 from paceline.engine.held_weights import held_weights
 from paceline.engine.remote_sgd import RemoteSGD
