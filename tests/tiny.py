@@ -51,6 +51,8 @@ TINY = {
         "augmentation": None,
     },
     "model": {
+        "shards": 1,
+        "split": "auto",
         "_target_": "paceline.model.classifier.Classifier",
         "network": {"_target_": "tests.tiny.tiny_network"},
         "optimizer": {

@@ -54,6 +54,8 @@ def worker(number=0, **changes):
         "seconds_communicating": 0.5,
         "bytes_sent": 100,
         "bytes_received": 200,
+        "activation_bytes_sent": 0,
+        "activation_bytes_received": 0,
         "weights_digest": "abc",
     }
     strategy = {"counted": 2, "updates": 2, "diverged": False}
@@ -143,6 +145,8 @@ def test_phases_add_up_to_the_time_of_a_worker():
         "seconds_communicate": 0.5,
         "bytes_sent": 100,
         "bytes_received": 200,
+        "activation_bytes_sent": 0,
+        "activation_bytes_received": 0,
     }
 
 

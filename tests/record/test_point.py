@@ -160,7 +160,7 @@ def test_what_is_no_scheme_is_one_line(target, config):
 )
 def test_momentum_that_cannot_be_corrected(momentum, optimizer, setting, config):
     config["training"] |= {"momentum_correction": "asynchrony", "momentum": momentum}
-    config["model"] = {"_target_": "made.Model", "optimizer": optimizer}
+    config["model"] |= {"_target_": "made.Model", "optimizer": optimizer}
     with pytest.raises(SettingError) as error:
         check(config)
     assert error.value.setting == setting

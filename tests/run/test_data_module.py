@@ -30,7 +30,7 @@ def own_point(scheme, folder, epochs):
         2,
         4,
         data={"_target_": "tests.run.own.OwnData", "folder": str(folder)},
-        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5},
+        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"},
         training__epochs=epochs,
         training__precision="32-true",
     )

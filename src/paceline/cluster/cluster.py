@@ -26,15 +26,16 @@ Kind = Literal["measured", "paced", "virtual"]
 class Task:
     """Work of a run's processes: each calls `target`, written module:function, with `arguments`.
 
-    The first `num_workers` processes train, the others serve. `log_folder`: folder for their
-    output, one file for each process.
+    The first `num_training` processes train, `shards` of each worker, one worker after the other;
+    the others serve. `log_folder`: folder for their output, one file for each process.
     """
 
     target: str
     arguments: tuple[Any, ...]
-    num_workers: int
+    num_training: int
     num_servers: int
     log_folder: Path
+    shards: int = 1
 
 
 @settings("cluster")

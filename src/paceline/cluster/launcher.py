@@ -64,6 +64,7 @@ def launch(
     workers: int,
     servers: int,
     log_folder: Path,
+    shards: int = 1,
     own_rank: int | None = None,
     address: str = _ADDRESS,
     namespaces: Sequence[str] | None = None,
@@ -74,6 +75,7 @@ def launch(
     MASTER_PORT, and writes to a file in `log_folder`. Once all servers have called `tolerate` for a
     worker, its death puts a LostWorker into the returned list. Any other failure ends all processes
     and raises ProcessFailure for the first one, or the SettingError that a process raised.
+    `shards`: number of processes of each worker, if that is more than one; `workers` counts all.
     `own_rank`: rank that the calling process takes itself; None if all processes are new.
     `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
     by `address`; None for the caller's own.
@@ -87,11 +89,13 @@ def launch(
             for rank in range(num_processes):
                 if rank != own_rank:
                     ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-                    name = name_of(rank, workers)
+                    name = name_of(rank, workers, shards)
                     namespace = namespaces[rank] if namespaces else None
                     place = Place(ranked, log_folder / f"{name.replace(' ', '_')}.log", namespace)
                     children[rank] = _start(name, target, arguments, place)
-            supervisor = Supervisor(children, num_workers=workers, num_processes=num_processes)
+            supervisor = Supervisor(
+                children, num_training=workers, num_processes=num_processes, shards=shards
+            )
             if own_rank is not None:
                 ranked = {**environment, "RANK": str(own_rank), "LOCAL_RANK": str(own_rank)}
                 supervisor.note(own_rank, _call_in_environment(target, arguments, ranked))
@@ -114,8 +118,9 @@ def launch_task(
     return launch(
         task.target,
         task.arguments,
-        workers=task.num_workers,
+        workers=task.num_training,
         servers=task.num_servers,
+        shards=task.shards,
         log_folder=task.log_folder,
         own_rank=own_rank,
         address=address,

@@ -17,9 +17,10 @@ from paceline.timing.profile import Link, ServerPlacement
 class ShapedNodesCluster(AbstractWallClockCluster):
     """Nodes on this machine, between which only shaped links carry messages (Linux, as root).
 
-    `workers_per_node`: number of workers on a node; inside it they share memory. `link`: of each
-    node; its bandwidth counts bytes of messages, its latency cannot be set. `server_placement`:
-    each server is on a node of its own, or servers are on the workers' nodes in turn.
+    `workers_per_node`: number of workers on a node; inside it they share memory. Each process of a
+    split worker counts as one. `link`: of each node; its bandwidth counts bytes of messages, its
+    latency cannot be set. `server_placement`: each server is on a node of its own, or servers are
+    on the workers' nodes in turn.
     """
 
     workers_per_node: Whole
@@ -41,8 +42,8 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         check_permitted()
 
     def run(self, task: Task) -> list[Any]:
-        num_nodes = math.ceil(task.num_workers / self.workers_per_node)
-        nodes = [worker // self.workers_per_node for worker in range(task.num_workers)]
+        num_nodes = math.ceil(task.num_training / self.workers_per_node)
+        nodes = [rank // self.workers_per_node for rank in range(task.num_training)]
         if self.server_placement == "own_nodes":
             nodes += range(num_nodes, num_nodes + task.num_servers)
         else:

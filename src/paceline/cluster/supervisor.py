@@ -42,12 +42,21 @@ class _Failure(NamedTuple):
 
 
 class Supervisor:
-    """Watches `children`, by rank, until all `num_processes` have ended; workers come first."""
+    """Watches `children`, by rank, until all `num_processes` have ended.
+
+    The first `num_training` are of workers, `shards` of each. A worker of several processes must
+    not be lost.
+    """
 
     def __init__(
-        self, children: Mapping[int, Child], *, num_workers: int, num_processes: int
+        self,
+        children: Mapping[int, Child],
+        *,
+        num_training: int,
+        num_processes: int,
+        shards: int = 1,
     ) -> None:
-        self._children, self._num_workers = children, num_workers
+        self._children, self._num_training, self._shards = children, num_training, shards
         self._num_processes = num_processes
         self._running = set(children)
         self._returned: dict[int, Any] = {}
@@ -88,7 +97,7 @@ class Supervisor:
 
     @property
     def _deserted(self) -> bool:
-        return len(self._lost) == self._num_workers
+        return len(self._lost) == self._num_training
 
     def _round(self, seconds: float | None) -> None:
         """Wait for reports or ends of processes, and record them, reports of tolerance first."""
@@ -119,12 +128,15 @@ class Supervisor:
         """
         loss = failure.derived or failure.reason.startswith("killed by")
         tolerated = (
-            loss and failure.rank < self._num_workers and self._servers_survive(failure.rank)
+            loss
+            and self._shards == 1
+            and failure.rank < self._num_training
+            and self._servers_survive(failure.rank)
         )
         (self._lost if tolerated else self._failures).append(failure)
 
     def _servers_survive(self, worker: int) -> bool:
-        servers = range(self._num_workers, self._num_processes)
+        servers = range(self._num_training, self._num_processes)
         return len(servers) > 0 and all(
             worker in self._tolerated.get(server, frozenset()) for server in servers
         )
@@ -135,12 +147,19 @@ class Supervisor:
         first = min(causes or [*self._lost, *self._failures])
         if first.setting is not None:
             return SettingError(first.setting, first.reason)
-        return ProcessFailure(f"{name_of(first.rank, self._num_workers)}: {first.reason}")
+        name = name_of(first.rank, self._num_training, self._shards)
+        return ProcessFailure(f"{name}: {first.reason}")
 
 
-def name_of(rank: int, num_workers: int) -> str:
-    """Return the name of a process in messages: worker 0, worker 1, ..., server 0, ..."""
-    return f"worker {rank}" if rank < num_workers else f"server {rank - num_workers}"
+def name_of(rank: int, num_training: int, shards: int) -> str:
+    """Return the name of a process in messages: worker 0, worker 1, ..., server 0, ...
+
+    Of split workers: worker 0 shard 0, worker 0 shard 1, ...
+    """
+    if rank >= num_training:
+        return f"server {rank - num_training}"
+    worker, shard = divmod(rank, shards)
+    return f"worker {worker}" if shards == 1 else f"worker {worker} shard {shard}"
 
 
 def _died(exit_code: int | None) -> str:

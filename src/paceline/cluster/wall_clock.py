@@ -1,14 +1,15 @@
 """Base class of clusters of real processes, one for each worker and each server."""
 
 from abc import ABC
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 
 from paceline.cluster.cluster import AbstractCluster, Kind
 from paceline.engine.assignment import Assignment
 from paceline.engine.training_clock import TrainingClock
+from paceline.exchange.process_group import worker_index
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
 from paceline.timing.pace import Pace
@@ -48,7 +49,9 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
     ) -> "AbstractTrainingStrategy":
         from paceline.wall_clock.wall_strategies import wall_strategy  # Lightning takes seconds
 
-        times = self.step_times(assignment.batch_size, assignment.seed)
+        times, split = self.step_times(assignment.batch_size, assignment.seed), assignment.split
+        if times is not None and split is not None:
+            times = replace(times, step_seconds=times.step_seconds / split.shards)
         return wall_strategy(
             scheme,
             workers=assignment.num_workers,
@@ -59,8 +62,9 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
             device=device,
             clock=clock,
             timeout_seconds=self.timeout_seconds,
-            pace=Pace(times, dist.get_rank(), assignment.workload) if times else None,
+            pace=Pace(times, worker_index(), assignment.workload) if times else None,
             server_seconds=self.server_seconds,
             seed=assignment.seed,
             sample_decay=assignment.sample_decay,
+            split=split,
         )

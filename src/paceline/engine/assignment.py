@@ -1,11 +1,15 @@
-"""Description of a run before its network is known."""
+"""Description of a run for its strategies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paceline.data.traffic import DataTraffic
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.workload import AbstractWorkload
+
+if TYPE_CHECKING:  # Lightning takes seconds
+    from paceline.engine.split_worker import SplitWorker
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,7 @@ class Assignment:
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
     `workload`: network that the gradients stand for on a modelled cluster. `traffic`: how data move
     there. `sample_decay`: of the moving average that is evaluated; None if the weights are.
+    `split`: this process's part of a split worker; None for whole ones.
     """
 
     num_workers: int
@@ -27,3 +32,4 @@ class Assignment:
     workload: AbstractWorkload
     traffic: DataTraffic
     sample_decay: float | None = None
+    split: "SplitWorker | None" = None

@@ -32,6 +32,8 @@ class WorkerReport:
     `seconds_communicating`: time of communication that does not overlap computing, with waiting.
     `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if servers
     grant steps. `averages`: pairwise means, in order.
+    `bytes_sent`, `bytes_received`: of gradients and weights. `activation_bytes_sent`,
+    `activation_bytes_received`: among the processes of a split worker in forward and backward.
     `late_steps`: number of steps that a paced worker could not compute in time. `weights_digest`:
     digest of the final weights.
     """
@@ -44,6 +46,8 @@ class WorkerReport:
     seconds_communicating: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
+    activation_bytes_sent: int = 0
+    activation_bytes_received: int = 0
     late_steps: int = 0
     step_numbers: Sequence[int] = ()
     averages: Sequence[PairAverage] = ()

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paceline.exchange.message import receive_json, send_json
+from paceline.exchange.process_group import members
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def _sizes(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
-    """Send a snapshot to the process of rank `receiver`."""
+    """Send a snapshot to the member `receiver` of the run."""
     header = {
         "samples": snapshot.samples,
         "updates": snapshot.updates,
@@ -71,16 +72,17 @@ def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
         "sizes": [snapshot.weights.numel(), snapshot.statistics.numel()],
     }
     send_json(header, receiver)
-    dist.send(torch.cat([snapshot.weights, snapshot.statistics]), receiver)
+    content = torch.cat([snapshot.weights, snapshot.statistics])
+    dist.send(content, group=members(), group_dst=receiver)
 
 
 def receive_snapshots(sender: int) -> list[Snapshot]:
-    """Receive snapshots from the process of rank `sender` until it sends None."""
+    """Receive snapshots from the member `sender` of the run until it sends None."""
     snapshots: list[Snapshot] = []
     while (header := receive_json(sender)) is not None:
         sizes, dtype = header.pop("sizes"), getattr(torch, header.pop("dtype"))
         content = torch.empty(sum(sizes), dtype=dtype)
-        dist.recv(content, sender)
+        dist.recv(content, group=members(), group_src=sender)
         weights, statistics = torch.split(content, sizes)
         snapshots.append(Snapshot(**header, weights=weights, statistics=statistics))
     return snapshots

@@ -23,9 +23,7 @@ def check_honoured(
         raise SettingError("training.precision", message)
     if not trainer.lightning_module.automatic_optimization:
         raise SettingError("model", f"manual optimization cannot be driven by {by}")
-    if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
-        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
-        raise SettingError("model", f"{by} applies one torch.optim.SGD, not {names}")
+    check_one_sgd(optimizers, by)
     if trainer.lr_scheduler_configs:
         message = f"{by} sets the rate by samples (training.schedule): no scheduler"
         raise SettingError("model", message)
@@ -39,3 +37,10 @@ def check_honoured(
     dtypes = {weight.dtype for group in groups for weight in group["params"]}
     if len(dtypes) != 1:
         raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")
+
+
+def check_one_sgd(optimizers: list[Optimizer], by: str) -> None:
+    """Raise SettingError("model") if the module does not bring torch.optim.SGD, and it alone."""
+    if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
+        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
+        raise SettingError("model", f"{by} applies one torch.optim.SGD, not {names}")

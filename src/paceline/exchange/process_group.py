@@ -1,9 +1,14 @@
-"""The process group of one point: workers first, then servers."""
+"""The process group of one point: workers first, then servers.
+
+A split worker has several processes, one after the other; only the first is a member of the run, to
+which the others of the run talk.
+"""
 
 import datetime
 import os
 import secrets
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -25,7 +30,21 @@ class Joined(NamedTuple):
     timeout_seconds: float
 
 
+class Division(NamedTuple):
+    """Groups of a run's processes if each worker has `shards` of them.
+
+    `members`: the first process of each worker, then the servers. `own`: the processes of this
+    worker. `alike`: those with the same shard of each worker. A server has only `members`.
+    """
+
+    shards: int
+    members: dist.ProcessGroup
+    own: dist.ProcessGroup | None
+    alike: dist.ProcessGroup | None
+
+
 _joined: Joined | None = None
+_division: Division | None = None
 
 
 def join(timeout_seconds: float, accelerator: str) -> None:
@@ -48,6 +67,49 @@ def joined() -> Joined:
     if _joined is None:
         raise RuntimeError("no process group: call paceline.exchange.process_group.join first")
     return _joined
+
+
+def divide(workers: int, shards: int) -> None:
+    """Divide the joined group into workers of `shards` processes each, and servers.
+
+    Every process of the run calls it.
+    """
+    global _division
+    ranks = range(workers * shards)
+    servers = range(workers * shards, dist.get_world_size())
+    members = _group([*ranks[::shards], *servers])
+    owns = [_group(ranks[first : first + shards]) for first in ranks[::shards]]
+    alikes = [_group(ranks[shard::shards]) for shard in range(shards)]
+    worker, shard = divmod(dist.get_rank(), shards)
+    if worker < workers:
+        _division = Division(shards, members, owns[worker], alikes[shard])
+    else:
+        _division = Division(shards, members, None, None)
+
+
+def division() -> Division:
+    """Return the groups of a run with split workers. Raises RuntimeError before `divide`."""
+    if _division is None:
+        raise RuntimeError("workers are not split: call paceline.exchange.process_group.divide")
+    return _division
+
+
+def members() -> dist.ProcessGroup:
+    """Return the group of the workers, each by its first process, and of the servers."""
+    if _division is not None:
+        return _division.members
+    assert dist.group.WORLD is not None
+    return dist.group.WORLD
+
+
+def worker_index() -> int:
+    """Return the index of the worker to which this process belongs."""
+    return dist.get_rank() // (_division.shards if _division else 1)
+
+
+def shard_index() -> int:
+    """Return the index of this process among those of its worker."""
+    return dist.get_rank() % (_division.shards if _division else 1)
 
 
 def local_rank() -> int:
@@ -92,7 +154,12 @@ def count_workers(workers: int, *, is_worker: bool) -> int:
 
 def leave() -> None:
     """Leave the group, if this process has joined one."""
-    global _joined
-    _joined = None
+    global _joined, _division
+    _joined = _division = None
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def _group(ranks: Sequence[int]) -> dist.ProcessGroup:
+    """Make a group, which only its members may use, with all processes of the run."""
+    return cast("dist.ProcessGroup", dist.new_group(list(ranks)))

@@ -93,7 +93,7 @@ def _steps_spread(o: Observed) -> Value:
 
 
 def _peak_rss_bytes(o: Observed) -> Value:
-    return max(each.peak_rss_bytes for each in (*o.training, *o.servers))
+    return max(each.peak_rss_bytes for each in (*o.training, *o.shards, *o.servers))
 
 
 NUMBERS = [  # listed in the order of result.json
@@ -163,6 +163,11 @@ NUMBERS = [  # listed in the order of result.json
     Number("data_wait_share", "share", _data_wait_share),
     Number("bytes_sent", "bytes", lambda o: sum(worker.bytes_sent for worker in o.workers)),
     Number("bytes_received", "bytes", lambda o: sum(worker.bytes_received for worker in o.workers)),
+    Number(
+        "activation_bytes_sent",
+        "bytes",
+        lambda o: sum(worker.activation_bytes_sent for worker in o.workers),
+    ),
     Number("shuffle_bytes", "bytes", lambda o: o.data_moved.shuffle_bytes),
     Number("shuffle_seconds", "s", lambda o: o.data_moved.shuffle_seconds),
     Number("feed_bytes", "bytes", lambda o: o.data_moved.feed_bytes),

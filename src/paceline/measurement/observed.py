@@ -2,14 +2,14 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.moved import DataMoved
-from paceline.engine.reports import ServerReport
+from paceline.engine.reports import ServerReport, WorkerReport
 from paceline.measurement.certificate import Certificate, certificate
 from paceline.measurement.images_seen import num_distinct
 from paceline.measurement.throughput import images_per_second
@@ -28,11 +28,13 @@ class LostSteps:
 class Observed:
     """Observations of a point whose run has ended.
 
-    `training` has a report of each training process, `servers` one of each server process; modelled
-    servers report inside `training`. `lost` are the workers that died while the servers continued;
-    their steps are counted from the reports of the servers. A number that was not observed is None,
-    for example the throughput of all workers if one was lost. `batch_size` is a setting of the
-    point. `warmup_fraction` is the share of the steps that the throughput leaves out.
+    `training` has a report of each training process, of a split worker that of its first, and
+    `shards` has those of the others, whose bytes count as the worker's; `servers` has one of each
+    server process; modelled servers report inside `training`. `lost` are the workers that died
+    while the servers continued; their steps are counted from the reports of the servers. A number
+    that was not observed is None, for example the throughput of all workers if one was lost.
+    `batch_size` is a setting of the point. `warmup_fraction` is the share of the steps that the
+    throughput leaves out.
     """
 
     def __init__(
@@ -44,9 +46,12 @@ class Observed:
         batch_size: int,
         warmup_fraction: float,
     ) -> None:
-        self.training = list(training)
-        self.workers = [worker for each in training for worker in each.strategy.workers]
-        self.servers = [*servers, *(s for each in training for s in each.strategy.servers)]
+        self.training = [each for each in training if each.shard == 0]
+        self.shards = [each for each in training if each.shard > 0]
+        own = [worker for each in self.training for worker in each.strategy.workers]
+        others = [worker for each in self.shards for worker in each.strategy.workers]
+        self.workers = [_with_shards(each, others) for each in own] if others else own
+        self.servers = [*servers, *(s for each in self.training for s in each.strategy.servers)]
         self.lost = [_lost_steps(each, self.servers[0]) for each in lost]
         self.batch_size = batch_size
         self._warmup_fraction = warmup_fraction
@@ -180,7 +185,8 @@ class Observed:
     @property
     def diverged(self) -> bool:
         """Return True if any process observed weights that are not finite."""
-        parts = (*(each.strategy for each in self.training), *self.servers)
+        training = (*self.training, *self.shards)
+        parts = (*(each.strategy for each in training), *self.servers)
         return any(part.diverged for part in parts)
 
     def _throughput(self, step_ends: list[np.ndarray]) -> float | None:
@@ -197,6 +203,18 @@ def _lost_steps(lost: LostWorker, server: ServerReport) -> LostSteps:
     steps = sum(worker == lost.worker for worker, _ in server.pushes)
     reason = f"{lost.reason} (server 0: {dict(server.lost)[lost.worker]})"
     return LostSteps(lost.worker, steps, reason)
+
+
+def _with_shards(worker: WorkerReport, others: Sequence[WorkerReport]) -> WorkerReport:
+    """Return the report of a split worker, with the bytes of all its processes."""
+    parts = [worker, *(each for each in others if each.worker == worker.worker)]
+    return replace(
+        worker,
+        bytes_sent=sum(each.bytes_sent for each in parts),
+        bytes_received=sum(each.bytes_received for each in parts),
+        activation_bytes_sent=sum(each.activation_bytes_sent for each in parts),
+        activation_bytes_received=sum(each.activation_bytes_received for each in parts),
+    )
 
 
 def _last_end(step_ends: np.ndarray) -> float:

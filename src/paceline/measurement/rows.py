@@ -45,7 +45,11 @@ class StalenessRow:
 
 @dataclass(frozen=True)
 class PhasesRow:
-    """Row with the seconds that one worker spent in each phase, and the bytes it exchanged."""
+    """Row with the seconds that one worker spent in each phase, and the bytes it exchanged.
+
+    Those of gradients and weights count apart from those of activations, and of their gradients,
+    which the processes of a split worker exchange with each other.
+    """
 
     worker: int
     steps: int
@@ -55,6 +59,8 @@ class PhasesRow:
     seconds_communicate: float
     bytes_sent: int
     bytes_received: int
+    activation_bytes_sent: int
+    activation_bytes_received: int
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,8 @@ def phases(observed: Observed) -> list[PhasesRow]:
             seconds_communicate=round(worker.seconds_communicating, 4),
             bytes_sent=worker.bytes_sent,
             bytes_received=worker.bytes_received,
+            activation_bytes_sent=worker.activation_bytes_sent,
+            activation_bytes_received=worker.activation_bytes_received,
         )
         rows.append(row)
     return rows

@@ -39,6 +39,8 @@ class SnapshotScore:
 class TrainingReport:
     """Report of one training process, on one worker, or on all of them on the virtual clock.
 
+    `shard`: index of the process among those of a split worker; the first reports for the worker.
+
     `losses` are (sum, number of steps) of the training loss up to each of `thresholds` [samples].
     `real_step_ends` are the real times at which the steps of the process ended [seconds]. `order`
     is that of the run's data; `images_seen` [num_train] counts how many times each image was in a
@@ -68,3 +70,4 @@ class TrainingReport:
     training_started: float
     peak_rss_bytes: int = 0
     moved: DataMoved = field(default_factory=DataMoved)
+    shard: int = 0

@@ -87,7 +87,8 @@ def _yaml(path: Path) -> dict[str, object]:
 def _with_timing(config: PointConfig, defaults: PointConfig) -> PointConfig:
     """Add what records of earlier versions lack."""
     missing = {name: defaults.values[name] for name in _TIMING if name not in config.values}
-    return config.replaced(**missing)
+    model = {**defaults.of_the_run("model"), **config.values["model"]}
+    return config.replaced(model=model, **missing)
 
 
 def _check(old: Point, new: Point) -> None:

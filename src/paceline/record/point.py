@@ -13,6 +13,7 @@ from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.exchange.find_collective import collective as check_collective
 from paceline.measurement.measurement import Measurement
+from paceline.model.sharding import Sharding
 from paceline.record.point_config import PointConfig
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
@@ -44,6 +45,7 @@ class Point:
     measurement: Measurement
     sweep: Sweep
     model: Target
+    sharding: Sharding
     data: Target
     placement: Placement
     config: PointConfig
@@ -68,6 +70,7 @@ class Point:
             seed=values["seed"],
             save_weights=values["save_weights"],
             model=config.target("model"),
+            sharding=Sharding(**config.of_the_run("model")),
             data=config.data,
             placement=config.placement,
             config=config,
@@ -83,19 +86,26 @@ class Point:
     @property
     def num_processes(self) -> tuple[int, int]:
         """Number of processes that train, and of those that serve."""
-        return self.cluster.num_processes(self.scheme, self.workers)
+        return self.cluster.num_processes(self.scheme, self._num_computing)
 
     @property
     def device(self) -> Device:
         """Device on which all workers compute."""
-        return self.cluster.device(self.scheme, self.workers)
+        return self.cluster.device(self.scheme, self._num_computing)
+
+    @property
+    def _num_computing(self) -> int:
+        """Number of processes of all workers, real or modelled."""
+        return self.workers * self.sharding.shards
 
     def _check(self) -> None:
         """Raise SettingError for parts that cannot be combined."""
         self.training.check(Accounting(self.scheme, self.workers), self.model)
         self._check_placement()
         self._check_collective()
-        self.cluster.check(self.scheme, self.workers)
+        self.cluster.check(self.scheme, self._num_computing)
+        if self.sharding.shards > 1:
+            self._check_split()
         self.cluster.check_workload(self.workload)
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
@@ -109,6 +119,33 @@ class Point:
             name = self.config.names["scheme"]
             message = f"all workers must meet for it, which those of scheme={name} do not"
             raise SettingError(meeting, message)
+
+    def _check_split(self) -> None:
+        """Raise SettingError for what split workers cannot have."""
+        if self.kind == "virtual":
+            message = "split workers have no virtual form yet; 1 is needed, or real processes"
+            raise SettingError("model.shards", message)
+        split = "by split workers; model.shards=1 is needed, or"
+        if self.placement.meeting:
+            neutral = "null" if self.placement.shuffle_every else "own"
+            raise SettingError(self.placement.meeting, f"it cannot be honoured {split} {neutral}")
+        if self.scheme.collective != "native":
+            message = f"{self.scheme.collective} cannot be honoured {split} native"
+            raise SettingError("scheme.collective", message)
+        if self.scheme.compression != "none":
+            message = f"{self.scheme.compression} cannot be honoured {split} none"
+            raise SettingError("scheme.compression", message)
+        if self.scheme.overlap:
+            raise SettingError("scheme.overlap", f"it cannot be honoured {split} false")
+        if self.training.gradient_clip_val is not None:
+            message = f"each process knows a part of the norm: it cannot be honoured {split} null"
+            raise SettingError("training.gradient_clip_val", message)
+        if self.training.precision not in SERVED_PRECISIONS:
+            message = f"{self.training.precision} cannot be honoured {split} 32-true"
+            raise SettingError("training.precision", message)
+        if self.workload.name != OWN:
+            message = f"messages of {self.workload.name} cannot be sent {split} own"
+            raise SettingError("workload", message)
 
     def _check_collective(self) -> None:
         check_collective(self.scheme.collective)

@@ -53,10 +53,13 @@ _LATER: dict[str, object] = {
     "data.feed": "own",
     "data.store": None,
     "exchange": None,
+    "model.shards": 1,
+    "model.split": "auto",
 }
 _LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 # Settings in a group that are the run's, not its class's.
 _OF_THE_RUN = {
+    "model": ("shards", "split"),
     "data": ("placement", "partition", "shuffle_every", "copies", "feed", "store"),
 }
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from paceline.cluster.child import tolerate
 from paceline.engine.reports import ServerReport
-from paceline.exchange.process_group import join, leave
+from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
 from paceline.run.quiet import silence
@@ -26,6 +26,8 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     torch.set_num_threads(point.cluster.threads_per_worker)
     join(point.cluster.timeout_seconds, point.device)
     num_training, num_servers = point.num_processes
+    if point.sharding.shards > 1:
+        divide(point.workers, point.sharding.shards)
     if dist.get_rank() < num_training:
         if point.kind == "paced" and num_servers:
             give_way()

@@ -70,8 +70,13 @@ def prepare_data(data: Target) -> AbstractImageData | None:
 
 def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     started = time.time()
-    num_training, num_servers = point.num_processes
-    task = Task(PROCESS, (point, partial.folder), num_training, num_servers, partial.folder / "log")
+    task = Task(
+        PROCESS,
+        (point, partial.folder),
+        *point.num_processes,
+        partial.folder / "log",
+        point.sharding.shards,
+    )
     try:
         with ProgressFollower(partial.folder, point.config):
             returned = point.cluster.run(task)

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer, seed_everything
 
 from paceline.cluster.accelerator import device
 from paceline.engine.assignment import Assignment
 from paceline.engine.evaluated_weights import evaluated_weights
 from paceline.engine.snapshot import Snapshot
+from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
-from paceline.exchange.process_group import local_rank
+from paceline.exchange.process_group import division, local_rank, shard_index, worker_index
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.observer import Observer
@@ -31,14 +31,14 @@ from paceline.scheme.accounting import Accounting
 
 
 class TrainingProcess:
-    """Trains one worker of `point`, or all of them on a virtual clock.
+    """Trains one worker of `point`, its part of one, or all of them on a virtual clock.
 
     `folder`: folder of the partial record.
     """
 
     def __init__(self, point: Point, folder: Path) -> None:
         self._point, self._folder = point, folder
-        self._worker = dist.get_rank()
+        self._worker = worker_index()
         self._joined = time.time()
         self._device = device(point.device, local_rank())
         worker = None if point.kind == "virtual" else self._worker
@@ -48,6 +48,7 @@ class TrainingProcess:
         accounting = Accounting(point.scheme, point.workers)
         self._staleness = accounting.expected_staleness
         self._module = self._build_module()
+        self._split = self._split_worker()
         self._rate = point.training.learning_rate(
             images_per_update=self._budget.images_per_update,
             epoch=self._data.num_train,
@@ -63,13 +64,13 @@ class TrainingProcess:
     def run(self) -> TrainingReport:
         """Train, evaluate, and report the observations."""
         strategy, data = self._strategy, self._data
-        live = strategy.is_live and self._worker == 0
+        live = strategy.is_live and self._worker == shard_index() == 0
         progress = self._folder / "progress.csv" if live else None
         thresholds = self._budget.thresholds
         observer = Observer(self._clock, lambda: strategy.samples, thresholds, progress)
         batches = TimedBatches(strategy.training_batches(data.train, data.batch), self._clock)
         trainer = self._trainer(observer)
-        trainer.fit(self._module, batches)
+        trainer.fit(self._split.trained if self._split else self._module, batches)
         step_ends = np.array(observer.step_ends)
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
@@ -93,6 +94,7 @@ class TrainingProcess:
             joined=self._joined,
             built=self._built,
             training_started=self._clock.started,
+            shard=shard_index(),
         )
         self._evaluate(report)
         return report
@@ -108,6 +110,7 @@ class TrainingProcess:
             workload=self._point.workload,
             sample_decay=self._point.training.sample_decay,
             traffic=self._data.traffic,
+            split=self._split,
         )
 
     def _build_module(self) -> LightningModule:
@@ -126,6 +129,15 @@ class TrainingProcess:
         self._point.cluster.fill(module, self._point.workload, weight_bytes)
         torch.manual_seed(seed * 10_007 + self._worker)
         return module
+
+    def _split_worker(self) -> SplitWorker | None:
+        """Return this process's part of the worker; None if the worker is one process."""
+        if self._point.sharding.shards == 1:
+            return None
+        images, _ = self._data.batch(self._worker, 0)
+        split = SplitWorker(self._module, self._point.sharding, division(), images)
+        self._module = split.whole
+        return split
 
     def _trainer(self, observer: Observer) -> Trainer:
         training = self._point.training

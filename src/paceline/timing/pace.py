@@ -43,11 +43,14 @@ class Pace:
         if remaining > 0:
             time.sleep(remaining)
 
-    def wait(self) -> None:
-        """Sleep until the step that has begun would have ended."""
+    def wait(self, exchanging: float = 0.0) -> None:
+        """Sleep until the step that has begun would have ended.
+
+        `exchanging`: seconds since its beginning in which the accelerator would not have computed.
+        """
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()  # the gradient may be queued only
-        end = self._begun + self._seconds
+        end = self._begun + self._seconds + exchanging
         self._step += 1
         remaining = end - time.perf_counter()
         if remaining > 0:

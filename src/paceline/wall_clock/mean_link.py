@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.exchange.find_collective import collective
+from paceline.exchange.process_group import members, worker_index
 
 
 class MeanLink:
@@ -17,13 +18,13 @@ class MeanLink:
     def mean(self, value: Tensor) -> Tensor:
         """Return the mean of all workers' values, valid until the next call."""
         self._mean.copy_(value)
-        dist.all_reduce(self._mean)
+        dist.all_reduce(self._mean, group=members())
         self._num_means += 1
-        return self._mean.div_(dist.get_world_size()).to(value.device)
+        return self._mean.div_(dist.get_world_size(members())).to(value.device)
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
         """Bytes sent and received by this worker."""
-        volumes = collective("native").volumes(dist.get_world_size(), self._mean.numel())
-        volume = volumes[dist.get_rank()]
+        workers = dist.get_world_size(members())
+        volume = collective("native").volumes(workers, self._mean.numel())[worker_index()]
         return volume.in_bytes(self._num_means * self._mean.element_size())

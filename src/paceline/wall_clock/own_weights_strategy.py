@@ -15,7 +15,7 @@ from paceline.engine.reports import PairAverage
 from paceline.engine.rule_driver import complete
 from paceline.engine.snapshot import Snapshot, flatten
 from paceline.engine.step_numbers import StepNumbers
-from paceline.exchange.process_group import draw_number
+from paceline.exchange.process_group import draw_number, members, worker_index
 from paceline.scheme.accounting import Accounting
 from paceline.wall_clock.mean_link import MeanLink
 from paceline.wall_clock.own_weights import OwnWeights
@@ -49,7 +49,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             self._push.begin(first)
             first = self._push.wire.weights
         else:
-            dist.broadcast(first, 0)
+            dist.broadcast(first, group=members(), group_src=0)
         draw = partial(draw_number, f"steps of run {next(_runs)}")
         numbers = StepNumbers(Accounting(self.scheme, self.workers), draw)
         self._own = OwnWeights(flat, self.spec, numbers, self._pair)
@@ -94,7 +94,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if self._push is not None:
             return self._push.finish()
         means = [self._mean_of(kept) for kept in self._kept]
-        return means[dist.get_rank() :: self.workers]
+        return means[worker_index() :: self.workers]
 
     def _finish_step(self) -> None:
         self._own.finish_step()
@@ -128,8 +128,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         Its time is the latest of them.
         """
         for vector in (kept.weights, kept.statistics):
-            dist.all_reduce(vector)
+            dist.all_reduce(vector, group=members())
             vector.div_(self.workers)
         seconds = torch.tensor(kept.seconds, dtype=torch.float64)
-        dist.all_reduce(seconds, dist.ReduceOp.MAX)
+        dist.all_reduce(seconds, dist.ReduceOp.MAX, members())
         return Snapshot(kept.samples, kept.updates, float(seconds), kept.weights, kept.statistics)

@@ -9,12 +9,12 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from paceline.engine.reports import PairAverage
 from paceline.engine.run_spec import RunSpec
 from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.process_group import worker_index
 from paceline.exchange.wire.pair_wire import PairWire
 from paceline.exchange.wire.push_pull import Header, ServerWire
 from paceline.scheme.rule import AbstractScheme
@@ -123,7 +123,7 @@ class PassiveLink(AbstractPairLink):
         self._thread.start()
 
     def average(self, partner: int) -> None:
-        raise RuntimeError(f"worker {dist.get_rank()} is to be asked, not to ask {partner}")
+        raise RuntimeError(f"worker {worker_index()} is to be asked, not to ask {partner}")
 
     def finish(self) -> None:
         self._thread.join()
@@ -159,7 +159,7 @@ class PassiveLink(AbstractPairLink):
 
 def pair_link(scheme: AbstractScheme, spec: RunSpec) -> AbstractPairLink | None:
     """Return this worker's link; None if it has no neighbours."""
-    worker, workers = dist.get_rank(), range(spec.num_workers)
+    worker, workers = worker_index(), range(spec.num_workers)
     dtype = getattr(torch, spec.dtype)
     if partners := scheme.partners(worker, spec.num_workers):
         return ActiveLink(spec.num_weights, dtype, partners)

@@ -10,6 +10,7 @@ from torch import Tensor
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.exchange.message import send_json
+from paceline.exchange.process_group import members, worker_index
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -25,8 +26,8 @@ class PushLink:
     def __init__(self, scheme: AbstractScheme, spec: RunSpec) -> None:
         self._scheme, self._spec = scheme, spec
         self.granted = False
-        first, *others = Accounting(scheme, spec.num_workers).group_of(dist.get_rank())
-        self._speaks = dist.get_rank() == first
+        first, *others = Accounting(scheme, spec.num_workers).group_of(worker_index())
+        self._speaks = worker_index() == first
         self.wire = WorkerWire(
             spec.bounds(scheme.servers if self._speaks else 1),
             spec.num_statistics,
@@ -40,12 +41,12 @@ class PushLink:
 
     def begin(self, weights: Tensor) -> None:
         """Send the run's specification and worker 0's `weights` to the servers, then pull."""
-        if dist.get_rank() == 0:
+        if worker_index() == 0:
             for server_spec in self._spec.server_specs(self._scheme):
                 server = self._spec.num_workers + server_spec.server
                 first, last = self._spec.bounds(self._scheme.servers)[server_spec.server]
                 send_json(asdict(server_spec), server)
-                dist.send(weights[first:last], server)
+                dist.send(weights[first:last], group=members(), group_dst=server)
         self._hand_on(self.wire.pull())
 
     def push(self, value: Tensor, statistics: Sequence[Tensor]) -> Tensor:

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
@@ -23,10 +22,11 @@ from paceline.engine.remote_sgd import RemoteSGD
 from paceline.engine.rule_driver import RuleDriver, complete
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import statistics_of
+from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_clock import TrainingClock
 from paceline.engine.training_strategy import TrainerOptions
-from paceline.exchange.process_group import count_workers, join
+from paceline.exchange.process_group import count_workers, join, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -44,7 +44,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
     there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
     of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average of
-    the weights that snapshots are of; None if they are of the weights.
+    the weights that snapshots are of; None if they are of the weights. `split`: first process of a
+    split worker, which holds all its weights, and hands them out after each step.
     """
 
     applied_by: str  # the component that applies updates, in messages
@@ -65,9 +66,10 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         server_seconds: float = 0,
         seed: int = 0,
         sample_decay: float | None = None,
+        split: SplitWorker | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
-        self.scheme, self.workers, self.pace = scheme, workers, pace
+        self.scheme, self.workers, self.pace, self.split = scheme, workers, pace, split
         self.accounting = Accounting(scheme, workers)
         self._seconds_communicating = 0.0
         self._batch_size, self._run_steps = batch_size, num_steps
@@ -86,13 +88,16 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
-        self._held = held_weights(sgd, self.scheme)
-        self._statistics = statistics_of(self.trained_module())
+        of_all = sgd if self.split is None else self.split.whole_sgd(self.precision_plugin)
+        self._held = held_weights(of_all, self.scheme)
+        self._statistics = statistics_of(self.whole_module)
         self.spec = self._run_spec()
         self._flat, links = self._connect(trainer)
-        self._driver = RuleDriver(self.scheme, links, dist.get_rank(), self.workers, self.spec.seed)
-        remote: Optimizer = RemoteSGD(sgd, self._flat.zero_gradient, self._step)
+        self._driver = RuleDriver(self.scheme, links, worker_index(), self.workers, self.spec.seed)
+        zero = self._flat.zero_gradient if self.split is None else self.split.zero_gradient
+        remote: Optimizer = RemoteSGD(sgd, zero, self._step)
         self.optimizers = [remote]
+        self._hand_out()
 
     def on_train_start(self) -> None:
         super().on_train_start()
@@ -112,9 +117,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @property
     def num_batches(self) -> int:
-        if self.accounting.own_weights and self.accounting.equal_steps:
-            return self._run_steps // self.workers
-        return self.accounting.most_batches(self._run_steps)
+        return most_steps(self.accounting, self._run_steps)
 
     @property
     def seconds_communicating(self) -> float:
@@ -145,23 +148,32 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         )
 
     def _finish_backward(self) -> None:
-        """Gather the gradient, before the emulated step ends."""
-        self._flat.gather_gradient()
+        """Gather the gradient of a whole worker, before the emulated step ends."""
+        if self.split is None:
+            self._flat.gather_gradient()
 
     def _step(self) -> None:
         """Drive the rule through one step; each communication blocks."""
         self._finish_backward()
-        if self.pace is not None:
-            self.pace.wait()
+        self.wait_for_pace()
         before = time.perf_counter()
         flat = self._flat
+        if self.split is not None:
+            self.split.gather_gradient()
+            flat.gather_gradient()
         number = self.step_numbers[-1] if self.step_numbers else 0
         progress = self.spec.progress(number)
         complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
         self.num_steps += 1
         self._finish_step()
+        self._hand_out()
         self._seconds_communicating += time.perf_counter() - before
         self._begin_step()
+
+    def _hand_out(self) -> None:
+        """Send the weights to the other processes of a split worker."""
+        if self.split is not None:
+            self.split.hand_out(not self.trained_module().trainer.should_stop)
 
     def _begin_step(self) -> None:
         """Begin what goes on beside the computing of the next step, if there is one; its pace."""
@@ -172,3 +184,10 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
                 self._beside.begin(process)
         if self.pace is not None:
             self.pace.begin()
+
+
+def most_steps(accounting: Accounting, num_steps: int) -> int:
+    """Return the largest number of steps of one worker, if all together take `num_steps`."""
+    if accounting.own_weights and accounting.equal_steps:
+        return num_steps // accounting.num_workers
+    return accounting.most_batches(num_steps)

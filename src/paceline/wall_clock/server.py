@@ -15,7 +15,7 @@ from paceline.engine.snapshot import Snapshot, send_snapshot
 from paceline.engine.training_clock import TrainingClock
 from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.process_group import count_workers
+from paceline.exchange.process_group import count_workers, members
 from paceline.exchange.wire.push_pull import Header, ServerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -68,7 +68,7 @@ class Server:
 
         Raises LostPeerError if a worker dies without which the run cannot continue.
         """
-        dist.recv(self._wire.weights, 0)
+        dist.recv(self._wire.weights, group=members(), group_src=0)
         for worker in self._workers:
             self._answer(worker, may_wait=False)  # count_workers below waits for all of them
         self._wire.flush()

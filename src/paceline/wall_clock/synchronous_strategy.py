@@ -1,6 +1,7 @@
 """Base class of synchronous strategies: all workers hold the same weights after every step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,10 +14,11 @@ from torch.optim import Optimizer
 
 from paceline.engine.moving_average import MovingAverage
 from paceline.engine.snapshot import Snapshot, flatten, statistics_of
+from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
 from paceline.engine.training_strategy import TrainerOptions
 from paceline.errors import SettingError
-from paceline.exchange.process_group import count_workers, join
+from paceline.exchange.process_group import count_workers, join, members, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
 from paceline.wall_clock.wall_strategy import AbstractWallStrategy
@@ -29,7 +31,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
     `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
     `pace` emulates the worker's accelerator. `sample_decay`: of the moving average of the weights
-    that snapshots are of; None if they are of the weights.
+    that snapshots are of; None if they are of the weights. `split`: this process's part of a split
+    worker.
     """
 
     def prepare(
@@ -44,6 +47,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         timeout_seconds: float = 600,
         pace: Pace | None = None,
         sample_decay: float | None = None,
+        split: SplitWorker | None = None,
     ) -> None:
         self._snapshots: list[Snapshot] = []
         self._seconds_exposed = 0.0  # communicating after backward had ended, per step
@@ -55,7 +59,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         self._learning_rate = learning_rate
         self._clock = clock or TrainingClock()
         self._timeout_seconds = timeout_seconds
-        self.pace = pace
+        self.pace, self.split = pace, split
         self._sample_decay = sample_decay
         self._average: MovingAverage | None = None
 
@@ -69,6 +73,10 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
+        return list(self.whole_module.parameters())
+
+    @property
+    def _trained_weights(self) -> list[nn.Parameter]:
         return list(self.trained_module().parameters())
 
     @property
@@ -106,8 +114,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
             self._leave_rate_to_module()
         _without_sigterm_broadcast(self.trained_module().trainer)
         if self._sample_decay is not None:
-            self._average = MovingAverage(self.held_weights, self._sample_decay)
-        self.counted = count_workers(self._workers, is_worker=True)
+            self._average = MovingAverage(self._trained_weights, self._sample_decay)
+        self.counted = count_workers(self._workers, is_worker=self._speaks)
         if self.pace is not None:
             self.pace.begin()
 
@@ -121,7 +129,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
         output = super().optimizer_step(optimizer, closure, model, **kwargs)
         self.num_steps += 1
         if self._average is not None:
-            self._average.update(self.held_weights, self._images_per_update)
+            self._average.update(self._trained_weights, self._images_per_update)
         if self.samples in self._snapshot_samples:
             if self.root_device.type == "cuda":
                 torch.cuda.synchronize(self.root_device)  # queued work belongs to training
@@ -138,14 +146,43 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
             raise SettingError("training.schedule", "the module brings a scheduler of its own")
         self._learning_rate = None
 
+    @property
+    def _speaks(self) -> bool:
+        """True in the first process of a worker."""
+        return self.split is None or self.split.is_first
+
+    def _is_finite(self) -> bool:
+        """Return True if all weights of the worker are finite."""
+        if self.split is not None:
+            return self.split.is_finite()
+        return all(bool(weight.isfinite().all()) for weight in self._trained_weights)
+
     def _keep_snapshot(self, seconds: float) -> None:
-        statistics = _mean_over_workers(statistics_of(self.trained_module()))
-        weights = self._average.weights if self._average else self.held_weights
-        self.diverged = not all(bool(weight.isfinite().all()) for weight in weights)
+        self.diverged = not self._is_finite()
         trainer = self.trained_module().trainer
         trainer.should_stop = trainer.should_stop or self.diverged
+        with self._averages():
+            if self.split is not None:
+                self.split.gather()
+            if self._speaks:
+                self._keep_weights(seconds)
+
+    @contextmanager
+    def _averages(self) -> Iterator[None]:
+        """Hold the moving averages, if there are any, in place of the weights."""
+        averages = self._average.weights if self._average else []
+        held = [weight.data for weight in self._trained_weights[: len(averages)]]
+        for weight, average in zip(self._trained_weights, averages, strict=False):
+            weight.data = average
+        yield
+        for weight, own in zip(self._trained_weights, held, strict=False):
+            weight.data = own
+
+    def _keep_weights(self, seconds: float) -> None:
+        statistics = _mean_over_workers(statistics_of(self.whole_module))
+        weights = self.held_weights
         index = self._snapshot_samples.index(self.samples)
-        if index % self._workers == dist.get_rank():
+        if index % self._workers == worker_index():
             size = sum(weight.numel() for weight in weights)
             kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))
             self._snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
@@ -166,5 +203,5 @@ def _mean_over_workers(tensors: list[torch.Tensor]) -> torch.Tensor:
     dtype = tensors[0].dtype if tensors else torch.float32
     values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
     if tensors:
-        dist.all_reduce(flatten(tensors, values))
-    return values / dist.get_world_size()
+        dist.all_reduce(flatten(tensors, values), group=members())
+    return values / dist.get_world_size(members())

@@ -5,6 +5,7 @@ from typing import TypedDict, Unpack
 
 import torch
 
+from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
@@ -13,6 +14,10 @@ from paceline.timing.pace import Pace
 from paceline.wall_clock.ddp import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.wall_clock.own_weights_strategy import OwnWeightsStrategy
 from paceline.wall_clock.parameter_server_strategy import ParameterServerStrategy
+from paceline.wall_clock.rule_strategy import most_steps
+from paceline.wall_clock.shard_strategy import ShardStrategy
+from paceline.wall_clock.split_all_reduce import SplitAllReduceStrategy
+from paceline.wall_clock.synchronous_strategy import AbstractSynchronousStrategy
 from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
@@ -28,6 +33,7 @@ class WallRun(TypedDict):
     timeout_seconds: float
     pace: Pace | None
     sample_decay: float | None
+    split: SplitWorker | None
 
 
 def wall_strategy(
@@ -38,21 +44,33 @@ def wall_strategy(
     seed: int = 0,
     **run: Unpack[WallRun],
 ) -> AbstractWallStrategy:
-    """Return the strategy that trains `scheme`, Lightning's own DDP if that is equivalent."""
+    """Return the strategy that trains `scheme`.
+
+    It is Lightning's own DDP if that is equivalent, and the worker is not split.
+    """
     if scheme.carried_out_by_ddp:
         return _synchronous(scheme, device, run)
-    kind = (
-        OwnWeightsStrategy
-        if Accounting(scheme, run["workers"]).own_weights
-        else ParameterServerStrategy
-    )
+    accounting, split = Accounting(scheme, run["workers"]), run["split"]
+    if split is not None and not split.is_first:
+        return ShardStrategy(
+            split,
+            workers=run["workers"],
+            batch_size=run["batch_size"],
+            num_batches=most_steps(accounting, run["num_steps"]),
+            device=device,
+            timeout_seconds=run["timeout_seconds"],
+            pace=run["pace"],
+        )
+    kind = OwnWeightsStrategy if accounting.own_weights else ParameterServerStrategy
     return kind(scheme, device=device, server_seconds=server_seconds, seed=seed, **run)
 
 
 def _synchronous(
     scheme: AbstractScheme, device: torch.device, run: WallRun
-) -> OneWorkerStrategy | SyncAllReduceStrategy:
-    if run["workers"] == 1:
+) -> AbstractSynchronousStrategy:
+    if run["split"] is not None:
+        strategy = SplitAllReduceStrategy(device)
+    elif run["workers"] == 1:
         strategy = OneWorkerStrategy(device)
     else:
         strategy = SyncAllReduceStrategy(

@@ -1,13 +1,13 @@
-"""Base class of strategies on real processes, where one process is one worker."""
+"""Base class of strategies on real processes, one or several of which are one worker."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import torch.distributed as dist
 from pytorch_lightning import LightningModule
 
 from paceline.engine.reports import PairAverage, StrategyReport, WorkerReport
+from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
@@ -15,15 +15,17 @@ from paceline.engine.training_strategy import (
     SizedBatches,
 )
 from paceline.engine.weights_digest import weights_digest
+from paceline.exchange.process_group import worker_index
 from paceline.timing.pace import Pace
 
 
 class AbstractWallStrategy(AbstractTrainingStrategy):
-    """Strategy of one worker.
+    """Strategy of one worker, or of one process of a split worker.
 
     `counted`: number of workers that really take part. `num_steps`: number of this worker's steps
     so far. `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if
-    servers grant steps. `pace` emulates the worker's accelerator.
+    servers grant steps. `pace` emulates the worker's accelerator. `split`: this process's part of a
+    split worker; None for a whole one.
     """
 
     counted: int = 0
@@ -31,6 +33,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     num_steps: int = 0
     step_numbers: Sequence[int] = ()
     pace: Pace | None = None
+    split: SplitWorker | None = None
 
     @property
     @abstractmethod
@@ -45,7 +48,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     @property
     @abstractmethod
     def bytes_exchanged(self) -> tuple[int, int]:
-        """Bytes sent and received by this worker."""
+        """Bytes sent to other workers and servers, and received from them, by this process."""
 
     @property
     @abstractmethod
@@ -61,8 +64,23 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     def trained_module(self) -> LightningModule:
         """Return the module that is being trained."""
 
+    @property
+    def whole_module(self) -> LightningModule:
+        """Module with all weights of the worker, in its first process."""
+        return self.trained_module() if self.split is None else self.split.whole
+
+    @property
+    def seconds_of_activations(self) -> float:
+        """Seconds that this process spent exchanging activations with others of its worker."""
+        return self.split.group.seconds if self.split else 0.0
+
+    def wait_for_pace(self) -> None:
+        """Sleep until the emulated step has ended; exchanging activations comes on top of it."""
+        if self.pace is not None:
+            self.pace.wait(self.split.take_seconds() if self.split else 0.0)
+
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
-        return train(dist.get_rank(), self.num_batches, self._begin_anew)
+        return train(worker_index(), self.num_batches, self._begin_anew)
 
     def _begin_anew(self) -> None:
         """Start the emulated step after its data, for which all have met, have come."""
@@ -70,19 +88,24 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
             self.pace.begin()
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
-        return ((dist.get_rank(), n) for n in range(self.num_steps))
+        return ((worker_index(), n) for n in range(self.num_steps))
 
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
         sent, received = self.bytes_exchanged
+        inside, activations = (0, 0), (0, 0)
+        if self.split is not None:
+            inside, activations = self.split.bytes_exchanged, self.split.group.bytes_of_activations
         worker = WorkerReport(
-            worker=dist.get_rank(),
+            worker=worker_index(),
             steps=self.num_steps,
             step_ends=step_ends,
-            weights_digest=weights_digest(self.trained_module().parameters()),
+            weights_digest=weights_digest(self.whole_module.parameters()),
             seconds_data=seconds_data,
-            seconds_communicating=self.seconds_communicating,
-            bytes_sent=sent,
-            bytes_received=received,
+            seconds_communicating=self.seconds_communicating + self.seconds_of_activations,
+            bytes_sent=sent + inside[0],
+            bytes_received=received + inside[1],
+            activation_bytes_sent=activations[0],
+            activation_bytes_received=activations[1],
             late_steps=self.pace.late_steps if self.pace else 0,
             step_numbers=self.step_numbers,
             averages=self.averages,

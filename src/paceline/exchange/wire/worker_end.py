@@ -3,10 +3,8 @@
 import socket
 import struct
 
-import torch.distributed as dist
-
 from paceline.exchange.lost import LostPeerError
-from paceline.exchange.process_group import joined
+from paceline.exchange.process_group import joined, worker_index
 from paceline.exchange.wire.connection import Address, connect
 from paceline.exchange.wire.handshake import Hello
 from paceline.exchange.wire.header import HEADER_BYTES, Header, pack, unpack
@@ -107,7 +105,7 @@ def reach(
     or does not know the run's secret.
     """
     secret, timeout_seconds = joined()
-    hello = Hello(dist.get_rank(), sum(map(len, pushed)), len(pulled))
+    hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
     try:
         connection, shared = connect(
             secret, address, hello, node=node, timeout_seconds=timeout_seconds
