@@ -128,7 +128,8 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tens
     point = point_of(config)
     task = Task(PROCESS, (point, folder), *point.num_processes, folder / "log")
     returned = point.cluster.run(task)
-    training = [each for each in returned if isinstance(each, TrainingReport)]
+    processes = [each for each in returned if isinstance(each, TrainingReport)]
+    training = [each for each in processes if each.shard == 0]
     strategies = [each.strategy for each in training]
     servers = [each for each in returned if isinstance(each, ServerReport)]
     seen = Seen(

@@ -1,16 +1,159 @@
-"""Small networks whose layers can be split over two and four processes."""
+"""Runs of split workers: several points in one launch, on images of 8x8 in four classes."""
 
-from torch import nn
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from paceline.cluster.launcher import launch
+from paceline.data.batches import WorkerBatches
+from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.data.stream import SampleStream
+from paceline.exchange.process_group import divide, join, leave
+from paceline.measurement.training_report import TrainingReport
+from paceline.record.point import Point
+from paceline.run.training_process import TrainingProcess
+from tests.tiny import point_of, tiny_point
+
+NUM_TRAIN = 48
+DATA = {
+    "_target_": "tests.wall_clock.splits.SmallImages",
+    "root": "",
+    "num_classes": 4,
+    "image_shape": [1, 8, 8],
+    "num_validation": 0,
+    "split_seed": 0,
+    "augmentation": None,
+}
 
 
-def small_network() -> nn.Sequential:
-    """A convolution and two linear layers, for images [1, 4, 4] in three classes."""
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.Tanh(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(32, 16),
-        nn.Tanh(),
-        nn.Linear(16, 4),
+class SmallImages(AbstractImageData):
+    """48 seeded images in each split."""
+
+    def prepare(self) -> None:
+        pass
+
+    def load(self) -> Splits:
+        generator = torch.Generator().manual_seed(0)
+        labels = torch.arange(NUM_TRAIN) % 4
+        images = torch.randint(0, 100, (NUM_TRAIN, 1, 8, 8), generator=generator)
+        images[torch.arange(NUM_TRAIN), 0, labels] += 150
+        part = ImageSet(images.to(torch.uint8), labels)
+        return Splits(part, part, part, (0.4,), (0.2,))
+
+
+def small_point(
+    network: str, scheme: str, workers: int, shards: int, split: str = "auto", **settings: Any
+) -> dict[str, Any]:
+    """Settings of a point with 16 images in a step of all workers, 10 such steps.
+
+    `network`: one of those below.
+    """
+    arguments = {"image_shape": [1, 8, 8], "num_classes": 4}
+    own = {
+        "small_alexnet": {"_target_": "paceline.model.small_alexnet.SmallAlexNet", "dropout": 0.0},
+        "small_nin": {"_target_": "paceline.model.small_nin.SmallNiN", "dropout": 0.0},
+        "small_cnn": {
+            "_target_": "paceline.model.small_cnn.SmallCNN",
+            "width": 8,
+            "normalization": "batch",
+        },
+        "resnet18": {
+            "_target_": "paceline.model.network.torchvision_network",
+            "name": "resnet18",
+            "normalization": "batch",
+        },
+    }[network]
+    chosen = {
+        "data": DATA,
+        "training__samples": 160,
+        "measurement__evaluations": 2,
+        "model__network": {**own, **arguments},
+        "model__optimizer__lr": 0.1 if network != "resnet18" else 0.02,
+        "model__shards": shards,
+        "model__split": split,
+    }
+    return tiny_point(scheme, workers, 16 // workers, **{**chosen, **settings})
+
+
+def plain_state(config: dict[str, Any], workers: int = 1) -> dict[str, Tensor]:
+    """Weights and statistics after a bare loop of SGD, in this process.
+
+    Each gradient is the mean of those of `workers` replicas, which have statistics of their own.
+    """
+    torch.manual_seed(config["seed"])
+    module = point_of(config).model.build().double()
+    network, sgd = module.network, module.configure_optimizers()
+    replicas = [network, *(deepcopy(network) for _ in range(workers - 1))]
+    splits = SmallImages(**{name: value for name, value in DATA.items() if name[0] != "_"}).load()
+    size = 16 // workers
+    shares = [
+        WorkerBatches(
+            splits.train,
+            SampleStream(NUM_TRAIN, config["seed"]),
+            worker=worker,
+            num_workers=workers,
+            batch_size=size,
+            num_batches=1000,
+            mean=splits.mean,
+            std=splits.std,
+            dtype=torch.float64,
+        )
+        for worker in range(workers)
+    ]
+    for turn in range(config["training"]["samples"] // 16):
+        found = [
+            gradient_of(replica, *share[turn])
+            for replica, share in zip(replicas, shares, strict=True)
+        ]
+        for weight, *parts in zip(network.parameters(), *found, strict=True):
+            weight.grad = torch.stack(parts).mean(0)
+        sgd.step()
+        for replica in replicas[1:]:
+            vector_to_parameters(parameters_to_vector(network.parameters()), replica.parameters())
+    states = [replica.state_dict() for replica in replicas]
+    return {
+        name: torch.stack([state[name] for state in states]).mean(0)
+        if first.is_floating_point()
+        else first
+        for name, first in states[0].items()
+    }
+
+
+def gradient_of(network: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+    loss = nn.functional.cross_entropy(network(images), labels)
+    return torch.autograd.grad(loss, list(network.parameters()))
+
+
+def train_all(points: list[Point], folder: Path) -> list[TrainingReport]:
+    """Train all points, one after the other, in the processes of this group."""
+    torch.set_num_threads(1)
+    join(60, "cpu")
+    reports = []
+    for index, point in enumerate(points):
+        divide(point.workers, point.sharding.shards)
+        own = folder / str(index)
+        own.mkdir(exist_ok=True)
+        reports.append(TrainingProcess(point, own).run())
+    leave()
+    return reports
+
+
+def trained_together(
+    configs: list[dict[str, Any]], folder: Path
+) -> list[tuple[list[TrainingReport], dict[str, Tensor]]]:
+    """Reports by rank and final weights of each point; all have as many processes."""
+    points = [point_of(config) for config in configs]
+    (processes,) = {sum(point.num_processes) for point in points}
+    by_rank = launch(
+        "tests.wall_clock.splits:train_all",
+        (points, folder),
+        workers=processes,
+        servers=0,
+        log_folder=folder / "log",
     )
+    weights = [torch.load(folder / str(index) / "weights.pt") for index in range(len(points))]
+    return list(zip(map(list, zip(*by_rank, strict=True)), weights, strict=True))

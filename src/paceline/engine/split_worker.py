@@ -100,15 +100,13 @@ class SplitWorker:
             dist.reduce(total, group_dst=0, group=self._own)
             self._count(total, to_first=True)
             fill(summed, total)
-        buffers = self.trained.network.named_buffers()
-        statistics = {name: each for name, each in buffers if each.is_floating_point()}
-        found = self._gathered({**gradients, **statistics}, counted=True)
+        buffers = dict(self.trained.network.named_buffers())
+        found = self._gathered({**gradients, **buffers}, counted=True)
         if self.is_first:
             for name, weight in self.whole.network.named_parameters():
                 weight.grad = found[name]
             for name, buffer in self.whole.network.named_buffers():
-                if name in found:
-                    buffer.copy_(found[name])
+                buffer.copy_(found[name])
 
     @torch.no_grad()
     def hand_out(self, goes_on: bool) -> None:
