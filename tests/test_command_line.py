@@ -138,6 +138,7 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
         ("scheme.compensation", [SERVED, "scheme.compensation=null"]),
         ("data.shuffle_every", [SERVED, *PARTITIONED, "data.shuffle_every=1"]),
         ("data.store", ["data.store=decoded_each_time"]),
+        ("batch_size", ["model.shards=3"]),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_setting(setting, arguments, root):

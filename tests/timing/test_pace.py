@@ -50,6 +50,15 @@ def test_a_step_ends_when_the_emulated_one_has(clock):
     assert pace.late_steps == 0
 
 
+def test_what_an_accelerator_exchanges_within_a_step_comes_on_top(clock):
+    pace = Pace(STEADY, worker=0)
+    pace.begin()
+    clock.now += 0.5  # real compute and 0.3 seconds of exchange
+    pace.wait(0.3)
+    assert clock.slept == pytest.approx([1.8])
+    assert pace.late_steps == 0
+
+
 def test_a_step_that_is_over_already_is_late(clock):
     pace = Pace(STEADY, worker=0)
     for compute in (2.5, 1.0, 2.0):

@@ -17,7 +17,7 @@ from paceline.model.sharding import Sharding
 from paceline.split.shard_group import ShardGroup
 from paceline.split.split_network import split_network
 from paceline.split.split_plan import plan_split
-from paceline.split.whole_weights import gathered, slices_of
+from paceline.split.whole_weights import gather_state, gathered, slices_of
 
 
 class SplitWorker:
@@ -34,6 +34,9 @@ class SplitWorker:
             name = type(module).__name__
             message = f"a Classifier's network can be split, not a {name}; 1 is needed"
             raise SettingError("model.shards", message)
+        for name, _ in module.named_parameters():
+            if not name.startswith("network."):
+                raise SettingError("model.shards", f"{name} is outside of the network that is split")
         size, *image_shape = images.shape
         self._plan = plan_split(module.network, sharding.split, sharding.shards, size, image_shape)
         self._division = division
@@ -101,7 +104,7 @@ class SplitWorker:
             self._count(total, to_first=True)
             fill(summed, total)
         buffers = dict(self.trained.network.named_buffers())
-        found = self._gathered({**gradients, **buffers}, counted=True)
+        found = self._gathered({**gradients, **buffers})
         if self.is_first:
             for name, weight in self.whole.network.named_parameters():
                 weight.grad = found[name]
@@ -133,10 +136,9 @@ class SplitWorker:
     @torch.no_grad()
     def gather(self) -> None:
         """Bring `whole` up to date in the first process; all processes of the worker call it."""
-        state = self.trained.network.state_dict()
-        found = self._gathered(state, counted=False)
-        if self.is_first:
-            self.whole.network.load_state_dict(found)
+        state = gather_state(self.trained.network, self._plan, self.group)
+        if state is not None:
+            self.whole.network.load_state_dict(state)
 
     def mean_gradient(self, workers: int) -> None:
         """Replace the gradient by the mean over all `workers`; all processes of the run call it.
@@ -198,19 +200,17 @@ class SplitWorker:
             fill(weights, part)
         return bool(common[0])
 
-    def _gathered(self, state: Mapping[str, Tensor], *, counted: bool) -> dict[str, Tensor]:
+    def _gathered(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the whole tensors in the first process; what is no slice is its own."""
         names = [name for name in state if name in self._plan.slices]
         if not names:
-            return dict(state)
+            return state
         own = [state[name] for name in names]
         vector = self._vector(own)
-        vectors = [torch.empty_like(vector) for _ in range(self.shards)] if self.is_first else None
-        dist.gather(vector, vectors, group_dst=0, group=self._own)
-        if counted:
-            self._count(vector, to_first=True)
-        parts = [dict(zip(names, _split(each, own), strict=True)) for each in vectors or ()]
-        return {**state, **gathered(parts, self._plan)} if parts else {}
+        self._count(vector, to_first=True)
+        vectors = self.group.collect(vector) or []
+        parts = [dict(zip(names, _split(each, own), strict=True)) for each in vectors]
+        return {**state, **gathered(parts, self._plan)} if parts else state
 
     def _count(self, vector: Tensor, *, to_first: bool) -> None:
         """Count a message of each other process to the first, or of the first to each other."""

@@ -1,16 +1,21 @@
 """Lightning without messages, files and profiler: a run's record is written elsewhere."""
 
 import logging
+import threading
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pytorch_lightning import Trainer
 from pytorch_lightning.profilers import Profiler
+from tqdm import tqdm
 
 
 def silence() -> None:
     """Suppress Lightning's warnings and messages in this process; errors are still printed."""
+    # torch.fx's interpreter has a progress bar, even a disabled one. Its lock is one of several
+    # processes, whose semaphore leaks with a warning where a process is killed.
+    tqdm.set_lock(threading.RLock())
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
 
