@@ -36,7 +36,7 @@ class SplitWorker:
             raise SettingError("model.shards", message)
         for name, _ in module.named_parameters():
             if not name.startswith("network."):
-                raise SettingError("model.shards", f"{name} is outside of the network that is split")
+                raise SettingError("model.shards", f"{name} is outside of the network; 1 is needed")
         size, *image_shape = images.shape
         self._plan = plan_split(module.network, sharding.split, sharding.shards, size, image_shape)
         self._division = division
