@@ -87,6 +87,17 @@ def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
         launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
 
 
+def test_processes_of_a_split_worker_are_named_by_worker_and_shard(tmp_path):
+    """In the failure that ends the run, and in the names of logs."""
+    target, failure = "tests.cluster.counting:fail", "^worker 0 shard 1: ended with exit code 7"
+    with pytest.raises(ProcessFailure, match=failure):
+        launch(target, ("vanish",), workers=2, servers=0, log_folder=tmp_path, shards=2)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "worker_0_shard_0.log",
+        "worker_0_shard_1.log",
+    }
+
+
 def test_memory_that_a_step_frees_stays_for_the_next(tmp_path):
     """glibc alone would return it: 8,192 faults a round."""
     target, sizes = "tests.cluster.counting:page_faults", (5, 4, 8 * 2**20)
