@@ -68,3 +68,16 @@ def test_workers_that_all_diverged_have_no_baseline(made):
     lost = [fail(run, "diverged", "NaN") for run in rates(2, 100.0, 200.0)]
     row = two_workers(scaling(made([*rates(1, 100.0, 200.0), *lost])))
     assert row["baseline"] == "none: no finished point"
+
+
+def test_strong_scaling_is_against_one_worker_with_all_the_images(made):
+    """Two workers share the 64 images that one takes in a step; another size has no baseline."""
+    alone = rates(1, 100.0, batch_size=64, global_batch_size=64)
+    shared = rates(2, 180.0, batch_size=32, global_batch_size=64)
+    other = rates(4, 300.0, batch_size=32, global_batch_size=128)
+    axes = ["scheme", "workers", "global_batch_size", "seed"]
+    table = scaling(made([*alone, *shared, *other], axes=axes))
+    row = two_workers(table)
+    assert (row["speedup_mean"], row["efficiency_mean"]) == (1.8, 0.9)
+    assert table["global_batch_size"].tolist() == [64, 64, 128]
+    assert table["baseline"].iloc[2].startswith("none")

@@ -121,3 +121,34 @@ def test_an_unknown_study_names_those_that_are(root, studied):
     studied("other")
     with pytest.raises(SettingError, match="study: there is no mad; there are: made, other"):
         study_points("mad", root)
+
+
+def test_strong_scaling_divides_the_images_of_a_step(studied, root):
+    studied("made", {"global_batch_size": 64}, workers="1,2,4", seed="0")
+    strong = study_points("made", root)
+    assert [point.config.values["batch_size"] for point in strong] == [64, 32, 16]
+    assert [point.axes["global_batch_size"] for point in strong] == [64, 64, 64]
+    studied("made", {"batch_size": 16}, workers="4", seed="0")
+    (weak,) = study_points("made", root)
+    assert weak.key == strong[2].key
+    assert "global_batch_size" not in weak.axes
+
+
+@pytest.mark.parametrize(
+    ("settings", "params", "message"),
+    [
+        ({"global_batch_size": 64, "batch_size": 32}, {}, r"64, and batch_size=32 is given too"),
+        (
+            {"global_batch_size": 64},
+            {"workers": "1,3"},
+            r"64 images cannot be divided .* workers=3",
+        ),
+        ({"global_batch_size": "many"}, {}, r"a whole number of at least 1"),
+        ({}, {"global_batch_size": "null,64"}, r"some points of the study have none"),
+    ],
+)
+def test_images_that_cannot_be_divided_are_refused(studied, root, settings, params, message):
+    studied("made", settings, seed="0", **params)
+    with pytest.raises(SettingError, match=rf"^global_batch_size: .*{message}") as error:
+        study_points("made", root)
+    assert "\n" not in str(error.value)

@@ -4,9 +4,10 @@
     efficiency = speed-up / K
 
 If a scheme has no run with one worker, the baseline is the fastest scheme that has one, since one
-worker alone is plain SGD under any scheme. Scaling is weak in the batch: the images per worker and
-step are constant, so that a step of K workers takes K times as many images. The total number of
-samples is constant, too.
+worker alone is plain SGD under any scheme. Scaling is weak in the batch if the images per worker
+and step are constant: a step of K workers takes K times as many images. It is strong in a study
+that sets global_batch_size: K workers share the images that one takes in a step. The total number
+of samples is constant, too.
 """
 
 from collections.abc import Iterator

@@ -17,6 +17,7 @@ _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
+_STRONG = "global_batch_size"  # axis of a study of strong scaling
 _LATER = ("timeline",)  # tables that reports of older code lack
 _LATER_ABOUT = {"margin": 1.0}  # what their study.json lacks: as in conf/config.yaml
 
@@ -63,6 +64,11 @@ class Tables:
     tuning: Frame
 
     @property
+    def is_strong(self) -> bool:
+        """True if the images of all workers in a step are constant, and not those of each."""
+        return _STRONG in self.about["axes"]
+
+    @property
     def axes(self) -> list[str]:
         """Return the columns of `runs` that identify a configuration: all axes but the seed."""
         return ["scheme", *self.facets, "workers"]
@@ -71,11 +77,13 @@ class Tables:
     def facets(self) -> list[str]:
         """Return the axes other than scheme, workers and seed that the scheme does not imply.
 
-        The first is always batch_size, even if it is no axis of the study.
+        The first is always batch_size, even if it is no axis of the study; in a study of strong
+        scaling it is global_batch_size, which decides batch_size.
         """
-        core = ("scheme", "batch_size", "workers", "seed")
+        batch = _STRONG if self.is_strong else "batch_size"
+        core = ("scheme", batch, "workers", "seed")
         names = [name for name in self.about["axes"] if name not in core]
-        return ["batch_size", *(name for name in names if not self._implied_by_scheme(name))]
+        return [batch, *(name for name in names if not self._implied_by_scheme(name))]
 
     @property
     def margin(self) -> float:

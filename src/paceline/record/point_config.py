@@ -31,6 +31,7 @@ _UNKEYED = (
     "measurement.mlflow",
     "cluster.assumed",
     "cluster.fitted_to",
+    "global_batch_size",  # the batch_size that it decides is part of the key
     "workload.tensors",
 )
 # Settings that came later, at the value that changes nothing: earlier records keep their keys.
@@ -75,7 +76,11 @@ class PointConfig:
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "PointConfig":
-        """Resolve a composed configuration; leave out Hydra's own settings."""
+        """Resolve a composed configuration; leave out Hydra's own settings.
+
+        Raises SettingError for a global_batch_size that cannot be divided among the workers.
+        """
+        _check_batches(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         values = cast("Mapping[object, Any]", plain)  # a DictConfig is never a list or a string
         return cls({str(name): value for name, value in values.items() if name != "hydra"})
@@ -194,6 +199,30 @@ class PointConfig:
     def replaced(self, **values: Any) -> "PointConfig":
         """Return a copy in which these top-level settings have other values."""
         return PointConfig({**self.values, **values})
+
+
+def _images_per_worker(default: int, all_workers: Any, workers: Any) -> int:
+    """Divide the images of a step among the workers; what cannot be divided is refused later."""
+    divisible = isinstance(all_workers, int) and isinstance(workers, int) and workers > 0
+    return all_workers // workers if divisible else default
+
+
+OmegaConf.register_new_resolver("images_per_worker", _images_per_worker, replace=True)
+
+
+def _check_batches(cfg: DictConfig) -> None:
+    images, workers = cfg.global_batch_size, cfg.workers
+    if images is None:
+        return
+    if not OmegaConf.is_interpolation(cfg, "batch_size"):
+        message = f"{images}, and batch_size={cfg.batch_size} is given too: one decides the other"
+    elif isinstance(images, bool) or not isinstance(images, int) or images < 1:
+        message = f"a whole number of at least 1 is needed, not {images!r}"
+    elif isinstance(workers, int) and workers > 0 and images % workers:
+        message = f"{images} images cannot be divided equally among workers={workers}"
+    else:
+        return
+    raise SettingError("global_batch_size", message)
 
 
 def _place(content: Any, path: str) -> tuple[Any, str]:

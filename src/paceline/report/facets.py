@@ -43,7 +43,7 @@ def panels(findings: StudyFindings) -> list[Panel]:
     varying = findings.varying
     if not varying:
         return [Panel({})]
-    ordered = findings.tables.runs.sort_values("batch_size", kind="stable")
+    ordered = findings.tables.runs.sort_values(findings.tables.facets[0], kind="stable")
     return [Panel(axis_values) for axis_values, _ in groups(ordered, varying)]
 
 

@@ -168,6 +168,8 @@ def _counts_as(findings: StudyFindings, row: Frame) -> str:
 def scaling_kind(findings: StudyFindings) -> str:
     """State the quantities that are constant when workers are added."""
     batch = "Weak scaling in batch: images per worker constant"
+    if findings.tables.is_strong:
+        batch = "Strong scaling in batch: images of all workers in a step constant"
     samples = unequal_samples(findings.tables)
     if samples is None:
         return f"{batch}, samples in total constant."

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
 from paceline.record.provenance import source_digest
-from paceline.study.study_points import StudyPoint, study_points
+from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
 
 Row = Mapping[str, Any]  # cells of a CSV file
@@ -64,7 +64,8 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
 def _row(point: StudyPoint) -> Row:
     result = dict(point.result or {})
     nested = {name: result.pop(name, {}) for name in ("hardware", "versions")}
-    axes = {name: value for name, value in point.axes.items() if name not in result}
+    own = {name: value for name, value in point.axes.items() if name == STRONG}
+    axes = {name: value for name, value in point.axes.items() if name not in result} | own
     flat = {f"{name}.{k}": value for name, group in nested.items() for k, value in group.items()}
     return {name: _cell(value) for name, value in (result | axes | flat).items()}
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from paceline.record.point import Point
 
 UNTUNED = "untuned"  # in place of the key
+STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
         names = _swept(grids)
         points = [_point(root, compose(job), names, job) for axes in grids for job in jobs_of(axes)]
     _require_distinct(points, grids)
-    return points
+    return _with_global_batches(points)
 
 
 def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
@@ -151,6 +152,17 @@ def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> 
             raise SettingError(
                 (names or _repeating(grids) or ["grids"])[0], f"two points are the same: {same}"
             )
+
+
+def _with_global_batches(points: list[StudyPoint]) -> list[StudyPoint]:
+    """Make global_batch_size an axis wherever it is set, swept or not: configurations go by it."""
+    sizes = [point.config.values[STRONG] for point in points]
+    if not any(sizes):
+        return points
+    if not all(sizes):
+        raise SettingError(STRONG, "some points of the study have none: scaling is weak or strong")
+    axes = [{**point.axes, STRONG: size} for point, size in zip(points, sizes, strict=True)]
+    return [replace(point, axes=own) for point, own in zip(points, axes, strict=True)]
 
 
 def _named(point: StudyPoint) -> str:
