@@ -21,7 +21,7 @@ from paceline.run.point_data import Reading
 from paceline.run.training_process import TrainingProcess
 from tests.tiny import point_of
 
-SHAPE, NUM_TRAIN = (3, 48, 48), 12_288  # 85 MB
+SHAPE, NUM_TRAIN = (3, 48, 48), 18_432  # 127 MB
 
 
 class LargeImages(AbstractPreparedImageData):

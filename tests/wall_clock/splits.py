@@ -11,6 +11,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from paceline.cluster.launcher import launch
 from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
@@ -93,10 +94,8 @@ def plain_state(config: dict[str, Any], workers: int = 1) -> dict[str, Tensor]:
     shares = [
         WorkerBatches(
             splits.train,
-            SampleStream(NUM_TRAIN, config["seed"]),
+            StreamOrder(SampleStream(NUM_TRAIN, config["seed"]), workers, size),
             worker=worker,
-            num_workers=workers,
-            batch_size=size,
             num_batches=1000,
             mean=splits.mean,
             std=splits.std,

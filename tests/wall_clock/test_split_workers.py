@@ -46,9 +46,7 @@ def observed(config, reports, servers=()):
     return Observed(
         reports,
         servers,
-        workers=point.workers,
         batch_size=point.batch_size,
-        seed=point.seed,
         warmup_fraction=0.1,
     )
 

@@ -1,6 +1,6 @@
 """Base class of synchronous strategies: all workers hold the same weights after every step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,7 +168,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
                 self._keep_weights(seconds)
 
     @contextmanager
-    def _averages(self) -> Iterator[None]:
+    def _averages(self) -> Generator[None]:
         """Hold the moving averages, if there are any, in place of the weights."""
         averages = self._average.weights if self._average else []
         held = [weight.data for weight in self._trained_weights[: len(averages)]]
