@@ -142,6 +142,7 @@ class VirtualCluster(AbstractCluster):
             num_steps=assignment.num_steps,
             snapshot_samples=assignment.snapshot_samples,
             learning_rate=assignment.learning_rate,
+            split_step=assignment.split_step,
             seed=assignment.seed,
             sample_decay=assignment.sample_decay,
             device=device,

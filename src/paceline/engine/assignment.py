@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from paceline.data.traffic import DataTraffic
 from paceline.model.learning_rate import LearningRate
+from paceline.timing.split_step import SplitStep
 from paceline.timing.workload import AbstractWorkload
 
 if TYPE_CHECKING:  # Lightning takes seconds
@@ -20,7 +21,8 @@ class Assignment:
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
     `workload`: network that the gradients stand for on a modelled cluster. `traffic`: how data move
     there. `sample_decay`: of the moving average that is evaluated; None if the weights are.
-    `split`: this process's part of a split worker; None for whole ones.
+    `split`: this process's part of a split worker, `split_step`: messages inside one on a modelled
+    cluster; None for whole ones.
     """
 
     num_workers: int
@@ -33,3 +35,4 @@ class Assignment:
     traffic: DataTraffic
     sample_decay: float | None = None
     split: "SplitWorker | None" = None
+    split_step: SplitStep | None = None

@@ -10,10 +10,10 @@ from pytorch_lightning.plugins.precision import Precision
 from torch import Tensor
 
 from paceline.engine.snapshot import fill, flatten
-from paceline.errors import SettingError
 from paceline.exchange.process_group import Division
 from paceline.model.classifier import Classifier
 from paceline.model.sharding import Sharding
+from paceline.split.modelled_split import network_of
 from paceline.split.shard_group import ShardGroup
 from paceline.split.split_network import split_network
 from paceline.split.split_plan import plan_split
@@ -30,21 +30,14 @@ class SplitWorker:
     """
 
     def __init__(self, module: Any, sharding: Sharding, division: Division, images: Tensor) -> None:
-        if not isinstance(module, Classifier):
-            name = type(module).__name__
-            message = f"a Classifier's network can be split, not a {name}; 1 is needed"
-            raise SettingError("model.shards", message)
-        for name, _ in module.named_parameters():
-            if not name.startswith("network."):
-                raise SettingError("model.shards", f"{name} is outside of the network; 1 is needed")
-        size, *image_shape = images.shape
-        self._plan = plan_split(module.network, sharding.split, sharding.shards, size, image_shape)
+        network, (size, *image_shape) = network_of(module), images.shape
+        self._plan = plan_split(network, sharding.split, sharding.shards, size, image_shape)
         self._division = division
         self._own = division.own
         self.shard = dist.get_rank(self._own)
         self.group = ShardGroup(self._own, self.shard, sharding.shards)
-        network = split_network(module.network, self._plan, self.group)
-        self.trained = copy.deepcopy(module, {id(module.network): network})
+        own = split_network(network, self._plan, self.group)
+        self.trained = copy.deepcopy(module, {id(network): own})
         self.whole = module if self.is_first else self.trained
         self.bytes_exchanged = (0, 0)  # of gradients and weights inside this worker
         self._seconds = 0.0

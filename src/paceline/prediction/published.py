@@ -145,4 +145,7 @@ def _in_unit(
 def _naive(prediction: Prediction) -> float | None:
     """Return the images/s of as many accelerators that never wait."""
     point, rate = prediction.point, prediction.rate
-    return point.workers * point.batch_size / rate.seconds(point.batch_size) if rate else None
+    if rate is None:
+        return None
+    accelerators = point.workers * point.sharding.shards
+    return accelerators * point.batch_size / rate.seconds(point.batch_size)

@@ -15,9 +15,11 @@ from paceline.engine.run_spec import RunSpec
 from paceline.errors import SettingError
 from paceline.measurement.throughput import images_per_second
 from paceline.record.point import Point
+from paceline.run.modelled_step import declared_shape, split_step_of
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
+from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 from paceline.virtual_clock.clock import VirtualClock
@@ -98,6 +100,7 @@ def point_clock(
         batch_size=point.batch_size,
         snapshot_samples=snapshot_samples,
         traffic=_traffic(point),
+        split_step=split_step_of(point, point.model.build, lambda: declared_shape(point)),
     )
 
 
@@ -122,12 +125,13 @@ def timed_clock(
     batch_size: int = 1,
     snapshot_samples: Sequence[int] = (),
     traffic: DataTraffic | None = None,
+    split_step: SplitStep | None = None,
 ) -> VirtualClock:
     """Return the clock at the end of `steps` steps of every worker, with one weight per server.
 
     `snapshot_samples`: samples of all workers, of `batch_size` in a step, after which to note the
-    time, ascending. `traffic`: data that move among workers. Raises SettingError for more servers
-    than pushes.
+    time, ascending. `traffic`: data that move among workers. `split_step`: messages inside a split
+    worker; None for whole ones. Raises SettingError for more servers than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
     accounting = Accounting(scheme, workers)
@@ -153,6 +157,7 @@ def timed_clock(
         weights=weights,
         statistics=torch.zeros(0),
         traffic=traffic,
+        split_step=split_step,
     )
     while (worker := clock.next_worker()) is not None:
         gradient = clock.pool.take()

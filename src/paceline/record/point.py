@@ -122,9 +122,6 @@ class Point:
 
     def _check_split(self) -> None:
         """Raise SettingError for what split workers cannot have."""
-        if self.kind == "virtual":
-            message = "split workers have no virtual form yet; 1 is needed, or real processes"
-            raise SettingError("model.shards", message)
         split = "by split workers; model.shards=1 is needed, or"
         if self.placement.meeting:
             neutral = "null" if self.placement.shuffle_every else "own"
@@ -143,7 +140,7 @@ class Point:
         if self.training.precision not in SERVED_PRECISIONS:
             message = f"{self.training.precision} cannot be honoured {split} 32-true"
             raise SettingError("training.precision", message)
-        if self.workload.name != OWN:
+        if self.workload.name != OWN and self.kind != "virtual":
             message = f"messages of {self.workload.name} cannot be sent {split} own"
             raise SettingError("workload", message)
 

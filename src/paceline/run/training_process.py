@@ -23,11 +23,13 @@ from paceline.measurement.timed_batches import TimedBatches
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
+from paceline.run.modelled_step import split_step_of
 from paceline.run.open_data import open_data
 from paceline.run.point_data import Reading
 from paceline.run.quiet import quiet_trainer
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
+from paceline.timing.split_step import SplitStep
 
 
 class TrainingProcess:
@@ -111,6 +113,7 @@ class TrainingProcess:
             sample_decay=self._point.training.sample_decay,
             traffic=self._data.traffic,
             split=self._split,
+            split_step=self._split_step(),
         )
 
     def _build_module(self) -> LightningModule:
@@ -131,13 +134,22 @@ class TrainingProcess:
         return module
 
     def _split_worker(self) -> SplitWorker | None:
-        """Return this process's part of the worker; None if the worker is one process."""
-        if self._point.sharding.shards == 1:
+        """Return this process's part of the worker; None if this process is all of it."""
+        if self._point.sharding.shards == 1 or self._point.kind == "virtual":
             return None
         images, _ = self._data.batch(self._worker, 0)
         split = SplitWorker(self._module, self._point.sharding, division(), images)
         self._module = split.whole
         return split
+
+    def _split_step(self) -> SplitStep | None:
+        """Return the messages inside a split worker on the virtual clock."""
+        point = self._point
+        if point.kind != "virtual":
+            return None
+        return split_step_of(
+            point, lambda: self._module, lambda: self._data.batch(self._worker, 0)[0].shape[1:]
+        )
 
     def _trainer(self, observer: Observer) -> Trainer:
         training = self._point.training

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.split.shard_group import ShardGroup, ring_bytes
+from paceline.split.shard_group import ShardGroup
+from paceline.timing.split_step import (
+    NOTHING,
+    ShardMessages,
+    all_gathered,
+    all_reduced,
+    swapped,
+)
 
 
 class State(NamedTuple):
@@ -39,8 +46,8 @@ class AbstractMove(ABC):
         """Return what this process has after the move. All processes of the group call it."""
 
     @abstractmethod
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        """Return the bytes that one process sends if the whole tensor has `whole` bytes."""
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        """Return what is sent if the whole tensor has `whole` bytes."""
 
 
 class Keep(AbstractMove):
@@ -49,8 +56,8 @@ class Keep(AbstractMove):
     def __call__(self, own: Tensor, group: ShardGroup) -> Tensor:
         return own
 
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        return 0
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        return NOTHING
 
 
 class Sum(AbstractMove):
@@ -59,8 +66,8 @@ class Sum(AbstractMove):
     def __call__(self, own: Tensor, group: ShardGroup) -> Tensor:
         return group.sum(own)
 
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        return ring_bytes(whole, shards)
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        return all_reduced(whole, shards)
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,8 @@ class Part(AbstractMove):
     def __call__(self, own: Tensor, group: ShardGroup) -> Tensor:
         return _cut(own, group, self.dimension)[group.shard].clone()
 
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        return 0
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        return NOTHING
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,8 @@ class Gather(AbstractMove):
     def __call__(self, own: Tensor, group: ShardGroup) -> Tensor:
         return torch.cat(group.gather(own).unbind(), self.dimension)
 
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        return (shards - 1) * (whole // shards)
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        return all_gathered(whole, shards)
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,8 @@ class SumPart(AbstractMove):
     def __call__(self, own: Tensor, group: ShardGroup) -> Tensor:
         return group.swap(torch.stack(_cut(own, group, self.dimension))).sum(0)
 
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        return (shards - 1) * (whole // shards)
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        return swapped(whole, shards)
 
 
 @dataclass(frozen=True)
@@ -113,8 +120,8 @@ class Turn(AbstractMove):
         pieces = group.swap(torch.stack(_cut(own, group, self.cut)))
         return torch.cat(pieces.unbind(), self.joined)
 
-    def bytes_sent(self, whole: int, shards: int) -> int:
-        return (shards - 1) * (whole // shards**2)
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        return swapped(whole // shards, shards)
 
 
 def _cut(whole: Tensor, group: ShardGroup, dimension: int) -> tuple[Tensor, ...]:

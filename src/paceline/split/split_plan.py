@@ -11,6 +11,7 @@ from paceline.split.divided_graph import DividedGraph, Moved
 from paceline.split.shard_group import ring_bytes
 from paceline.split.traced import trace
 from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, check_split
+from paceline.timing.split_step import NOTHING, ShardMessages
 
 
 class LayerPlan(NamedTuple):
@@ -35,11 +36,13 @@ class SplitPlan:
     `summed`: names of the parameters by images; they are equal in all shards, and their gradients
     are summed, `gradient_bytes` in one message. `slices`: parameters and buffers of which each
     shard has a slice, and the dimension that is cut. All others are whole in every shard, with
-    gradients that are equal. `graph`, `added`, `uses`: see DividedGraph.
+    gradients that are equal. `activations`: all that is exchanged in forward and backward. `graph`,
+    `added`, `uses`: see DividedGraph.
     """
 
     shards: int
     layers: Sequence[LayerPlan]
+    activations: Sequence[ShardMessages]
     gradient_bytes: int
     summed: frozenset[str]
     slices: Mapping[str, int]
@@ -50,7 +53,7 @@ class SplitPlan:
     @property
     def activation_bytes(self) -> int:
         """Bytes of activations and their gradients that one process sends in a training step."""
-        return sum(layer.forward_bytes + layer.backward_bytes for layer in self.layers)
+        return _num_bytes(self.activations)
 
 
 def plan_split(
@@ -74,6 +77,7 @@ def plan_split(
     return SplitPlan(
         shards=shards,
         layers=_layer_plans(placed, summed, sizes, shards),
+        activations=_activations(placed, shards),
         gradient_bytes=ring_bytes(sum(sizes[name] for name in summed), shards),
         summed=frozenset(summed),
         slices=_slices(traced, placed.uses),
@@ -93,18 +97,29 @@ def _layer_plans(
     plans = []
     for name, moves in placed.moved.items():
         own = [parameter for parameter in summed if _layer_of(parameter) == name]
-        forth, back = _bytes(moves, shards)
+        forth, back = map(_num_bytes, _messages(moves, shards))
         gradient = ring_bytes(sum(sizes[parameter] for parameter in own), shards)
         plans.append(LayerPlan(name, placed.ways[name], forth, back, gradient))
     return plans
 
 
-def _bytes(moves: Sequence[Moved], shards: int) -> tuple[int, int]:
-    """Return the bytes that one process sends in forward and in backward."""
-    forth = sum(each.conversion.forward.bytes_sent(each.whole, shards) for each in moves)
+def _activations(placed: DividedGraph, shards: int) -> list[ShardMessages]:
+    of_layers = (_messages(moves, shards) for moves in placed.moved.values())
+    exchanges = (each for forth, back in of_layers for each in (*forth, *back))
+    return [each for each in exchanges if each != NOTHING]
+
+
+def _messages(
+    moves: Sequence[Moved], shards: int
+) -> tuple[list[ShardMessages], list[ShardMessages]]:
+    """Return the exchanges of forward and of backward."""
+    forth = [each.conversion.forward.messages(each.whole, shards) for each in moves]
     learning = [each for each in moves if not each.forth_only]
-    back = sum(each.conversion.backward.bytes_sent(each.whole, shards) for each in learning)
-    return forth, back
+    return forth, [each.conversion.backward.messages(each.whole, shards) for each in learning]
+
+
+def _num_bytes(exchanges: Sequence[ShardMessages]) -> int:
+    return sum(each.num_bytes for each in exchanges)
 
 
 def _slices(network: nn.Module, uses: Mapping[str, str]) -> dict[str, int]:

@@ -9,8 +9,11 @@ from functools import cached_property
 
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize
+from paceline.model.sharding import Sharding
 from paceline.settings import Count, Whole, settings
 from paceline.timing.backward import Bucket
+from paceline.timing.split_layers import split_layers
+from paceline.timing.split_step import SplitStep
 
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
@@ -60,6 +63,13 @@ class AbstractWorkload(ABC):
         """
 
     @abstractmethod
+    def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
+        """Return the messages inside a worker of several processes, for a step of `batch_size`.
+
+        Raises SettingError for a network that cannot be divided, or whose layers are not known.
+        """
+
+    @abstractmethod
     def parts(self, own_bytes: int) -> list[Bucket]:
         """Divide the gradients of a step by layer, in the order of backward.
 
@@ -85,6 +95,10 @@ class OwnNetwork(AbstractWorkload):
 
     def statistics_bytes(self, num_bytes: int) -> int:
         return num_bytes
+
+    def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
+        message = f"the layers of {self.name} are not known; split workers need a counted network"
+        raise SettingError("workload", message)
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
         count = max(1, math.ceil(own_bytes / BUCKET_BYTES))
@@ -171,6 +185,9 @@ class CountedNetwork(AbstractWorkload):
 
     def statistics_bytes(self, num_bytes: int) -> int:
         return 0
+
+    def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
+        return split_layers(self.layers, self.num_classes, sharding, batch_size)
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
         """Fill buckets with the layers' gradients, from the last layer to the first.

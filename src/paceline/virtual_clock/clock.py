@@ -17,6 +17,7 @@ from paceline.exchange.find_collective import collective
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
+from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 from paceline.virtual_clock.buffers import Buffer, BufferPool
@@ -31,6 +32,7 @@ from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
 from paceline.virtual_clock.virtual_pair_link import VirtualPairLink
 from paceline.virtual_clock.virtual_push_link import VirtualPushLink
 from paceline.virtual_clock.virtual_servers import VirtualServers
+from paceline.virtual_clock.virtual_split import VirtualSplit
 from paceline.virtual_clock.virtual_worker import VirtualWorker
 
 _TIMELINE_WORKERS = 16  # more rows than that no figure shows
@@ -43,6 +45,8 @@ class VirtualClock:
     of before that: compute it on the worker's weights, and pass it to `finish_step`. `workload`:
     network that decides the bytes of messages. `statistics`: floating-point buffers of the module,
     as one vector. `counters`: its other buffers. `traffic`: data that move among workers.
+    `split_step`: messages inside a worker that is split over several processes; None for whole
+    ones.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class VirtualClock:
         weights: Tensor,
         statistics: Tensor,
         counters: Sequence[Tensor] = (),
+        split_step: SplitStep | None = None,
         recycled: bool = True,
         traffic: DataTraffic | None = None,
     ) -> None:
@@ -63,9 +68,15 @@ class VirtualClock:
         self.pool = BufferPool(weights, recycled=recycled)
         self._spec, self._times = spec, step_times
         self._cores = cores_of(profile.shared_cores, self.kernel)
-        by_ddp = scheme.carried_out_by_ddp and spec.num_workers > 1
+        by_ddp = scheme.carried_out_by_ddp and spec.num_workers > 1 and split_step is None
         self._seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
-        overlap = profile.overlaps(spec.num_workers)
+        overlap = profile.overlaps(spec.num_workers) and split_step is None
+        self._split = None
+        if split_step is not None:
+            self._split = VirtualSplit(
+                split_step, scheme, profile, spec.num_workers, self._cores, self.kernel
+            )
+            profile = self._split.profile
         self._sizes = MessageSizes(workload, weights.nbytes, overlap=overlap)
         own = BufferPool(statistics)
         self.workers = [
@@ -125,7 +136,9 @@ class VirtualClock:
     def busy_seconds(self) -> dict[str, float]:
         """Return the virtual seconds in which each link or server that is modelled was busy."""
         working = self._push.busy_seconds() if self._push else {}
-        return {**self._links.mean.busy_seconds(), **self._network.busy_seconds(), **working}
+        inside = self._split.busy_seconds() if self._split else {}
+        links = {**self._links.mean.busy_seconds(), **self._network.busy_seconds()}
+        return {**links, **working, **inside}
 
     def report(self) -> StrategyReport:
         return StrategyReport(
@@ -152,8 +165,12 @@ class VirtualClock:
             worker.computing = False
             if worker.gradient is None:
                 return
+            if self._split is not None:
+                yield from self._split.gather(worker)
             yield from self._drive(worker, driver)
             links.release()
+            if self._split is not None:
+                yield from self._split.hand_out(worker)
             yield from self._finish(worker)
         if self._own is not None:
             assert worker.weights is not None
@@ -172,6 +189,10 @@ class VirtualClock:
         worker.computing, worker.computed = True, Event()
         self._go_on_beside(worker, driver)
         begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
+        if self._split is not None:
+            yield from self._split.compute(worker, alone)
+            self._ready.append(worker)
+            return
         worker.compute_seconds = alone + self._seconds_of_ddp
         worker.computed_at = begun + worker.compute_seconds
         early = self._push.begin(worker) if self._push is not None else None
@@ -251,10 +272,11 @@ class VirtualClock:
 
     def _mean_link(self, scheme: AbstractScheme, profile: ClusterProfile) -> VirtualMeanLink:
         num_workers, chosen = self._spec.num_workers, collective(scheme.collective)
-        return VirtualMeanLink(
-            self.pool,
-            self.workers,
-            sizes=self._sizes,
+        make = partial(VirtualMeanLink, self.pool, self.workers, sizes=self._sizes)
+        if self._split is not None and self._split.by_parts:
+            split = self._split
+            return make(seconds=split.mean_seconds, volumes=split.mean_volumes, kernel=self.kernel)
+        return make(
             seconds=partial(chosen.seconds, workers=num_workers, profile=profile),
             volumes=lambda length: chosen.volumes(num_workers, length, profile.workers_per_node),
             kernel=self.kernel,
@@ -269,6 +291,8 @@ class VirtualClock:
             if self.servers is not None:
                 worker.granted = self.servers.begin(worker)
         for worker in self.workers:
+            if self._split is not None:
+                self._split.begin(worker)
             links = VirtualLinks(worker, self._links)
             driver = RuleDriver(
                 scheme, links, worker.index, self._spec.num_workers, self._spec.seed

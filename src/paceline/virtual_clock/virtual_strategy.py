@@ -32,6 +32,7 @@ from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload, OwnNetwork
 from paceline.virtual_clock.buffers import Buffer
@@ -52,7 +53,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     Every worker's gradient is computed on the weights that it would have, on the one device; time
     is modelled by `step_times` and `profile`, with messages of `workload` (by default of the module
-    itself). `num_steps`: number of steps of all workers
+    itself). `split_step`: messages inside workers that are split over several processes; the
+    gradients stay those of whole ones. `num_steps`: number of steps of all workers
     together, required by schemes that switch in the middle. A pass over the data is one of all
     workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
     `traffic`: how data move among workers, which takes time, too.
@@ -77,6 +79,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         num_steps: int | None = None,
         snapshot_samples: Sequence[int] = (),
         learning_rate: LearningRate | None = None,
+        split_step: SplitStep | None = None,
         seed: int = 0,
         sample_decay: float | None = None,
         device: torch.device | str = "cpu",
@@ -91,7 +94,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._step_times = step_times or StepTimes(seed=seed)
         self._profile, self._workload = profile or FREE, workload or OwnNetwork()
         self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
-        self._learning_rate = learning_rate
+        self._learning_rate, self._split_step = learning_rate, split_step
         self._seed, self._sample_decay, self._recycled = seed, sample_decay, recycled
         self._traffic = traffic
         self._draw: DrawOne | None = None
@@ -182,6 +185,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             weights=weights,
             statistics=statistics,
             counters=self._counters,
+            split_step=self._split_step,
             recycled=self._recycled,
             traffic=self._traffic,
         )

@@ -37,6 +37,7 @@ class VirtualWorker:
         self.step_numbers: list[int] = []  # run-wide, the next step's last; none from servers
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.activation_bytes = 0  # that its processes send each other, if it is split
         self.computing = False
         self.compute_seconds = 0.0  # of the step under way
         self.computed_at = 0.0
@@ -90,6 +91,8 @@ class VirtualWorker:
             seconds_communicating=self.seconds_communicating,
             bytes_sent=self.bytes_sent,
             bytes_received=self.bytes_received,
+            activation_bytes_sent=self.activation_bytes,
+            activation_bytes_received=self.activation_bytes,
             step_numbers=self.step_numbers,
             averages=self.averages,
             timeline=self.timeline or (),
