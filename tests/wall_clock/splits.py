@@ -141,6 +141,30 @@ def train_all(points: list[Point], folder: Path) -> list[TrainingReport]:
     return reports
 
 
+def train_virtually(points: list[Point], folder: Path) -> list[TrainingReport]:
+    """Train all points, one after the other, on the virtual clock of this process."""
+    torch.set_num_threads(1)
+    join(60, "cpu")
+    reports = [TrainingProcess(point, folder).run() for point in points]
+    leave()
+    return reports
+
+
+def on_virtual_clock(configs: list[dict[str, Any]], folder: Path) -> list[TrainingReport]:
+    """Reports of the points with the cluster `virtual`."""
+    cluster = tiny_point("sync_allreduce", 1, 4, "virtual")["cluster"]
+    points = [point_of({**config, "cluster": cluster}) for config in configs]
+    folder.mkdir(exist_ok=True)
+    (reports,) = launch(
+        "tests.wall_clock.splits:train_virtually",
+        (points, folder),
+        workers=1,
+        servers=0,
+        log_folder=folder / "log",
+    )
+    return reports
+
+
 def trained_together(
     configs: list[dict[str, Any]], folder: Path
 ) -> list[tuple[list[TrainingReport], dict[str, Tensor]]]:

@@ -14,7 +14,12 @@ from paceline.split.split_plan import plan_split
 from tests.engine.references import averaged, elastic, gossiped, plain_weights
 from tests.engine.replay import replayed
 from tests.tiny import point_of, run_tiny, tiny_point
-from tests.wall_clock.splits import plain_state, small_point, trained_together
+from tests.wall_clock.splits import (
+    on_virtual_clock,
+    plain_state,
+    small_point,
+    trained_together,
+)
 
 SYNC = "sync_allreduce"
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -22,6 +27,7 @@ NORMALIZED = {"training__samples": 48}  # ResNet-18 takes a second for it
 OWN = {"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 2, "split": "auto"}
 FIVE = {"model__shards": 5, "model__split": "fully_connected"}
 ADAM = {"_target_": "torch.optim.Adam", "_partial_": True, "lr": 0.01}
+ASYNCHRONOUS = small_point("small_cnn", "async_parameter_server", 1, 2, "all")
 OF_FOUR = {  # by network, number of workers, and processes of each
     "AlexNet's kind, 4 x 1": small_point("small_alexnet", SYNC, 4, 1),
     "AlexNet's kind, 2 x 2": small_point("small_alexnet", SYNC, 2, 2),
@@ -98,6 +104,29 @@ def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_fo
         assert report.activation_bytes_sent == steps * shards * plan.activation_bytes > 0
 
 
+@pytest.fixture(scope="module")
+def virtual(tmp_path_factory):
+    """By name: the report of the same points on the virtual clock."""
+    names = ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"]
+    configs = [*(OF_FOUR[name] for name in names), ASYNCHRONOUS]
+    reports = on_virtual_clock(configs, tmp_path_factory.mktemp("virtual"))
+    return dict(zip([*names, "asynchronous"], reports, strict=True))
+
+
+@pytest.mark.parametrize("name", ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"])
+def test_bytes_are_equal_on_both_clocks(name, of_four, virtual):
+    config, (reports, _) = OF_FOUR[name], of_four[name]
+    real, modelled = observed(config, reports).workers, virtual[name].strategy.workers
+    assert [bytes_of(each) for each in modelled] == [bytes_of(each) for each in real]
+
+
+def bytes_of(worker):
+    return (
+        (worker.bytes_sent, worker.bytes_received),
+        (worker.activation_bytes_sent, worker.activation_bytes_received),
+    )
+
+
 def plain(config, seen):
     return plain_weights(config)
 
@@ -121,9 +150,9 @@ def test_every_scheme_keeps_its_law_with_split_workers(scheme, settings, expecte
     assert all(worker.activation_bytes_sent > 0 for worker in seen.workers)
 
 
-def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path):
+def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path, virtual):
     """BatchNorm's statistics come whole to the server; bytes are those of the first process."""
-    config = small_point("small_cnn", "async_parameter_server", 1, 2, "all")
+    config = ASYNCHRONOUS
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, plain_state(config), **EXACT)
     (worker,) = seen.workers
@@ -140,7 +169,12 @@ def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path):
     weights = sum(each.numel() for each in held.values())
     assert worker.bytes_received == 8 * ((steps + 1) * weights + steps * gathered)
     assert not plan.summed
-    assert worker.activation_bytes_sent > 0
+    (modelled,) = virtual["asynchronous"].strategy.workers  # of both processes
+    assert modelled.activation_bytes_sent == 2 * worker.activation_bytes_sent > 0
+    assert modelled.bytes_sent == worker.bytes_sent + 8 * steps * gathered
+    first = 8 * weights  # that the server sends before the clock starts
+    others = 8 * (steps + 1) * handed_out
+    assert modelled.bytes_received == worker.bytes_received - first + others
 
 
 def test_a_record_of_split_workers(tmp_path, monkeypatch):
@@ -167,7 +201,6 @@ def test_a_record_of_split_workers(tmp_path, monkeypatch):
     [
         ("model.shards", {"model__shards": 0}, ""),
         ("model.split", {"model__split": "some"}, ""),
-        ("model.shards", {"cluster": "virtual"}, "virtual"),
         ("scheme.collective", {"scheme__collective": "ring"}, "ring"),
         ("scheme.compression", {"scheme__compression": "fp16"}, "fp16"),
         ("training.gradient_clip_val", {"training__gradient_clip_val": 1.0}, "norm"),

@@ -90,6 +90,9 @@ class AbstractCluster(AbstractPacing, ABC):
         """Raise SettingError for a scheme that this cluster cannot carry out."""
         self.device(scheme, num_workers)
 
+    def check_shards(self, workers: int, shards: int) -> None:
+        """Raise SettingError for workers that cannot have so many processes on this cluster."""
+
     def check_workload(self, workload: AbstractWorkload) -> None:
         """Raise SettingError for a workload of which this cluster does not know the step."""
         if workload.name != OWN and self.step_seconds is None:

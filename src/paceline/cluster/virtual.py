@@ -14,6 +14,7 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
 from paceline.timing.profile import ClusterProfile, Link, ServerPlacement
 from paceline.timing.shared_cores import SharedCores
+from paceline.timing.split_profile import check_places
 from paceline.timing.step_rate import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -89,6 +90,9 @@ class VirtualCluster(AbstractCluster):
         if scheme.compression != "none":
             message = f"{scheme.compression} has no virtual form"
             raise SettingError("scheme.compression", message)
+
+    def check_shards(self, workers: int, shards: int) -> None:
+        check_places(self.profile, workers, shards)
 
     def check_workload(self, workload: AbstractWorkload) -> None:
         known = [*self.step_rates, *([OWN] if self._cores else ())]

@@ -140,9 +140,16 @@ class Point:
         if self.training.precision not in SERVED_PRECISIONS:
             message = f"{self.training.precision} cannot be honoured {split} 32-true"
             raise SettingError("training.precision", message)
-        if self.workload.name != OWN and self.kind != "virtual":
+        if self.kind == "virtual":
+            self._check_modelled_split()
+        elif self.workload.name != OWN:
             message = f"messages of {self.workload.name} cannot be sent {split} own"
             raise SettingError("workload", message)
+
+    def _check_modelled_split(self) -> None:
+        self.cluster.check_shards(self.workers, self.sharding.shards)
+        if self.workload.name != OWN:
+            self.workload.split_step(self.sharding, self.batch_size)
 
     def _check_collective(self) -> None:
         check_collective(self.scheme.collective)

@@ -26,7 +26,7 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     torch.set_num_threads(point.cluster.threads_per_worker)
     join(point.cluster.timeout_seconds, point.device)
     num_training, num_servers = point.num_processes
-    if point.sharding.shards > 1:
+    if point.sharding.shards > 1 and point.kind != "virtual":
         divide(point.workers, point.sharding.shards)
     if dist.get_rank() < num_training:
         if point.kind == "paced" and num_servers:

@@ -28,9 +28,10 @@ def seconds_inside(
     """Model the seconds of an exchange among the `shards` processes of each worker.
 
     A process sends its messages one after the other: latency counts for each of them. They pass the
-    node's inner link, or, if the worker has processes on several nodes, the link between these,
-    which each node's processes share where each sends to each other. Nothing is over before the
-    cores of a node have passed the messages of all its processes, with all `workers` at it at once.
+    node's inner link, that of all-reduces, or, if the worker has processes on several nodes, the
+    link between these, which each node's processes share where each sends to each other. Nothing is
+    over before the cores of a node have passed the messages of all its processes, with all
+    `workers` at it at once.
     """
     link = profile.allreduce_link or profile.node_link
     of_node, sharing = profile.largest_node(workers * shards), 1.0

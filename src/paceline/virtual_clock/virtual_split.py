@@ -11,7 +11,6 @@ from paceline.exchange.schedule.volume import Volume, Volumes
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.split_profile import (
-    check_places,
     of_first_processes,
     of_like_processes,
     seconds_inside,
@@ -28,7 +27,6 @@ class VirtualSplit:
     `of_processes`: profile in which each process counts as a worker. `profile`: for messages of the
     first processes, which speak for their workers. `by_parts`: each process averages its own part
     of the gradients; else the first one has all of them, and hands out weights after each step.
-    Raises SettingError("model.shards") for places that `check_places` refuses.
     """
 
     def __init__(
@@ -40,7 +38,6 @@ class VirtualSplit:
         cores: AbstractCores,
         kernel: Kernel,
     ) -> None:
-        check_places(of_processes, workers, step.shards)
         self.by_parts = scheme.carried_out_by_ddp
         self.profile = of_first_processes(of_processes, step.shards)
         self._step, self._of_processes, self._workers = step, of_processes, workers
