@@ -120,3 +120,53 @@ def test_the_command(tmp_path):
     assert (code, errors) == (0, [])
     assert [entry["workers"] for entry in json.loads(file.read_text())] == [1, 2]
     assert "virtual" in lines[1]
+
+
+_STEP = "cluster.step_seconds=1"
+YADAN = ("cluster=four_titans", "workload=alexnet", "cluster.step_jitter=0")
+
+
+def test_shards_have_a_column_and_their_time_by_hand():
+    """Yadan 2013: two GPUs, one network; convolutions by images, linear layers by channels."""
+    whole, halves = each(*YADAN, "batch_size=256", "model.shards=1,2")
+    head, _, line, *_ = table([whole, halves]).splitlines()
+    assert head.split()[3:6] == ["model.shards", "workers", "batch_size"]
+    assert line.split()[3:6] == ["2", "1", "256"]
+    activations = 256 * 4 * (2 * 9216 + 2 * 4096 + 2 * 1000)  # bytes over the bus, of both
+    convolutions = 4 * sum((34944, 614656, 885120, 1327488, 884992))
+    over_bus = (activations + 2 * convolutions) / 1.8e9
+    seconds = 256 * 0.007081 / 2 + over_bus
+    assert halves.run.images_per_second == pytest.approx(256 / seconds, rel=1e-6)
+    assert whole.run.images_per_second == pytest.approx(1 / 0.007081, rel=1e-6)
+
+
+def test_the_trained_network_is_divided_by_its_plan():
+    """The counted network is the same one: only its layers' sizes are known."""
+    model = ("model=alexnet", "data=image_folder", "batch_size=256", "model.shards=2", *YADAN)
+    step = "cluster.step_seconds=1.812736"
+    (counted,), (own,) = each(*model), each(*model, "workload=own", step)
+    assert own.run.images_per_second == pytest.approx(counted.run.images_per_second, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("setting", "overrides"),
+    [
+        ("model.shards", ("cluster=minsky", "model.shards=3", "workers=8")),
+        (
+            "model.shards",
+            ("cluster=titan", "model.shards=9", "model.split=fully_connected", "batch_size=36"),
+        ),
+        ("batch_size", ("cluster=titan", "model.shards=2", "batch_size=33")),
+        ("scheme.collective", ("cluster=titan", "model.shards=2", "scheme.collective=ring")),
+        (
+            "workload",
+            ("cluster=virtual", "workload=sized", "workload.num_bytes=400", "model.shards=2"),
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_refused_in_a_line(setting, overrides):
+    workload = () if "workload=sized" in overrides else ("workload=resnet50", _STEP)
+    with pytest.raises(SettingError) as error:
+        each(*overrides, *workload)
+    assert error.value.setting == setting
+    assert "\n" not in str(error.value)

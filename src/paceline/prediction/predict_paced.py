@@ -55,7 +55,8 @@ def of_paced(
     Free: of the same steps if messages and servers took no time. `pushes`: to the first server, by
     their staleness; None without one. `compared_staleness` compares them.
     """
-    paced = emulating(cluster, config.values["cluster"], config.values["workers"])
+    processes = config.values["workers"] * config.of_the_run("model")["shards"]
+    paced = emulating(cluster, config.values["cluster"], processes)
     rates = [run_of(config, each, samples).images_per_second for each in (paced, _free(paced))]
     of_rates = (f"{rates[0]:.6g}", f"{rates[1]:.6g}")
     if not pushes:
@@ -69,22 +70,22 @@ def of_paced(
     return *of_rates, f"{compared.distance:.3g}", f"{compared.p:.3g}"
 
 
-def emulating(cluster: Values, paced: Values, workers: int) -> Values:
+def emulating(cluster: Values, paced: Values, processes: int) -> Values:
     """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
 
     Messages take no less than inside a node, and all nodes share the cores of one machine, whose
-    costs are those of all workers.
+    costs are those of all `processes` of workers.
     """
     own = {name: value for name, value in paced.items() if name in _EMULATED}
     own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
     if "link" in paced:
         latency = cluster["node_link"]["latency"]
         own["link"] = {**paced["link"], "latency": latency, "unevenness": UNEVENNESS}
-        own["node_cores"] = cluster["node_cores"] / math.ceil(workers / paced["workers_per_node"])
+        own["node_cores"] = cluster["node_cores"] / math.ceil(processes / paced["workers_per_node"])
         modelled = Target("cluster", dict(cluster)).build()  # with what it leaves out
         for name in _BY_WORKERS:
             if values := getattr(modelled, name):
-                own[name] = {workers: interpolated(values, workers)}
+                own[name] = {processes: interpolated(values, processes)}
     return {**cluster, **own, "overlap": False}
 
 

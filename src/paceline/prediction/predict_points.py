@@ -51,7 +51,8 @@ def predict_points(study: str, root: Path) -> Path:
     points = [point for point in declared if point.key in runs]
     names = [profile_of(point.config) for point in points]
     clusters = {name: composed([f"cluster={name}"], root).values["cluster"] for name in set(names)}
-    alone, rows = _seconds_alone(runs.values()), []
+    alone = _seconds_alone(runs[point.key] for point in points if _is_whole(point))
+    rows = []
     paced = any(run["kind"] == "paced" for run in runs.values())
     staleness = staleness_of(folder) if paced else {}
     for point, name in zip(points, names, strict=True):
@@ -64,7 +65,8 @@ def predict_points(study: str, root: Path) -> Path:
             own = alone.get(_computes(run)) or shared["step_seconds"]
             cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
         rate = run_of(point.config, cluster, int(run["samples"])).images_per_second
-        kind = "calibrated" if shared and _is_alone(run) else "predicted"
+        calibrated = shared and _is_whole(point) and _is_alone(run)
+        kind = "calibrated" if calibrated else "predicted"
         rows.append((point.key, kind, half, name, f"{rate:.6g}", "", "", ""))
     path = folder / "predictions.csv"
     with path.open("w", newline="") as file:
@@ -75,6 +77,11 @@ def predict_points(study: str, root: Path) -> Path:
 def _has_rate(run: Run) -> bool:
     """Return True for a real point with a rate; one whose accuracy is at chance has one."""
     return run["kind"] in ("measured", "paced") and bool(run["images_per_second"])
+
+
+def _is_whole(point: StudyPoint) -> bool:
+    """Return True if no worker is split."""
+    return point.config.of_the_run("model")["shards"] == 1
 
 
 def _is_alone(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""What the processes of a split worker send each other, on a modelled cluster."""
+"""Messages between the processes of a split worker, by the plan for its network."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy

@@ -36,6 +36,9 @@ ServerPlacement = Literal["own_nodes", "beside_workers"]
 class ClusterProfile:
     """Cost of messages and servers on a modelled cluster, and placement of workers on nodes.
 
+    Each process of a split worker counts as a worker here; each computes an equal share of its
+    step, as if the arithmetic divided evenly.
+
     `link`: network interface that the workers of a node share. `node_link`: link of one worker or
     server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
     on one machine. `server_placement`: each server is on a node of its own, or servers are on the

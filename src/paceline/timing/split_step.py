@@ -1,4 +1,4 @@
-"""What the processes of a split worker send each other in a step: messages, and their bytes."""
+"""Messages between the processes of a split worker in a step, and their bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def with_first(num_bytes: int, shards: int) -> ShardMessages:
 
 @dataclass(frozen=True)
 class SplitStep:
-    """What a step of a worker of `shards` processes makes them send each other.
+    """Messages between the `shards` processes of a worker in a step.
 
     `activations`: exchanges of forward and backward. `element_size`: bytes of a weight.
     `summed`: number of weights by images, which all have; `sliced`: of those in a process's slices;
