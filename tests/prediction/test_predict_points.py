@@ -66,6 +66,22 @@ def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
         assert float(row["images_per_second"]) == pytest.approx(rate, rel=1e-5)
 
 
+def test_a_split_worker_is_predicted_and_does_not_compute_alone(root):
+    """The first point is one whole worker, 8 images in 4 ms; the second is two processes of one."""
+    text = STUDY.replace("workers: 1,2", "model.shards: 1,2").replace("local,virtual", "local")
+    (root / "experiments/held.yaml").write_text(text)
+    points = study_points("held", root)
+    rows = [(each.key, "measured", "finished", "small_cnn", 8, 1, 0, 1600) for each in points]
+    folder = root / "reports/held"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "runs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, (*rows[0], 2000), (*rows[1], 1)])
+    with predict_points("held", root).open(newline="") as file:
+        whole, split = csv.DictReader(file)
+    assert (whole["kind"], split["kind"]) == ("calibrated", "predicted")
+    assert float(whole["images_per_second"]) == pytest.approx(2000, rel=0.05)
+
+
 def test_a_study_without_records_is_refused(root):
     code, _, (error,) = run(root, "predict", "--study", "own_pace")
     assert (code, error.split(":")[1]) == (2, " study")
