@@ -35,8 +35,8 @@ def test_a_push_and_its_answer_share_the_time():
     assert link_of(1.0, 0.02) == pytest.approx((0.5, 0.01))
 
 
-def test_memory_is_copied_at_some_gigabytes_per_second():
-    assert 1e8 < copy_bandwidth(2**20) < 1e13
+def test_memory_is_copied_at_a_rate_in_bytes_per_second():
+    assert 1e6 < copy_bandwidth(2**20) < 1e13  # some gigabytes, on a machine with nothing else
 
 
 def test_two_processes_measure_each_other(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from omegaconf import open_dict
 from pytorch_lightning import Trainer
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -67,7 +68,11 @@ FOR_IMAGENET = ("nin", "alexnet", "googlenet")
 def composed_model(*overrides):
     data = [] if "data=image_folder" in overrides else SMALL_IMAGES
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return instantiate(compose("config", overrides=[*data, *overrides]).model)
+        model = compose("config", overrides=[*data, *overrides]).model
+    for setting in ("shards", "split"):  # the run's, not the class's
+        with open_dict(model):
+            del model[setting]
+    return instantiate(model)
 
 
 @pytest.mark.parametrize(

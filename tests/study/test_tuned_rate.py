@@ -21,6 +21,7 @@ def result(top1, status="finished"):
 def config(rate, tuning, workers=2):
     training = {**CONFIG["training"], "rate": rate}
     changes = {"training": training, "tuning": tuning, "workers": workers}
+    changes |= {"global_batch_size": None}
     return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
 
 
