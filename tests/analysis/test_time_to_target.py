@@ -67,3 +67,23 @@ def test_diverged_is_censored_and_failed_is_counted_apart(made):
 
 def test_without_one_worker_there_is_no_target(made):
     assert time_to_target(made([make_run(workers=2)])).empty
+
+
+def test_a_value_of_the_study_is_the_target_even_without_one_worker(made):
+    runs = [make_run(workers=2, top1=0.8), make_run(kind="virtual", top1=0.6)]
+    table = targets(made(runs, target={"metric": "top1", "value": 0.7}))
+    assert list(table["target"]) == [0.7, 0.7]
+    assert list(table["set_by"]) == ["the study", "the study"]
+
+
+def test_runs_are_held_to_the_value_of_the_study(made):
+    runs = [make_run(workers=2, seed=s, top1=top1) for s, top1 in enumerate((0.8, 0.6))]
+    (row,) = time_to_target(made(runs, target={"metric": "top1", "value": 0.7})).to_dict("records")
+    assert (row["target"], row["n_reached"], row["n_censored"]) == (0.7, 1, 1)
+
+
+def test_the_study_says_how_far_the_target_is_below_the_best(made):
+    tables = made([make_run(top1=0.8)], target={"metric": "top1", "below_baseline": 0.05})
+    (row,) = targets(tables).to_dict("records")
+    assert row["target"] == pytest.approx(0.75)
+    assert row["set_by"] == "sync_allreduce batch_size=32 workers=1"

@@ -91,6 +91,7 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
         "other_records": sorted([points[0].key, points[2].key]),
         "stale_code": 0,
         "margin": 1.0,
+        "target": None,
     }
     out = capsys.readouterr().out
     assert all(key in out for key in about["missing"] + about["other_records"])

@@ -19,7 +19,10 @@ _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "second
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
 _LATER = ("timeline",)  # tables that reports of older code lack
-_LATER_ABOUT = {"margin": 1.0}  # what their study.json lacks: as in conf/config.yaml
+_LATER_ABOUT = {
+    "margin": 1.0,
+    "target": None,
+}  # what their study.json lacks: as in conf/config.yaml
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
@@ -32,7 +35,8 @@ class About(TypedDict):
 
     `missing` are points without a record, `other_records` are records of other points in the same
     folder, and `stale_code` counts the records of other code than the latest. `margin` is the
-    difference of accuracies, in points, up to which the study calls them equal.
+    difference of accuracies, in points, up to which the study calls them equal. `target`
+    is {metric, value} or {metric, below_baseline} as the study asks for it, or None.
     """
 
     study: str
@@ -43,6 +47,7 @@ class About(TypedDict):
     other_records: list[str]
     stale_code: int
     margin: float
+    target: Row | None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.measurement.measurement import Measurement
+from paceline.record.asked_target import asked_target
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
@@ -27,6 +28,7 @@ _UNKEYED = (
     "predicted_by",
     "validated_on",
     "margin",
+    "target",
     "sweep",
     "measurement.mlflow",
     "cluster.assumed",
@@ -157,6 +159,10 @@ class PointConfig:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise SettingError("margin", f"a number of points above 0 is needed, not {value!r}")
         return float(value)
+
+    @property
+    def asked_target(self) -> Mapping[str, Any] | None:
+        return asked_target(self.values["target"])
 
     @property
     def is_tuned(self) -> bool:

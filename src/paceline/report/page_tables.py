@@ -199,17 +199,24 @@ def time_to_target(findings: StudyFindings) -> Table:
         "samples, mean": spread("samples", count),
         "samples, median": lambda row: shown(row["samples_median"], count),
     }
-    rule = (
-        "First evaluation at or above the target, two points of validation top-1 below the best "
-        "mean of one worker"
-    )
     best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
     caption = (
-        f"{rule} ({best}). A run that ended before is counted as not reached (right-censored): "
-        "then there is no mean, and the median takes it as later than all that got there."
+        f"First evaluation at or above the target, {_origin(findings, best)}. A run that ended "
+        "before is counted as not reached (right-censored): then there is no mean, and the median "
+        "takes it as later than all that got there."
     )
     caption = caption if best else "No target: no finished point with one worker."
     return concluded_table(findings, "time_to_target", "Time to target", caption, cells)
+
+
+def _origin(findings: StudyFindings, best: str) -> str:
+    asked = findings.tables.about["target"]
+    if asked and "value" in asked:
+        return f"a validation top-1 of {100 * asked['value']:g} % that the study asks for"
+    points = f"{100 * asked['below_baseline']:g} points" if asked else "two points"
+    says = ", as the study asks" if asked else ""
+    below = f"{points} of validation top-1 below the best mean of one worker"
+    return f"{below} ({best}){says}"
 
 
 def _reached(row: Frame) -> str:

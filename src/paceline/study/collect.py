@@ -21,6 +21,7 @@ class StudyState(TypedDict):
     `missing`: keys of points without a record. `other_records`: keys in the study's folder of
     records with other settings. `stale_code`: number of records made by another version of the
     source. `margin`: difference of accuracies, in points, up to which they count as equal.
+    `target`: what the study asks for as its target, None if nothing.
     """
 
     study: str
@@ -31,6 +32,7 @@ class StudyState(TypedDict):
     other_records: list[str]
     stale_code: int
     margin: float
+    target: Row | None
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -108,6 +110,7 @@ def _state(
         "other_records": [key for key in records if key not in keys and not key.startswith(".")],
         "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
         "margin": points[0].config.margin,
+        "target": points[0].config.asked_target,
     }
 
 

@@ -1,0 +1,35 @@
+import math
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.record.asked_target import asked_target
+from paceline.record.point_config import PointConfig
+from tests.record.test_point_config import CONFIG
+
+VALUE = {"metric": "top1", "value": 0.85}
+
+
+@pytest.mark.parametrize("target", [None, VALUE, {"metric": "top1", "below_baseline": 0.03}])
+def test_a_target_is_kept_as_asked(target):
+    assert asked_target(target) == target
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        (0.85, "target"),
+        ({"metric": "top1"}, "target"),
+        (VALUE | {"below_baseline": 0.1}, "target"),
+        (VALUE | {"metric": "loss"}, "target.metric"),
+        *[(VALUE | {"value": v}, "target.value") for v in (85, 0, math.nan, math.inf, "x", True)],
+        ({"metric": "top1", "below_baseline": -0.1}, "target.below_baseline"),
+    ],
+)
+def test_another_target_is_refused_by_name(target, named):
+    with pytest.raises(SettingError, match=f"^{named}: .* is needed"):
+        asked_target(target)
+
+
+def test_a_target_does_not_change_a_key():
+    assert PointConfig(CONFIG | {"target": VALUE}).key == PointConfig(CONFIG).key
