@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from paceline.errors import SettingError
 
@@ -17,15 +17,16 @@ def asked_target(target: Any) -> Mapping[str, Any] | None:
     """
     if target is None:
         return None
-    names = set(target) if isinstance(target, Mapping) else set()
+    values = cast("Mapping[str, Any]", target if isinstance(target, Mapping) else {})
+    names = set(values)
     if names not in [{"metric", name} for name in _DISTANCES]:
         message = f"null or metric and one of {', '.join(_DISTANCES)} is needed, not {target!r}"
         raise SettingError("target", message)
-    if target["metric"] not in _METRICS:
-        message = f"one of {', '.join(_METRICS)} is needed, not {target['metric']!r}"
+    if values["metric"] not in _METRICS:
+        message = f"one of {', '.join(_METRICS)} is needed, not {values['metric']!r}"
         raise SettingError("target.metric", message)
     (name,) = names - {"metric"}
-    return {"metric": target["metric"], name: _share(name, target[name])}
+    return {"metric": values["metric"], name: _share(name, values[name])}
 
 
 def _share(name: str, value: Any) -> float:
