@@ -1,14 +1,14 @@
 """Ways to carry out a block, which change its time and its memory, not what it computes.
 
 Recomputation is torch.utils.checkpoint (Chen 2016, arXiv:1604.06174). Values between blocks have 32
-bits, so that any alternative may follow any other; the layout in memory stays as a block leaves it.
+bits and the layout of the block that they leave, so that any alternative may follow any other.
 """
 
 import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, reduce
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,8 +25,8 @@ _FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channe
 class Alternative(NamedTuple):
     """Way to carry out a block.
 
-    `layout`: of its input in memory. `recompute`: forward again in backward instead of keeping
-    what it saved. `precision`: bf16 is torch's autocast.
+    `layout`: of its input and output in memory. `recompute`: forward again in backward instead of
+    keeping what it saved. `precision`: bf16 is torch's autocast.
     """
 
     layout: Layout = "contiguous"
@@ -57,7 +57,7 @@ def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
     for the rounding of bf16. Raises KeyError for a chosen block that is not among `blocks`.
     """
     by_name = {block.name: block for block in blocks}
-    chosen = [(by_name[name], each) for name, each in choice.items() if each != PLAIN]
+    chosen = [(by_name[name], each) for name, each in choice.items()]
     try:
         for block, alternative in chosen:
             block.carry_out_by(_forward(block, alternative))
@@ -70,9 +70,30 @@ def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
 def laid_out(value: Tensor, layout: Layout) -> Tensor:
     """Return `value` in a layout; itself if it has it. Raises RuntimeError for other than images.
 
-    A tensor without four dimensions has only one layout, and is contiguous.
+    A tensor without four dimensions has only one layout, and is contiguous. Its gradient comes back
+    in the layout that it had, so that who made it computes as it does alone.
     """
-    return value.contiguous(memory_format=_FORMATS[layout])
+    wanted = _FORMATS[layout]
+    found: Tensor = (
+        value if value.is_contiguous(memory_format=wanted) else _LaidOut.apply(value, wanted)
+    )
+    return found
+
+
+class _LaidOut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, wanted: torch.memory_format) -> Tensor:
+        ctx.before = torch.contiguous_format if value.is_contiguous() else torch.channels_last
+        return value.contiguous(memory_format=wanted)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return gradient.contiguous(memory_format=ctx.before), None
+
+
+def _left(value: Tensor, layout: Layout) -> Tensor:
+    """Return a block's output in its layout, which torch may not give it (for one channel)."""
+    return laid_out(value, layout) if value.dim() == 4 else value
 
 
 def _forward(block: Block, alternative: Alternative) -> Callable[[Tensor], Tensor]:
@@ -81,7 +102,7 @@ def _forward(block: Block, alternative: Alternative) -> Callable[[Tensor], Tenso
     def run(value: Tensor) -> Tensor:
         with _precision(alternative, value.device.type):
             computed = reduce(lambda each, step: step(each), steps, value)
-        return computed.to(value.dtype)
+        return _left(computed.to(value.dtype), alternative.layout)
 
     if not alternative.recompute:
         return lambda value: run(laid_out(value, alternative.layout))
