@@ -17,7 +17,7 @@ from paceline.split.modelled_split import network_of
 from paceline.split.shard_group import ShardGroup
 from paceline.split.split_network import split_network
 from paceline.split.split_plan import plan_split
-from paceline.split.whole_weights import gather_state, gathered, slices_of
+from paceline.split.whole_weights import gather_state, gather_tensors, slices_of
 
 
 class SplitWorker:
@@ -94,7 +94,7 @@ class SplitWorker:
         if summed:
             total = self._vector(summed)
             dist.reduce(total, group_dst=0, group=self._own)
-            self._count(total, to_first=True)
+            self._count(total.nbytes, to_first=True)
             fill(summed, total)
         buffers = dict(self.trained.network.named_buffers())
         found = self._gathered({**gradients, **buffers})
@@ -184,38 +184,27 @@ class SplitWorker:
 
     def _exchange(self, common: Tensor, parts: list[Tensor] | None) -> bool:
         dist.broadcast(common, group_src=0, group=self._own)
-        self._count(common, to_first=False)
+        self._count(common.nbytes, to_first=False)
         fill(self._weights(sliced=False), common[1:])
         if weights := self._weights(sliced=True):
             part = self._vector(weights)
             dist.scatter(part, parts, group_src=0, group=self._own)
-            self._count(part, to_first=False)
+            self._count(part.nbytes, to_first=False)
             fill(weights, part)
         return bool(common[0])
 
-    def _gathered(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _gathered(self, own: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the whole tensors in the first process; what is no slice is its own."""
-        names = [name for name in state if name in self._plan.slices]
-        if not names:
-            return state
-        own = [state[name] for name in names]
-        vector = self._vector(own)
-        self._count(vector, to_first=True)
-        vectors = self.group.collect(vector) or []
-        parts = [dict(zip(names, _split(each, own), strict=True)) for each in vectors]
-        return {**state, **gathered(parts, self._plan)} if parts else state
+        sliced = (tensor for name, tensor in own.items() if name in self._plan.slices)
+        self._count(sum(tensor.nbytes for tensor in sliced), to_first=True)
+        return gather_tensors(own, self._plan, self.group) or own
 
-    def _count(self, vector: Tensor, *, to_first: bool) -> None:
+    def _count(self, num_bytes: int, *, to_first: bool) -> None:
         """Count a message of each other process to the first, or of the first to each other."""
         sent, received = self.bytes_exchanged
         times = self.shards - 1 if self.is_first else 1
         if to_first == self.is_first:
-            received += times * vector.nbytes
+            received += times * num_bytes
         else:
-            sent += times * vector.nbytes
+            sent += times * num_bytes
         self.bytes_exchanged = sent, received
-
-
-def _split(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    parts = torch.split(vector, [each.numel() for each in like])
-    return [part.view_as(each) for part, each in zip(parts, like, strict=True)]

@@ -45,13 +45,25 @@ def gather_state(
     All processes of the group call it. Its values are copies; its bytes are not counted.
     """
     own = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
-    cut = [own[name] for name in plan.slices]
+    return gather_tensors(own, plan, group)
+
+
+@torch.no_grad()
+def gather_tensors(
+    own: Mapping[str, Tensor], plan: SplitPlan, group: ShardGroup
+) -> dict[str, Tensor] | None:
+    """Return the whole tensors of which each process has `own`, in shard 0, and None elsewhere.
+
+    All processes of the group call it. Tensors without slices are shard 0's.
+    """
+    names = [name for name in own if name in plan.slices]
+    cut = [own[name] for name in names]
     if not cut:
-        return own if group.shard == 0 else None
+        return dict(own) if group.shard == 0 else None
     vectors = group.collect(torch.cat([tensor.reshape(-1) for tensor in cut]))
     if vectors is None:
         return None
-    parts = [own | dict(zip(plan.slices, _views(cut, vector), strict=True)) for vector in vectors]
+    parts = [{**own, **dict(zip(names, _views(cut, each), strict=True))} for each in vectors]
     return gathered(parts, plan)
 
 

@@ -170,12 +170,14 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
     @contextmanager
     def _averages(self) -> Generator[None]:
         """Hold the moving averages, if there are any, in place of the weights."""
-        averages = self._average.weights if self._average else []
-        held = [weight.data for weight in self._trained_weights[: len(averages)]]
-        for weight, average in zip(self._trained_weights, averages, strict=False):
+        weights = self._trained_weights if self._average else []
+        held = [weight.data for weight in weights]
+        for weight, average in zip(
+            weights, self._average.weights if self._average else [], strict=True
+        ):
             weight.data = average
         yield
-        for weight, own in zip(self._trained_weights, held, strict=False):
+        for weight, own in zip(weights, held, strict=True):
             weight.data = own
 
     def _keep_weights(self, seconds: float) -> None:
