@@ -13,6 +13,7 @@ from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES
 from paceline.data.source import Source, whole
+from paceline.data.traffic import DataTraffic
 from paceline.exchange import node_feed
 from paceline.exchange.process_group import join
 from paceline.exchange.socket_bytes import socket_bytes
@@ -21,27 +22,28 @@ from paceline.run.point_data import Reading
 from paceline.run.training_process import TrainingProcess
 from tests.tiny import point_of
 
-SHAPE, NUM_TRAIN = (3, 48, 48), 18_432  # 127 MB
+SHAPE, NUM_FEW, NUM_TRAIN = (3, 48, 48), 64, 18_432  # 0.4 and 127 MB
 
 
-class LargeImages(AbstractPreparedImageData):
-    """Random images, labelled by their numbers."""
+class NumberedImages(AbstractPreparedImageData):
+    """Random images, each of a class of its own."""
 
-    name = "large"
+    name = "numbered"
 
-    def fingerprint(self) -> str:
-        return "large"
+    def fingerprint(self) -> int:
+        return self.num_classes
 
     def read(self) -> Source:
-        images = np.random.default_rng(0).integers(0, 256, (NUM_TRAIN, *SHAPE), dtype=np.uint8)
-        labels = np.arange(NUM_TRAIN)
+        labels = np.arange(self.num_classes)
+        sizes = (self.num_classes, *self.image_shape)
+        images = np.random.default_rng(0).integers(0, 256, sizes, dtype=np.uint8)
         few = slice(0, 8)
         test, validation = whole(images[few], labels[few]), whole(images[few], labels[few])
-        return Source(whole(images, labels), test, NUM_TRAIN, SHAPE, validation)
+        return Source(whole(images, labels), test, self.num_classes, self.image_shape, validation)
 
 
-def large_images(root: Path) -> LargeImages:
-    return LargeImages(str(root), NUM_TRAIN, SHAPE, 8, 0, None)
+def numbered_images(root: Path, num_train: int) -> NumberedImages:
+    return NumberedImages(str(root), num_train, SHAPE, 8, 0, None)
 
 
 class Memory(NamedTuple):
@@ -81,25 +83,33 @@ def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple
 
 
 def shuffled(root: Path) -> Shuffled:
-    """Read a share of the large set and shuffle it twice; of each period keep a batch."""
-    worker, workers = dist.get_rank(), dist.get_world_size()
-    placement = Placement("partitioned", "random", 1, copies=1, feed="own", store=None)
-    size = 4
-    reading = Reading(workers, size, 0, size, placement, worker=worker)
+    """Read a share of the large set and shuffle it twice; of each period keep a batch.
+
+    A small set goes before, so that code and what a process needs once are in memory already.
+    """
+    shuffled_twice(root, NUM_FEW)
     before = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the most begins anew
-    data = open_data(large_images(root), reading)
-    per_period = NUM_TRAIN // (workers * size)
+    traffic, sent, labels, begun = shuffled_twice(root, NUM_TRAIN)
+    share = (int(np.prod(SHAPE)) + 8) * NUM_TRAIN // dist.get_world_size()
+    memory = Memory(before, _resident("VmHWM"), share, BUFFER_BYTES)
+    return Shuffled(memory, traffic.moved.shuffle_bytes, sent, labels, begun)
+
+
+def shuffled_twice(root: Path, num_train: int) -> tuple[DataTraffic, int, list[int], int]:
+    """Return what moved, by our count and the kernel's; labels of three batches, and meetings."""
+    worker, workers, size = dist.get_rank(), dist.get_world_size(), 4
+    placement = Placement("partitioned", "random", 1, copies=1, feed="own", store=None)
+    reading = Reading(workers, size, 0, size, placement, worker=worker)
+    data = open_data(numbered_images(root, num_train), reading)
+    per_period = num_train // (workers * size)
     begun: list[int] = []
     batches = data.train(worker, 2 * per_period + 1, lambda: begun.append(1))
     dist.barrier()
     sent_before = socket_bytes()[0]
     drawn = itertools.islice(batches, 0, None, per_period)
     labels = [label for _, labels in drawn for label in labels.tolist()]
-    sent = socket_bytes()[0] - sent_before
-    row = int(np.prod(SHAPE)) + 8
-    memory = Memory(before, _resident("VmHWM"), row * NUM_TRAIN // workers, BUFFER_BYTES)
-    return Shuffled(memory, data.traffic.moved.shuffle_bytes, sent, labels, len(begun))
+    return data.traffic, socket_bytes()[0] - sent_before, labels, len(begun)
 
 
 def _resident(name: str) -> int:

@@ -16,8 +16,8 @@ from paceline.measurement.observed import Observed
 from paceline.run.open_data import open_data
 from tests.data.made_data import settings, write_image_folder
 from tests.engine.references import plain_weights
+from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
-from tests.run.placed import SHAPE, large_images
 from tests.run.test_data_module import READING, replace_store
 from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
 
@@ -60,7 +60,8 @@ CASES = {
 def real(tmp_path_factory):
     """Of each case the reports of the four processes and the weights; and the large shuffles."""
     folder, root = tmp_path_factory.mktemp("placed"), tmp_path_factory.mktemp("large")
-    large_images(root).prepare()
+    for number in (NUM_FEW, NUM_LARGE):
+        numbered_images(root, number).prepare()
     configs = [placed(**case) for case in CASES.values()]
     target = "tests.run.placed:everything"
     log = folder / "log"
@@ -153,11 +154,11 @@ def test_records_count_the_images_that_were_drawn(name, real):
 
 
 def test_processes_hold_a_share_and_a_buffer_and_send_what_is_counted(real):
-    """Besides, there is what is read and packed at a time, and freed memory that malloc keeps."""
+    """Besides, there is the order of all samples, and code that is needed for the first time."""
     drawn = Counter()
     for large in real[1]:
         memory = large.memory
-        most = memory.share + memory.buffer + 24 * 2**20
+        most = memory.share + memory.buffer + 64 * NUM_LARGE + 2**21
         assert memory.most - memory.before < most < 0.6 * NUM_LARGE * np.prod(SHAPE)
         assert large.sent <= large.sent_by_kernel < 1.02 * large.sent
         assert large.begun == 2  # after each shuffle

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paceline.data.mapped_rows import mapped_rows
 from paceline.data.row_format import RowFormat
 
-_CHUNK_BYTES = 2**23  # of the whole set, of which the share's samples are read at a time
+_CHUNK_BYTES = 2**20  # of the whole set, of which the share's samples are read at a time
 
 
 class Share:
@@ -27,7 +28,7 @@ class Share:
     ) -> None:
         self.format = row_format
         capacity = len(samples) + spare
-        self._rows = torch.empty((capacity, row_format.num_bytes), dtype=torch.uint8)
+        self._rows = mapped_rows(capacity, row_format.num_bytes)
         self._held = np.full(capacity, -1)  # number of the sample in each row
         self._free = np.arange(capacity)
         for chunk in _chunks(np.sort(samples), row_format.num_bytes):

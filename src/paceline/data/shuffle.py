@@ -1,16 +1,17 @@
 """Shuffle of a partitioned set: all workers that hold a copy exchange samples with each other.
 
 Kumar 2017 (arXiv:1711.00705) shuffles data in memory by an all-to-all among learners. Of a random
-shuffle over p workers, a sample leaves its worker with probability 1 - 1/p.
+shuffle over p workers, a sample leaves its worker with probability 1 - 1/p. A worker needs its
+share, a buffer, and for the order of all samples about 64 bytes a sample of the set.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from paceline.data.mapped_rows import mapped_rows
 from paceline.data.order import Shares
 from paceline.data.share import Share
 
@@ -74,7 +75,7 @@ class Shuffle:
     def _room(self, parts: Iterable[list[np.ndarray]]) -> Tensor:
         """Return room for the largest part, which all of them use."""
         most = max((sum(map(len, part)) for part in parts), default=0)
-        return torch.empty((most, self.row_bytes), dtype=torch.uint8)
+        return mapped_rows(most, self.row_bytes)
 
     def _samples(self, sender: int, receiver: int) -> np.ndarray:
         """List the samples that one member sends to another, none to itself."""
