@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from paceline.analysis.points import points
 from paceline.analysis.scaling import scaling
 from tests.made_reports import fail, make_run
 
@@ -81,3 +82,21 @@ def test_strong_scaling_is_against_one_worker_with_all_the_images(made):
     assert (row["speedup_mean"], row["efficiency_mean"]) == (1.8, 0.9)
     assert table["global_batch_size"].tolist() == [64, 64, 128]
     assert table["baseline"].iloc[2].startswith("none")
+
+
+def test_a_worker_of_two_processes_is_compared_with_one_process(made):
+    """Not with itself, where its network is divided another way; efficiency is by processes."""
+    ways = [(1, 1, "auto", 100.0), (1, 2, "auto", 60.0), (1, 2, "all", 30.0), (2, 2, "all", 120.0)]
+    runs = [
+        make_run(workers=workers, images_per_second=speed, **{"model.shards": s, "model.split": w})
+        | {"key": f"{number}"}
+        for number, (workers, s, w, speed) in enumerate(ways)
+    ]
+    axes = ["scheme", "workers", "model.shards", "model.split", "seed"]
+    tables = made(runs, axes=axes)
+    rows = scaling(tables).to_dict("records")
+    assert [row["speedup_mean"] for row in rows] == [1, 0.6, 0.3, 1.2]
+    assert [row["efficiency_mean"] for row in rows] == [1, 0.3, 0.15, 0.3]
+    assert [row["baseline"].split(",")[0] for row in rows] == ["itself", *["1 worker"] * 3]
+    assert list(points(tables)["speedup"]) == [1, 0.6, 0.3, 1.2]
+    assert list(points(tables)["efficiency"]) == [1, 0.3, 0.15, 0.3]

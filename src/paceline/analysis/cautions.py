@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups
+from paceline.analysis.configuration import groups, num_processes
 from paceline.analysis.summary import summary
 from paceline.analysis.tables import Frame, Row, Tables
 
@@ -48,7 +48,7 @@ def _crowded(runs: Frame) -> Iterator[Row]:
     if "hardware.cores" not in runs:
         return
     servers = runs["servers"].fillna(0) if "servers" in runs else 0
-    runs = runs.assign(processes=runs.get("jobs", 1) * (runs["workers"] + servers))
+    runs = runs.assign(processes=runs.get("jobs", 1) * (num_processes(runs) + servers))
     for kind in ("measured", "paced"):
         same = runs[runs["kind"] == kind]
         short = same[same["processes"] > same["hardware.cores"]]

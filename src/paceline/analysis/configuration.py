@@ -7,6 +7,8 @@ import pandas as pd
 from paceline.analysis.tables import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
+_SHARDS = "model.shards"
+SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided
 
 
 def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
@@ -21,6 +23,17 @@ def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configura
     Points of different kinds (measured, paced, virtual) are in different configurations.
     """
     yield from groups(runs, ["kind", *axes])
+
+
+def num_processes(settings: Configuration | Frame) -> Entry:
+    """Return the number of processes that train, of one configuration or of each row."""
+    return settings["workers"] * settings.get(_SHARDS, 1)
+
+
+def one_process(configuration: Configuration) -> Configuration:
+    """Return the settings of a configuration, but of one worker that is one process."""
+    kept = {name: value for name, value in configuration.items() if name not in SPLIT}
+    return kept | {"workers": 1} | ({_SHARDS: 1} if _SHARDS in configuration else {})
 
 
 def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:

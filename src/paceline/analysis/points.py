@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 
+from paceline.analysis.configuration import SPLIT, num_processes
 from paceline.analysis.equal_time import at_equal_budgets
 from paceline.analysis.tables import Frame, Tables
 from paceline.analysis.time_to_target import first_crossing, targets
@@ -14,7 +15,7 @@ CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
 def points(tables: Tables) -> Frame:
     """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
 
-    `speedup` and `efficiency` are against one worker of the same scheme, settings and seed.
+    `speedup` and `efficiency` are against one process of the same scheme, settings and seed.
     `target` is the top-1 to reach; `target_seconds` is the time of the first evaluation at or above
     it. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
@@ -31,12 +32,13 @@ def points(tables: Tables) -> Frame:
 
 def _with_speedup(tables: Tables) -> Frame:
     finished = tables.finished
-    match = [name for name in ("kind", *tables.axes, "seed") if name != "workers"]
-    one = finished.loc[finished["workers"] == 1, [*match, "images_per_second"]]
+    match = [name for name in ("kind", *tables.axes, "seed") if name not in ("workers", *SPLIT)]
+    one = finished.loc[num_processes(finished) == 1, [*match, "images_per_second"]]
+    one = one.drop_duplicates(match)
     table = tables.runs.merge(one, how="left", on=match, suffixes=("", "_alone"))
     rate = table["images_per_second"].where(table["status"] == "finished").astype(float)
     table["speedup"] = rate / table["images_per_second_alone"].astype(float)
-    table["efficiency"] = table["speedup"] / table["workers"]
+    table["efficiency"] = table["speedup"] / num_processes(table)
     return table
 
 

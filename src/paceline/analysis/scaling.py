@@ -1,20 +1,27 @@
 """Computes speed-up and efficiency against one worker of the same configuration otherwise.
 
     speed-up = images/s of K workers / images/s of one worker, paired by seed
-    efficiency = speed-up / K
+    efficiency = speed-up / number of processes of the K workers
 
-If a scheme has no run with one worker, the baseline is the fastest scheme that has one, since one
-worker alone is plain SGD under any scheme. Scaling is weak in the batch if the images per worker
-and step are constant: a step of K workers takes K times as many images. It is strong in a study
-that sets global_batch_size: K workers share the images that one takes in a step. The total number
-of samples is constant, too.
+The one worker is one process, also where each of the others is several. If a scheme has no run with
+one worker, the baseline is the fastest scheme that has one, since one worker alone is plain SGD
+under any scheme. Scaling is weak in the batch if the images per worker and step are constant: a
+step of K workers takes K times as many images. It is strong in a study that sets global_batch_size:
+K workers share the images that one takes in a step. The total number of samples is constant, too.
 """
 
 from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.configuration import Configuration, configurations, matching, paired
+from paceline.analysis.configuration import (
+    Configuration,
+    configurations,
+    matching,
+    num_processes,
+    one_process,
+    paired,
+)
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Row, Tables
 
@@ -34,14 +41,14 @@ def scaling(tables: Tables) -> Frame:
 
 
 def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
-    """Yield each configuration of several workers that has a speed-up.
+    """Yield each configuration of several processes that has a speed-up.
 
     With it come its points, also those that did not finish, and those of its baseline.
     """
     for configuration, points in configurations(tables.runs, tables.axes):
         base = baseline(tables.finished, configuration)
         finished = points[points["status"] == "finished"]
-        if configuration["workers"] > 1 and len(paired(finished, base, "images_per_second")):
+        if num_processes(configuration) > 1 and len(paired(finished, base, "images_per_second")):
             yield configuration, points, base
 
 
@@ -67,13 +74,13 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
             "n_unpaired": len(points) - len(pairs),
         }
         | interval(ratios).named("speedup")
-        | interval(ratios / configuration["workers"]).named("efficiency")
+        | interval(ratios / num_processes(configuration)).named("efficiency")
     )
 
 
 def baseline(finished: Frame, configuration: Configuration) -> Frame:
-    """Return the points of one worker that a configuration is compared with; perhaps none."""
-    alone = configuration | {"workers": 1}
+    """Return the points of one process that a configuration is compared with; perhaps none."""
+    alone = one_process(configuration)
     same_scheme = matching(finished, alone)
     if len(same_scheme):
         return same_scheme
@@ -87,7 +94,7 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
         return "none: no finished point"
     if base.empty:
         return "none: no finished point with one worker"
-    if configuration["workers"] == 1:
+    if num_processes(configuration) == 1:
         return "itself"
     if not num_pairs:
         return "none: no seed in common with one worker"

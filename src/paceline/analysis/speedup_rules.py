@@ -2,7 +2,14 @@
 
 import pandas as pd
 
-from paceline.analysis.configuration import Configuration, configurations, matching, paired
+from paceline.analysis.configuration import (
+    SPLIT,
+    Configuration,
+    configurations,
+    matching,
+    one_process,
+    paired,
+)
 from paceline.analysis.equal_accuracy import equal_accuracy, top1_difference
 from paceline.analysis.intervals import interval
 from paceline.analysis.rule_finding import NO_SPEEDUP, RuleFinding, name_of
@@ -75,12 +82,13 @@ def _unlike(points: Frame, base: Frame) -> str:
 
 def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
     """Describe the one-worker run that is faster than the baseline by most; "" if none is."""
-    places = [name for name in configuration if name.split(".")[0] in _PLACES]
-    same = {name: configuration[name] for name in ("kind", *places)}
+    alone = one_process(configuration)
+    places = [name for name in alone if name.split(".")[0] in _PLACES]
+    same = {name: alone[name] for name in ("kind", *places)}
     same |= {name: base[name].iloc[0] for name in ("data", "model", "cluster") if name in base}
-    alone = matching(tables.finished, same | {"workers": 1})
     found = []
-    for other, points in configurations(alone, tables.axes):
+    of_one = matching(tables.finished, same | {"workers": 1})
+    for other, points in configurations(of_one, tables.axes):
         pairs = paired(points, base, "images_per_second")
         ratio = interval(pairs["value"] / pairs["base"])
         faster = ratio.low > 1 and not _unlike(points, base)
@@ -98,6 +106,7 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
 def network_rule(tables: Tables) -> RuleFinding:
     """Judge rule 3: both sides train the same network, by its name, settings and weights."""
     names = [name for name in tables.runs if name in _NETWORK or name.startswith("model.")]
+    names = [name for name in names if name not in SPLIT]
     unlike, sizes = [], set()
     sides = list(speedups(tables))
     if not sides:

@@ -10,7 +10,7 @@ from typing import Literal
 import pandas as pd
 
 from paceline.analysis.comparison import comparison
-from paceline.analysis.configuration import groups, matching
+from paceline.analysis.configuration import groups, matching, num_processes
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import summary
 from paceline.analysis.tables import Frame, Row, Tables, as_written
@@ -64,7 +64,7 @@ def _workers(tables: Tables) -> Iterator[Row]:
     Only baselines of the same scheme are used; the table of scaling has the others, too.
     """
     rows = as_written(scaling(tables))
-    rows = rows[(rows["workers"] > 1) & rows["speedup_mean"].notna()]
+    rows = rows[(num_processes(rows) > 1) & rows["speedup_mean"].notna()]
     rows = rows[rows["baseline_scheme"] == rows["scheme"]]
     for row, most in _with_most_workers(tables, rows):
         about = {"what": "workers", "against": row["scheme"], "metric": "images_per_second"}

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups, matching
+from paceline.analysis.configuration import groups, matching, one_process
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
 from paceline.report.findings import StudyFindings
@@ -100,11 +100,11 @@ def _scaling_sentences(findings: StudyFindings) -> list[str]:
 
 
 def _accuracy_sentence(findings: StudyFindings, row: Frame) -> str:
-    """State the accuracy with one worker and with those of `row`; "" if either is unknown."""
+    """State the accuracy with one process and with those of `row`; "" if either is unknown."""
     configuration = {name: row[name] for name in ["kind", *findings.tables.axes]}
     one, these = (
-        matching(findings.concluded["summary"], configuration | {"workers": workers}).iloc[0]
-        for workers in (1, row["workers"])
+        matching(findings.concluded["summary"], side).iloc[0]
+        for side in (one_process(configuration), configuration)
     )
     if pd.isna(one["test_top1_mean"]) or pd.isna(these["test_top1_mean"]):
         return ""
