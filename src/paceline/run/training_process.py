@@ -1,5 +1,6 @@
 """Process that trains until the budget is used up, then evaluates its snapshots."""
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,7 @@ class TrainingProcess:
         """
         seed = self._point.seed
         seed_everything(seed, verbose=False)
+        del os.environ["PL_GLOBAL_SEED"]  # Lightning's DDP would go back to it in every worker
         training = self._point.training
         module = training.corrected(self._point.model, self._staleness).build()
         if training.initial_weights is not None:
