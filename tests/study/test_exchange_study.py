@@ -88,6 +88,12 @@ def test_an_exchange_that_fails_is_a_row_and_the_others_are_measured(root, monke
     assert asked == [["ring", "tree"], ["ring"], ["tree"]]
     exchange(root, "sweep.rerun=failed")
     assert asked[3:] == [["ring"]]
+    rows = exchange(root, "workers=3", "scheme.collective=native")
+    assert [(row["collective"], row["workers"]) for row in rows] == [
+        *[("ring", "2")],
+        *[("tree", "2")] * 2,
+        *[("native", "3")] * 2,
+    ]
 
 
 @pytest.mark.parametrize(

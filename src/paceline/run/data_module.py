@@ -66,7 +66,8 @@ class ModuleItems(AbstractTrainingSet):
 
 
 def _cannot_hold(items: str) -> SettingError:
-    return SettingError("data.store", f"{items} cannot be kept in memory: null is needed")
+    needed = "null is needed, and data.placement=replicated"
+    return SettingError("data.store", f"{items} cannot be kept in memory: {needed}")
 
 
 class _Numbers(Sampler):

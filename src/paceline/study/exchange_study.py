@@ -33,7 +33,8 @@ class _Point:
 def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Predict) -> Path:
     """Measure the exchanges that have no record; return reports/<study>/exchanges.csv.
 
-    It has a row for each turn, and one for an exchange that failed. `predict` returns the seconds
+    It has the study's own exchanges with a record, and those that `overrides` ask for: a row for
+    each turn, and one for an exchange that failed. `predict` returns the seconds
     that a cost model expects, or None. Raises SettingError for an invalid setting of any point,
     before the first process starts.
     """
@@ -42,7 +43,13 @@ def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Pr
     needed = {point.key for point in points_to_run([each.point for each in points])}
     for group in _groups([each for each in points if each.point.key in needed]):
         _measure(group)
-    return _collect(study, root, points, predict)
+    return _collect(study, root, [*_of_study(study, root, overrides), *points], predict)
+
+
+def _of_study(study: str, root: Path, overrides: Sequence[str]) -> list[_Point]:
+    """Return the study's own points with a record; none if there are no `overrides`."""
+    own = study_points(study, root, []) if overrides else []
+    return [_Point(p, ExchangePoint.of(p.config)) for p in own if p.result]
 
 
 def _groups(points: Sequence[_Point]) -> list[list[_Point]]:
@@ -97,7 +104,8 @@ def _write(each: _Point, started: datetime, found: Exchanged | None, reason: str
 def _collect(study: str, root: Path, points: Sequence[_Point], predict: Predict) -> Path:
     folder = root / "reports" / study
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [row for each in points for row in _rows(each, predict)]
+    once = {each.point.key: each for each in points}
+    rows = [row for each in once.values() for row in _rows(each, predict)]
     path = folder / "exchanges.csv"
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
