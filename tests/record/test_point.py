@@ -105,6 +105,7 @@ OTHERS = [
     ("data.copies", 0),
     ("data.feed", "last"),
     ("data.store", "tape"),
+    ("margin", -1),
 ]
 BAD = [
     *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),

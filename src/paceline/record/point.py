@@ -100,6 +100,7 @@ class Point:
 
     def _check(self) -> None:
         """Raise SettingError for parts that cannot be combined."""
+        _ = self.config.margin, self.config.asked_target  # a study's, but of any point's settings
         self.training.check(Accounting(self.scheme, self.workers), self.model)
         self._check_placement()
         self._check_collective()

@@ -41,7 +41,6 @@ def sweep(
     points = study_points(study, root, overrides)
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
     trials = tuning_points(study, root, overrides, tuning)
-    _ = points[0].config.margin, points[0].config.asked_target  # checked
     for point in (*trials, *points):
         if point.has_rate:
             _ = point.point  # built, and so checked
