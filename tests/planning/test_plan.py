@@ -15,8 +15,8 @@ from paceline.planning.measure_blocks import MeasuredBlocks, built_step, measure
 from paceline.planning.measured_peak import measure_peak
 from paceline.planning.plan import Planned, best, bytes_of, check
 from paceline.planning.programme import BlockCosts, Option, Programme
-from paceline.planning.step_memory import StepMemory
 from paceline.planning.shortlist import choice_of, feasible_plans
+from paceline.planning.step_memory import StepMemory
 from paceline.planning.updates_to_target import updates_to_target
 from paceline.planning.verify import VerifiedPlan, differences, rank
 from paceline.record.point import Point
@@ -91,7 +91,7 @@ def test_plans_to_measure_are_within_memory_and_include_uniform_ones(measured):
 
 def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
     code, out, _ = command(
-        *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "2", "--seconds", "0"),
+        *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "1", "--seconds", "0"),
         *("--memory", "600kB", "--verify", "--json", str(tmp_path / "plan.json")),
     )
     assert code == 0
@@ -100,13 +100,13 @@ def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
     chosen, *others = found["whole_steps"]
     assert chosen["batch_size"] == found["batch_size"]
     assert chosen["plan"]["bytes"] <= 600e3
-    assert others[0]["rounds"] == chosen["rounds"] == max(e["rounds"] for e in others) >= 4
+    assert others[0]["rounds"] == chosen["rounds"] == max(e["rounds"] for e in others) >= 2
     planned = next(e for e in found["batch_sizes"] if e["batch_size"] == found["batch_size"])
     assert planned["plans"][0]["seconds"] <= planned["plans"][1]["seconds"]
     assert f"chosen: batch size {found['batch_size']}, " in out
     assert ("memory binds" in out) == (planned["unbounded"]["bytes"] > 600e3)
     verified = found["verified"]
-    assert (verified["rounds"], verified["num_faster"]) == (2, 0)  # two rounds tell nothing apart
+    assert (verified["rounds"], verified["num_faster"]) == (1, 0)  # one round tells nothing apart
     medians = [each["measured_seconds"] for each in verified["plans"]]
     assert verified["plans"][0]["plan"] == chosen["plan"]
     assert sorted(medians)[verified["place"] - 1] == medians[0]
