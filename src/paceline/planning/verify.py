@@ -20,7 +20,7 @@ from paceline.planning.shortlist import Compared, choice_of, feasible_plans
 from paceline.planning.whole_steps import WholeStep, repeat_steps
 from paceline.record.point import Point
 
-_NUM_FASTEST = 12  # more than a shortlist has of one batch size
+_NUM_FASTEST = 16  # more than a shortlist has of one batch size
 _NUM_PEAKS = 3
 _SEED = 1  # of the order of turns: another than a shortlist's
 
