@@ -1,4 +1,4 @@
-"""How much longer one thing takes than another, if both were measured in the same rounds."""
+"""Difference in time between two things that were measured in the same rounds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
