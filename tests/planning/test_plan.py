@@ -15,9 +15,10 @@ from paceline.planning.measure_blocks import MeasuredBlocks, built_step, measure
 from paceline.planning.measured_peak import measure_peak
 from paceline.planning.plan import Planned, best, bytes_of, check
 from paceline.planning.programme import BlockCosts, Option, Programme
+from paceline.planning.shortlist import choice_of, feasible_plans
 from paceline.planning.step_memory import StepMemory
 from paceline.planning.updates_to_target import updates_to_target
-from paceline.planning.verify import VerifiedPlan, choice_of, feasible_plans, rank
+from paceline.planning.verify import VerifiedPlan, differences, rank
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import CONF
@@ -90,18 +91,27 @@ def test_plans_to_measure_are_within_memory_and_include_uniform_ones(measured):
 
 def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
     code, out, _ = command(
-        *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "1", "--verify"),
-        *("--memory", "600kB", "--json", str(tmp_path / "plan.json")),
+        *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "1", "--seconds", "0"),
+        *("--memory", "600kB", "--verify", "--json", str(tmp_path / "plan.json")),
     )
     assert code == 0
     found = json.loads((tmp_path / "plan.json").read_text())
     assert [each["batch_size"] for each in found["batch_sizes"]] == [8, 16]
-    chosen = next(e for e in found["batch_sizes"] if e["batch_size"] == found["batch_size"])
-    assert chosen["plans"][0]["bytes"] <= 600e3
-    assert chosen["plans"][0]["seconds"] <= chosen["plans"][1]["seconds"]
+    chosen, *others = found["whole_steps"]
+    assert chosen["batch_size"] == found["batch_size"]
+    assert chosen["plan"]["bytes"] <= 600e3
+    assert others[0]["rounds"] == chosen["rounds"] == max(e["rounds"] for e in others) >= 2
+    planned = next(e for e in found["batch_sizes"] if e["batch_size"] == found["batch_size"])
+    assert planned["plans"][0]["seconds"] <= planned["plans"][1]["seconds"]
     assert f"chosen: batch size {found['batch_size']}, " in out
-    assert ("memory binds" in out) == (chosen["unbounded"]["bytes"] > 600e3)
-    assert out.splitlines()[-1].startswith("the choice is number ")
+    assert ("memory binds" in out) == (planned["unbounded"]["bytes"] > 600e3)
+    verified = found["verified"]
+    assert (verified["rounds"], verified["num_faster"]) == (1, 0)  # one round tells nothing apart
+    medians = [each["measured_seconds"] for each in verified["plans"]]
+    assert verified["plans"][0]["plan"] == chosen["plan"]
+    assert sorted(medians)[verified["place"] - 1] == medians[0]
+    last = f"the choice is number {verified['place']} of {len(medians)} measured"
+    assert out.splitlines()[-1].startswith(last)
 
 
 def test_too_little_memory_is_named_with_the_least_needed(capsys, monkeypatch):
@@ -127,6 +137,7 @@ def command(capsys, monkeypatch, *arguments):
     [
         (["workers=1,2"], "workers"),
         (["--rounds", "0"], "rounds"),
+        (["--seconds", "-1"], "seconds"),
         (["--memory", "much"], "memory"),
         (["--memory", "0MB"], "memory"),
         (["--study", "nowhere"], "study"),
@@ -189,3 +200,6 @@ def test_the_place_of_the_choice():
     verified = [VerifiedPlan(plan, seconds, None) for seconds in ([3, 2, 9], [1, 1, 5], [4, 4, 4])]
     assert median(verified[0].seconds) == 3
     assert rank(verified) == 2
+    assert not any(each.faster for each in differences(verified))  # by three rounds
+    longer = [VerifiedPlan(each.plan, list(each.seconds) * 2, None) for each in verified]
+    assert [each.faster for each in differences(longer)] == [False, True, False]

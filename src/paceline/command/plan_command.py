@@ -1,6 +1,7 @@
 """Command `paceline plan`: how a step should be carried out, and by how many workers."""
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,12 @@ from paceline.errors import SettingError
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", metavar="SIZE", help="40MB, 2GB; else what is free")
     parser.add_argument("--study", help="whose reports tell the updates to its target")
-    parser.add_argument("--rounds", type=int, default=7, help="measurements of each alternative")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="of each measurement; of whole steps at least"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="for whole steps by the fastest plans"
+    )
     parser.add_argument(
         "--verify", action="store_true", help="measure whole steps by feasible plans"
     )
@@ -29,6 +35,8 @@ def _run(options: argparse.Namespace, root: Path) -> int:
         raise SettingError("json", f"there is no folder {Path(options.json).parent}")
     if options.rounds < 1:
         raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
+    if not 0 <= options.seconds < math.inf:
+        raise SettingError("seconds", f"0 or more are needed, not {options.seconds}")
     each_composed = composed_each(options.overrides, root)
     points = [Point.of(each.config) for each in each_composed]
     if isinstance(points[0].cluster, VirtualCluster):
@@ -47,9 +55,12 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
-    from paceline.planning.plan import best, bytes_of, plan_batches
-    from paceline.planning.plan_table import as_json, peak_table, table, verified_table
+    from paceline.planning.plan import bytes_of, plan_batches
+    from paceline.planning.plan_json import as_json
+    from paceline.planning.plan_table import table
+    from paceline.planning.shortlist import compare
     from paceline.planning.updates_to_target import updates_to_target
+    from paceline.planning.verified_table import peak_table, verified_table
     from paceline.planning.verify import measured_peak, verify
 
     names = points[0].config.names
@@ -58,23 +69,24 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     if options.study:
         updates = updates_to_target(root / "reports" / options.study, names["model"], names["data"])
     planned = plan_batches(points, memory, updates, options.rounds)
-    print(table(planned, memory))
-    if options.json:
-        Path(options.json).write_text(as_json(planned, memory))
+    compared = compare(points, planned, memory, options.rounds, options.seconds)
+    print(table(planned, compared, memory))
+    verified = []
     if options.verify:
         peaks = [measured_peak(point, {}) for point in points]
         print(f"\n{peak_table(planned, peaks)}")
-        place = planned.index(best(planned))
-        programme = planned[place].measured.programme
-        verified = verify(points[place], programme, memory, options.rounds)
+        point = points[planned.index(compared[0].planned)]
+        verified = verify(point, compared[0], memory, options.rounds, options.seconds)
         print(f"\n{verified_table(verified)}")
+    if options.json:
+        Path(options.json).write_text(as_json(planned, compared, verified, memory))
 
 
 COMMAND = Command(
     help="""\
 batch size, and layout, recomputation and precision of each block, within memory:
 `paceline plan model=resnet18 batch_size=32,64 --memory 200MB`; --verify measures
-whole steps; with cluster=titan, workers and servers by the lemmas of Zou 2017""",
+the choice again; with cluster=titan, workers and servers by the lemmas of Zou 2017""",
     run=_run,
     settings=True,
     add_arguments=_add_arguments,

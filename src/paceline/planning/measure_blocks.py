@@ -1,7 +1,6 @@
 """Measures every alternative of every block of a network on this machine."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -14,9 +13,11 @@ from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, appl
 from paceline.planning.blocks import Block, find_blocks, inputs_of
 from paceline.planning.programme import BlockCosts, Option, Programme
 from paceline.planning.step_memory import Step, StepMemory, count_memory
+from paceline.planning.timed import timed
 from paceline.record.point import Point
 
-_LEAST_SECONDS = 0.005  # of a measurement, by repetition
+_BLOCK_SECONDS = 0.005  # of a measurement, by repetition
+STEP_SECONDS = 0.05  # the first of a row is 5 % slower on a CPU, where a step takes 4 ms
 _ROUNDED = 0.1  # distance of gradients, as a share of their norm, that bf16 may make
 
 
@@ -48,9 +49,10 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     given = inputs_of(list(found.values()), step.forward)
     blocks = [MeasuredBlock(found[name], value) for name, value in given.items()]
     blocks = [block for block in blocks if PLAIN in block.counted]
+    step.take()  # makes gradients and the optimizer's state
     step_seconds = list[float]()
     for _ in range(rounds):
-        step_seconds.append(_timed(step.take))
+        step_seconds.append(timed(step.take, STEP_SECONDS))
         for block in blocks:
             block.measure()
     costs = [block.costs() for block in blocks]
@@ -110,7 +112,7 @@ class MeasuredBlock:
         for alternative, seconds in self._seconds.items():
             seconds.append(self._time(alternative))
         if any(each.layout == "channels_last" for each in self._seconds):
-            self._conversions.append(_timed(self._convert))
+            self._conversions.append(timed(self._convert, _BLOCK_SECONDS))
 
     def costs(self) -> BlockCosts:
         options = [
@@ -134,7 +136,7 @@ class MeasuredBlock:
 
         with applied([self._block], {self.name: alternative}):
             gradient = self._behind(self._output(given))
-            return _timed(lambda: self._output(given).backward(gradient), forget)
+            return timed(lambda: self._output(given).backward(gradient), _BLOCK_SECONDS, forget)
 
     def _try(self, alternative: Alternative) -> None:
         try:
@@ -204,17 +206,3 @@ class MeasuredBlock:
     def _forget(self) -> None:
         for weight in self._block.parameters():
             weight.grad = None
-
-
-def _timed(work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
-    """Return the seconds of one call, as the mean of as many as make a measurable time."""
-    total, number = 0.0, 0
-    while total < _LEAST_SECONDS:
-        before()
-        start = time.perf_counter()
-        work()
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-        total += time.perf_counter() - start
-        number += 1
-    return total / number

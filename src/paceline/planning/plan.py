@@ -2,7 +2,8 @@
 
 The procedure is that of Zou 2017 (doi 10.1007/978-3-319-69179-4_2): solve the integer programme for
 each batch size; multiply the time of a step by the updates to the target, where records tell
-them; take the batch size that reaches it first, else the one with the most images per second.
+them; take the batch size that reaches it first, else the one with the most images per second. That
+is a prediction from blocks; `shortlist` chooses among the plans near the best by whole steps.
 """
 
 import re
@@ -45,13 +46,9 @@ class Planned:
     def batch_size(self) -> int:
         return self.measured.batch_size
 
-    @property
-    def images_per_second(self) -> float:
-        return self.batch_size / self.plans[0].seconds
-
-    @property
-    def seconds_to_target(self) -> float | None:
-        return None if self.updates is None else self.updates * self.plans[0].seconds
+    def cost(self, step_seconds: float) -> float:
+        """Return the seconds to the target by such steps; without records, of an image."""
+        return step_seconds * (self.updates or 1 / self.batch_size)
 
 
 def bytes_of(memory: str | None, device: str) -> float:
@@ -101,12 +98,14 @@ def check(point: Point) -> None:
 
 
 def best(planned: Sequence[Planned]) -> Planned:
-    """Return the batch size that reaches the target first; without records, the fastest."""
+    """Return the batch size whose best plan costs the least, by prediction."""
+    return min(comparable(planned), key=lambda each: each.cost(each.plans[0].seconds))
+
+
+def comparable(planned: Sequence[Planned]) -> list[Planned]:
+    """Return the batch sizes with plans; where records tell updates, only those that they tell."""
     possible = [each for each in planned if each.plans]
-    known = [each for each in possible if each.updates is not None]
-    if known:
-        return min(known, key=lambda each: each.seconds_to_target or 0.0)
-    return max(possible, key=lambda each: each.images_per_second)
+    return [each for each in possible if each.updates is not None] or possible
 
 
 def in_process(function: Any, *arguments: Any) -> Any:

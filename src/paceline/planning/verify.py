@@ -1,69 +1,57 @@
-"""Measures whole steps by many plans, by turns, and the peak of each in a fresh process."""
+"""Measures whole steps by many plans, and the peak of each in a fresh process.
 
-import itertools
-import math
-import time
+The rounds are others than those by which the choice was made: there it was the fastest of many,
+to which its luck has contributed.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import torch
-
 from paceline.cluster.accelerator import device
-from paceline.planning.alternative import ALTERNATIVES, Choice, applied
+from paceline.planning.alternative import Choice, applied
 from paceline.planning.blocks import find_blocks
+from paceline.planning.difference import Difference, difference
 from paceline.planning.measure_blocks import built_step
 from paceline.planning.measured_peak import Peak, measure_peak
 from paceline.planning.plan import in_process
-from paceline.planning.programme import Option, Plan, Programme
+from paceline.planning.programme import Plan
+from paceline.planning.shortlist import Compared, choice_of, feasible_plans
+from paceline.planning.whole_steps import WholeStep, repeat_steps
 from paceline.record.point import Point
 
-_MOST_COMBINATIONS = 32  # up to which every one is measured
-_NUM_FASTEST = 8  # else so many of the best, and those with one alternative throughout
+_NUM_FASTEST = 16  # more than a shortlist has of one batch size
 _NUM_PEAKS = 3
+_SEED = 1  # of the order of turns: another than a shortlist's
 
 
 @dataclass(frozen=True)
 class VerifiedPlan:
-    """A plan and what a whole step by it took: `seconds` of each step; `peak` of the first few."""
+    """A plan and what a whole step by it took: `seconds` by round; `peak` of the first few."""
 
     plan: Plan
     seconds: Sequence[float]
     peak: Peak | None
 
 
-def verify(point: Point, programme: Programme, memory: float, rounds: int) -> list[VerifiedPlan]:
-    """Measure feasible plans of a point, in the order of their predicted time."""
-    plans = feasible_plans(programme, memory)
+def verify(
+    point: Point, chosen: Compared, memory: float, rounds: int, seconds: float
+) -> list[VerifiedPlan]:
+    """Measure feasible plans of the chosen batch size, the choice first, then by prediction."""
+    programme = chosen.planned.measured.programme
+    others = feasible_plans(programme, memory, _NUM_FASTEST)
+    plans = [chosen.plan, *(plan for plan in others if plan != chosen.plan)]
     choices = [choice_of(programme, plan) for plan in plans]
-    seconds = in_process(measure_plans, point, choices, rounds)
+    steps = [WholeStep(point, choice, 1.0) for choice in choices]
+    taken = in_process(repeat_steps, steps, rounds, seconds, _SEED)
     peaks = [measured_peak(point, choice) for choice in choices[:_NUM_PEAKS]]
     padded = [*peaks, *([None] * (len(plans) - len(peaks)))]
-    return [VerifiedPlan(*each) for each in zip(plans, seconds, padded, strict=True)]
+    return [VerifiedPlan(*each) for each in zip(plans, taken, padded, strict=True)]
 
 
 def measured_peak(point: Point, choice: Choice) -> Peak:
     """Measure the peak of a step by a choice in a fresh process; without one, as it is."""
     return in_process(measure_plan_peak, point, choice)
-
-
-def feasible_plans(programme: Programme, memory: float) -> list[Plan]:
-    """Return the plans to measure within `memory` [bytes], the fastest first."""
-    options = [block.options for block in programme.blocks]
-    if math.prod(map(len, options)) <= _MOST_COMBINATIONS:
-        plans = [programme.plan(each) for each in itertools.product(*options)]
-    else:
-        uniform = [programme.plan(each) for each in _uniform(programme)]
-        fastest = programme.fastest(memory, _NUM_FASTEST)
-        plans = [*fastest, *(plan for plan in uniform if plan not in fastest)]
-    within = [plan for plan in plans if plan.fullest.bytes <= memory]
-    return sorted(within, key=lambda plan: plan.seconds)
-
-
-def choice_of(programme: Programme, plan: Plan) -> Choice:
-    """Return the plan's alternatives by the names of blocks, for `applied`."""
-    pairs = zip(programme.blocks, plan.options, strict=True)
-    return {block.name: option.alternative for block, option in pairs}
 
 
 def rank(verified: Sequence[VerifiedPlan]) -> int:
@@ -72,20 +60,9 @@ def rank(verified: Sequence[VerifiedPlan]) -> int:
     return 1 + sum(seconds < medians[0] for seconds in medians)
 
 
-def measure_plans(point: Point, choices: Sequence[Choice], rounds: int) -> list[list[float]]:
-    """Return the seconds of whole steps by each choice; call it in a process of its own."""
-    step = built_step(point)
-    blocks = find_blocks(step.module)
-    seconds: list[list[float]] = [[] for _ in choices]
-    for _ in range(rounds + 1):  # the first is not counted
-        for taken, choice in zip(seconds, choices, strict=True):
-            with applied(blocks, choice):
-                start = time.perf_counter()
-                step.take()
-                if point.device == "cuda":
-                    torch.cuda.synchronize()
-                taken.append(time.perf_counter() - start)
-    return [taken[1:] for taken in seconds]
+def differences(verified: Sequence[VerifiedPlan]) -> list[Difference]:
+    """Return how much more time each plan takes than the first, by rounds."""
+    return [difference(verified[0].seconds, each.seconds) for each in verified]
 
 
 def measure_plan_peak(point: Point, choice: Choice) -> Peak:
@@ -103,11 +80,3 @@ def measure_plan_peak(point: Point, choice: Choice) -> Peak:
         return take
 
     return measure_peak(build, device(point.device, 0))
-
-
-def _uniform(programme: Programme) -> list[list[Option]]:
-    """Return one alternative for all blocks that have it, the others as they are, for each."""
-    return [
-        [block.option(alternative) or block.plain for block in programme.blocks]
-        for alternative in ALTERNATIVES
-    ]
