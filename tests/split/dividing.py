@@ -94,7 +94,7 @@ def laws(cases, length):
     join(60, "cpu")
     pair = dist.new_group([0, 1])
     rank = dist.get_rank()
-    seen = {"wire": wire(length)}
+    seen = {"wire": wire(length), "with_first": with_first(length)}
     for name, split, shards, steps in cases:
         if rank < shards:
             group = ShardGroup(None if shards == 4 else pair, rank, shards)
@@ -111,10 +111,24 @@ def wire(length):
     return {kind: _moved(group, exchange, own) for kind, exchange in kinds.items()}
 
 
+def with_first(length):
+    """Return what the kernel counts (sent, received) where all send to the first, and it to all."""
+    group = ShardGroup(None, dist.get_rank(), dist.get_world_size())
+    own = torch.ones(length, dtype=torch.float64)
+    parts = [own] * group.shards if group.shard == 0 else None
+    exchanges = (lambda: group.collect(own), lambda: dist.scatter(own.clone(), parts))
+    return [_by_kernel(each) for each in exchanges]
+
+
 def _moved(group, exchange, own):
-    dist.barrier()
-    before, counted = socket_bytes(), group.bytes_of_activations.sent
-    exchange(own)
-    dist.barrier()
-    sent, received = (after - now for after, now in zip(socket_bytes(), before, strict=True))
+    counted = group.bytes_of_activations.sent
+    sent, received = _by_kernel(lambda: exchange(own))
     return group.bytes_of_activations.sent - counted, sent, received
+
+
+def _by_kernel(exchange):
+    dist.barrier()
+    before = socket_bytes()
+    exchange()
+    dist.barrier()
+    return tuple(after - now for after, now in zip(socket_bytes(), before, strict=True))

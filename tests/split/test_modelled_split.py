@@ -38,7 +38,7 @@ def test_alexnet_by_its_layers_is_alexnet_by_its_plan(shards, batch_size, split)
 @pytest.mark.parametrize(
     ("name", "split"),
     [
-        *(("alexnet_like", split) for split in ("auto", "fully_connected")),
+        ("alexnet_like", "fully_connected"),
         *(("nin_like", split) for split in ("auto", "fully_connected", "all")),
     ],
 )
@@ -54,7 +54,7 @@ def test_a_chain_by_its_layers_is_the_chain_by_its_plan(name, split):
 def test_by_hand():
     """A convolution by images; a linear layer by channels, one by inputs; 2 processes, 4 images."""
     layers = [Layer("a", 10, 1000, 30), Layer("b", 210, 200, 20), Layer("c", 55, 50, 10)]
-    found = split_layers(layers, 5, Sharding(shards=2, split="auto"), 4)
+    found = split_layers(layers, 5, Sharding(shards=2, split="fully_connected"), 4)
     given = 4 * 4 * 20  # bytes
     assert found.activations == [
         all_gathered(given, 2),

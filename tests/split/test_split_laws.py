@@ -67,3 +67,14 @@ def test_the_kernel_counts_the_bytes_that_the_group_counts(kind, processes):
     for process in processes:
         counted, sent, received = process["wire"][kind]
         assert (sent, received) == pytest.approx((counted, counted), rel=0.01)
+
+
+def test_the_first_process_exchanges_with_each_other_and_these_with_no_other(processes):
+    """As SplitWorker counts gradients that are gathered, and weights that are handed out."""
+    num_bytes = 8 * LENGTH
+    for shard, process in enumerate(processes):
+        gathered, handed_out = process["with_first"]
+        more, less = (3 * num_bytes, 0) if shard == 0 else (0, num_bytes)
+        close = {"rel": 0.01, "abs": 0.01 * num_bytes}
+        assert gathered == pytest.approx((less, more), **close)
+        assert handed_out == pytest.approx((more, less), **close)

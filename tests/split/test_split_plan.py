@@ -1,5 +1,8 @@
 """Plans of divided networks: ways of layers, bytes, and what is refused."""
 
+import itertools
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -7,12 +10,15 @@ from torchvision import models
 
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
-from paceline.model.count_layers import count_layers
-from paceline.split.split_plan import plan_split
+from paceline.model.small_alexnet import SmallAlexNet
+from paceline.model.small_nin import SmallNiN
+from paceline.split.divided_graph import weighted_layers
+from paceline.split.split_plan import divided_plan, plan_split
+from paceline.split.traced import trace
 from paceline.split.whole_weights import gathered, slices_of
 from tests.split.networks import IMAGE, NETWORKS, build
 
-IMAGENET = (3, 224, 224)
+IMAGENET, FASHION = (3, 224, 224), (1, 28, 28)
 
 
 def ways(plan):
@@ -45,14 +51,37 @@ def test_alexnet_by_hand(alexnet):
     }
 
 
-@pytest.mark.parametrize("batch_size", [4, 128, 4096])
-def test_auto_takes_the_smaller_of_activations_and_weights(batch_size, alexnet):
-    size = count_layers(AlexNet(IMAGENET, 1000), IMAGENET)
-    plan = plan_split(alexnet, "auto", 4, batch_size, IMAGENET)
-    for layer in size.layers:
-        by_images = ways(plan)[layer.name] == "by_images"
-        assert by_images == (batch_size * layer.activations >= layer.weights)
-    assert 0 < len(plan.summed) < 16
+@pytest.mark.parametrize("shards", [2, 4])
+@pytest.mark.parametrize("batch_size", [16, 64, 512])
+@pytest.mark.parametrize("network", [SmallAlexNet, SmallNiN])
+def test_auto_sends_the_fewest_bytes_of_all_choices(network, batch_size, shards):
+    with torch.device("meta"):
+        traced = trace(network(FASHION, 10, 0.5), batch_size, FASHION)
+    layers = weighted_layers(traced)
+    chosen = itertools.product(*(((), (name,)) for name in layers))
+    every = [frozenset(itertools.chain(*names)) for names in chosen]
+    sent = [bytes_sent(traced, divided, shards) for divided in every]
+    assert plan_split(traced, "auto", shards, batch_size, FASHION).num_bytes == min(sent)
+    assert len(set(sent)) > 4
+
+
+def bytes_sent(traced, divided, shards):
+    try:
+        return divided_plan(traced, divided, shards).num_bytes
+    except SettingError:  # a layer that cannot be divided
+        return math.inf
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "vgg11", "alexnet"])
+@pytest.mark.parametrize("batch_size", [8, 128])
+def test_auto_sends_no_more_than_the_others(name, batch_size):
+    with torch.device("meta"):
+        network = models.get_model(name, weights=None, num_classes=10)
+    auto, *others = (
+        plan_split(network, split, 2, batch_size, IMAGENET).num_bytes
+        for split in ("auto", "fully_connected", "all")
+    )
+    assert auto <= min(others)
 
 
 def test_a_step_of_one_process_moves_nothing(alexnet):
@@ -87,7 +116,7 @@ def test_slices_are_the_whole(name, split):
     assert list(back) == list(whole)
     assert all(torch.equal(back[key], whole[key]) for key in whole)
     assert all(2 * parts[0][key].numel() == whole[key].numel() for key in plan.slices)
-    assert (plan.summed == frozenset()) == (split == "all")
+    assert split == "auto" or (plan.summed == frozenset()) == (split == "all")
 
 
 def test_a_network_is_planned_without_being_changed():

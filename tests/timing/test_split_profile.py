@@ -42,8 +42,8 @@ def test_a_gradient_comes_to_the_first_process_and_weights_go_back():
     step = SplitStep(2, [all_gathered(8, 2)], 8, summed=10, sliced=6, repeated=3, statistics=4)
     assert step.num_weights == 25
     assert step.activation_bytes == 8
-    assert step.to_first() == [ShardMessages(1, 8 * 10, 1), ShardMessages(1, 8 * 10, 1)]
-    assert step.from_first() == [ShardMessages(1, 8 * 14, 1), ShardMessages(1, 8 * 6, 1)]
+    assert step.to_first() == [ShardMessages(1, 8 * 20, 1)]
+    assert step.from_first() == [ShardMessages(1, 8 * 20, 1)]
 
 
 @pytest.mark.parametrize("messages", [all_gathered(800, 4), swapped(800, 4)])

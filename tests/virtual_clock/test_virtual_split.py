@@ -49,7 +49,7 @@ def test_weights_are_those_of_whole_workers_bit_for_bit(name):
 def test_compute_is_shared_and_activations_come_on_top():
     """4 s, and a message of 100 bytes from each process to the other."""
     (worker,) = timed(Independent(), Link(0.5, 100), workers=1, steps=3).workers
-    inside = (0.5 + 1) + 2 * 0.5 + (80 + 120) / 100 + 2 * 0.5 + (4 * 41 + 120) / 100
+    inside = (0.5 + 1) + 0.5 + (80 + 120) / 100 + 0.5 + (4 * 41 + 120) / 100
     assert worker.step_ends == pytest.approx([n * (4 + inside) for n in (1, 2, 3)])
     assert worker.seconds_communicating == pytest.approx(3 * inside)
     assert worker.activation_bytes == 3 * 200
@@ -72,9 +72,9 @@ def test_one_split_worker_sums_the_gradients_by_images():
 
 
 def test_the_first_process_speaks_with_the_server():
-    """It has 80 and 120 bytes of the other's gradient, and hands out 164 and 120."""
+    """It has 80 + 120 bytes of the other's gradient, and hands out 164 + 120."""
     (worker,) = timed(AsyncParameterServer(servers=1), Link(0.5, 100), workers=1).workers
-    gathered, handed_out = 2 * 0.5 + 200 / 100, 2 * 0.5 + 284 / 100
+    gathered, handed_out = 0.5 + 200 / 100, 0.5 + 284 / 100
     pushed = 2 * (0.5 + 400 / 100)
     assert worker.step_ends == pytest.approx([4 + 1.5 + gathered + pushed + handed_out])
     assert worker.bytes_sent == 200 + 400 + 2 * 284  # first weights are handed out, too

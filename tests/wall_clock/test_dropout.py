@@ -43,10 +43,14 @@ def with_own_masks(config):
     return network.state_dict()
 
 
-@pytest.mark.parametrize("scheme", ["sync_allreduce", "sync_parameter_server"])
-def test_each_worker_drops_units_of_its_own(scheme, tmp_path):
+@pytest.mark.parametrize(
+    ("scheme", "shards"),
+    [("sync_allreduce", 1), ("sync_allreduce", 2), ("sync_parameter_server", 1)],
+)
+def test_each_worker_drops_units_of_its_own(scheme, shards, tmp_path):
     """Lightning's DDP sets random numbers back, to the same in all processes."""
     own = {"_target_": "tests.wall_clock.test_dropout.dropping_network"}
-    config = tiny_point(scheme, WORKERS, BATCH, model__network=own)
+    more = {"model__network": own, "model__shards": shards, "model__split": "all"}
+    config = tiny_point(scheme, WORKERS, BATCH, **more)
     _, weights = run_tiny(config, tmp_path)
     assert_close(weights, with_own_masks(config), rtol=1e-12, atol=1e-14)

@@ -1,7 +1,7 @@
 """A worker whose network is split over several processes: the part of one of them."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -89,16 +89,11 @@ class SplitWorker:
 
         All processes of the worker call it.
         """
-        gradients = self._gradients()
-        summed = [gradient for name, gradient in gradients.items() if name in self._plan.summed]
-        if summed:
-            total = self._vector(summed)
-            dist.reduce(total, group_dst=0, group=self._own)
-            self._count(total.nbytes, to_first=True)
-            fill(summed, total)
-        buffers = dict(self.trained.network.named_buffers())
-        found = self._gathered({**gradients, **buffers})
-        if self.is_first:
+        own = {**self._gradients(), **dict(self.trained.network.named_buffers())}
+        sent = (t for name, t in own.items() if name in {*self._plan.slices, *self._plan.summed})
+        self._count(sum(tensor.nbytes for tensor in sent), to_first=True)
+        found = gather_tensors(own, self._plan, self.group, self._plan.summed)
+        if found is not None:
             for name, weight in self.whole.network.named_parameters():
                 weight.grad = found[name]
             for name, buffer in self.whole.network.named_buffers():
@@ -112,19 +107,15 @@ class SplitWorker:
         """
         weights = dict(self.whole.network.named_parameters())
         sliced = {name: weight for name, weight in weights.items() if name in self._plan.slices}
-        parts = [
-            self._vector([*slices_of(sliced, self._plan, shard).values()])
-            for shard in range(self.shards)
-        ]
         common = [weight for name, weight in weights.items() if name not in sliced]
         flag = self._like.new_full((1,), float(goes_on))
-        self._exchange(self._vector([flag, *common]), parts)
+        parts = (slices_of(sliced, self._plan, shard).values() for shard in range(self.shards))
+        self._scatter([self._vector([flag, *common, *part]) for part in parts])
 
     @torch.no_grad()
     def take(self) -> bool:
         """Receive the weights that the first process hands out; return whether a step follows."""
-        common = sum(weight.numel() for weight in self._weights(sliced=False))
-        return self._exchange(self._like.new_empty(1 + common), None)
+        return self._scatter(None)
 
     @torch.no_grad()
     def gather(self) -> None:
@@ -182,22 +173,14 @@ class SplitWorker:
         self.whole = cast("Classifier", precision.convert_module(self.whole))
         self.whole.to(self._like.device)
 
-    def _exchange(self, common: Tensor, parts: list[Tensor] | None) -> bool:
-        dist.broadcast(common, group_src=0, group=self._own)
-        self._count(common.nbytes, to_first=False)
-        fill(self._weights(sliced=False), common[1:])
-        if weights := self._weights(sliced=True):
-            part = self._vector(weights)
-            dist.scatter(part, parts, group_src=0, group=self._own)
-            self._count(part.nbytes, to_first=False)
-            fill(weights, part)
-        return bool(common[0])
-
-    def _gathered(self, own: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the whole tensors in the first process; what is no slice is its own."""
-        sliced = (tensor for name, tensor in own.items() if name in self._plan.slices)
-        self._count(sum(tensor.nbytes for tensor in sliced), to_first=True)
-        return gather_tensors(own, self._plan, self.group) or own
+    def _scatter(self, parts: list[Tensor] | None) -> bool:
+        """Take the own one of `parts`: a flag, which is returned, and weights."""
+        weights = [*self._weights(sliced=False), *self._weights(sliced=True)]
+        own = self._like.new_empty(1 + sum(weight.numel() for weight in weights))
+        dist.scatter(own, parts, group_src=0, group=self._own)
+        self._count(own.nbytes, to_first=False)
+        fill(weights, own[1:])
+        return bool(own[0])
 
     def _count(self, num_bytes: int, *, to_first: bool) -> None:
         """Count a message of each other process to the first, or of the first to each other."""

@@ -1,6 +1,7 @@
 """Divides the operations of a traced network: states of activations, conversions between them."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,7 +19,16 @@ from paceline.split.conversion import (
     conversion,
 )
 from paceline.split.operations import knows_channels, works_on_parts
-from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, NOT_DIVIDED, Site, way_of
+from paceline.split.ways import (
+    BY_CHANNELS,
+    BY_IMAGES,
+    BY_INPUTS,
+    NOT_DIVIDED,
+    Site,
+    WeightedLayer,
+    way_of,
+)
+from paceline.timing.split_choice import Layers
 
 ADDED = "added_by_split"  # module of what a divided network has beside its own layers
 
@@ -34,20 +44,21 @@ class Moved(NamedTuple):
 class DividedGraph:
     """Walks through a traced network whose nodes know their shapes, and divides it.
 
-    `graph` is changed: `added` [i] is called there as module `added_by_split.i`: a conversion, or
+    `divided`: names of the layers that are not computed by images. `graph` is a copy, in which
+    `added` [i] is called there as module `added_by_split.i`: a conversion, or
     (name of a dropout layer, dimension of the parts). `ways`: of all operations by name, `uses`: of
     those that are layers with weights or channels. `moved`: the conversions for each of these, and
     for each other operation that has some, in order of execution.
     """
 
-    def __init__(self, traced: fx.GraphModule, split: str, shards: int) -> None:
-        self.graph = traced.graph
+    def __init__(self, traced: fx.GraphModule, divided: Layers, shards: int) -> None:
+        self.graph = deepcopy(traced.graph)
         self.moved: dict[str, list[Moved]] = {}
         self.added: list[Conversion | tuple[str, int]] = []
         self.uses: dict[str, str] = {}
         self.ways: dict[str, str] = {}
         self._traced = traced
-        self._split = split
+        self._divided = divided
         self._shards = shards
         self._states: dict[fx.Node, State] = {}
         self._converted: dict[tuple[fx.Node, State], fx.Node] = {}
@@ -97,8 +108,8 @@ class DividedGraph:
     ) -> tuple[State, State]:
         channels = 1 if isinstance(layer, nn.Conv2d) else len(_shape(given)) - 1
         sliced = self._states[given] == State(channels)
-        site = Site(_name(node), layer, _shape(given).numel(), sliced)
-        way = way_of(site, self._split, self._shards)
+        site = Site(_name(node), layer, sliced)
+        way = way_of(site, site.name in self._divided, self._shards)
         divided = State(channels)
         if way == BY_IMAGES:
             self._check_images(site.name, _shape(given)[0])
@@ -158,6 +169,13 @@ class DividedGraph:
     def _add(self, what: Conversion | tuple[str, int]) -> str:
         self.added.append(what)
         return f"{ADDED}.{len(self.added) - 1}"
+
+
+def weighted_layers(traced: fx.GraphModule) -> dict[str, WeightedLayer]:
+    """Return the linear layers and convolutions that the network calls, by name."""
+    names = [str(node.target) for node in traced.graph.nodes if node.op == "call_module"]
+    layers = {name: traced.get_submodule(name) for name in names}
+    return {name: each for name, each in layers.items() if isinstance(each, nn.Linear | nn.Conv2d)}
 
 
 def _way_of_others(dimension: int | None) -> str:

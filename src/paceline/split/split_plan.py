@@ -1,5 +1,6 @@
 """Plan of a network that is divided over the processes of a worker; it needs no process."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,10 +8,11 @@ from typing import NamedTuple
 from torch import fx, nn
 
 from paceline.split.conversion import Conversion
-from paceline.split.divided_graph import DividedGraph, Moved
+from paceline.split.divided_graph import DividedGraph, Moved, weighted_layers
 from paceline.split.shard_group import ring_bytes
 from paceline.split.traced import trace
-from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, check_split
+from paceline.split.ways import BY_CHANNELS, BY_IMAGES, BY_INPUTS, can_be_divided
+from paceline.timing.split_choice import Layers, check_split, divided_layers
 from paceline.timing.split_step import NOTHING, ShardMessages
 
 
@@ -55,19 +57,42 @@ class SplitPlan:
         """Bytes of activations and their gradients that one process sends in a training step."""
         return _num_bytes(self.activations)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that one process sends in a training step, gradients inside the group included."""
+        return self.activation_bytes + self.gradient_bytes
+
 
 def plan_split(
     network: nn.Module, split: str, shards: int, batch_size: int, image_shape: Sequence[int]
 ) -> SplitPlan:
     """Plan how to divide a network over `shards` processes; it is not changed.
 
-    `split`: see way_of. `batch_size`: images of the worker in a step, in all its processes
+    `split`: see divided_layers. `batch_size`: images of the worker in a step, in all its processes
     together. Bytes are those of the network's own dtype. Raises SettingError("model.split"),
     ("model.shards"), ("batch_size") or ("model") for what cannot be divided.
     """
     check_split(split, shards)
     traced = trace(network, batch_size, image_shape)
-    placed = DividedGraph(traced, split, shards)
+    layers = weighted_layers(traced)
+
+    def plan(divided: Layers) -> SplitPlan:
+        return divided_plan(traced, divided, shards)
+
+    return plan(
+        divided_layers(
+            split,
+            layers,
+            frozenset(name for name, layer in layers.items() if isinstance(layer, nn.Linear)),
+            frozenset(name for name, layer in layers.items() if can_be_divided(layer, shards)),
+            lambda divided: plan(divided).num_bytes,
+        )
+    )
+
+
+def divided_plan(traced: fx.GraphModule, divided: Layers, shards: int) -> SplitPlan:
+    """Return the plan of a traced network in which these layers are not computed by images."""
+    placed = DividedGraph(traced, divided, shards)
     summed = [
         name
         for name, _ in traced.named_parameters()
@@ -94,11 +119,13 @@ def _layer_of(parameter: str) -> str:
 def _layer_plans(
     placed: DividedGraph, summed: Sequence[str], sizes: Mapping[str, int], shards: int
 ) -> list[LayerPlan]:
+    of_layers = Counter[str]()
+    for parameter in summed:
+        of_layers[_layer_of(parameter)] += sizes[parameter]
     plans = []
     for name, moves in placed.moved.items():
-        own = [parameter for parameter in summed if _layer_of(parameter) == name]
         forth, back = map(_num_bytes, _messages(moves, shards))
-        gradient = ring_bytes(sum(sizes[parameter] for parameter in own), shards)
+        gradient = ring_bytes(of_layers[name], shards)
         plans.append(LayerPlan(name, placed.ways[name], forth, back, gradient))
     return plans
 

@@ -19,7 +19,6 @@ BY_IMAGES = "by_images"
 BY_CHANNELS = "by_channels"
 BY_INPUTS = "by_inputs"
 NOT_DIVIDED = "whole"
-SPLITS = ("all", "fully_connected", "auto")
 
 WeightedLayer = nn.Linear | nn.Conv2d
 
@@ -27,43 +26,33 @@ WeightedLayer = nn.Linear | nn.Conv2d
 class Site(NamedTuple):
     """Place of a layer in the network.
 
-    `activations`: elements of its input for the whole batch. `sliced`: its input comes divided
-    along the dimension that the layer adds up.
+    `sliced`: its input comes divided along the dimension that the layer adds up.
     """
 
     name: str
     layer: WeightedLayer
-    activations: int
     sliced: bool
 
 
-def check_split(split: str, shards: int) -> None:
-    """Raise SettingError("model.split") or ("model.shards") for what is no value of these."""
-    if split not in SPLITS:
-        raise SettingError("model.split", f"{split!r} is none of {', '.join(SPLITS)}")
-    if shards < 1:
-        raise SettingError("model.shards", f"{shards} is not a number of processes")
+def way_of(site: Site, divided: bool, shards: int) -> str:
+    """Return the way of a layer: by images, or `divided` by channels or inputs.
 
-
-def way_of(site: Site, split: str, shards: int) -> str:
-    """Choose the way of a layer.
-
-    `split`: "all" divides every layer by channels or inputs, "fully_connected" linear layers,
-    "auto" those whose input, for the batch, is smaller than their weights: each of the two would
-    pass the group once and back. Raises SettingError("model.shards") for a layer that cannot be
-    divided as it must be.
+    Raises SettingError("model.shards") for a layer that cannot be divided.
     """
-    divided = _divided_way(site, shards)
-    if split == "auto":
-        cheaper = site.activations < sum(weight.numel() for weight in site.layer.parameters())
-        return divided if divided and cheaper else BY_IMAGES
-    if split == "fully_connected" and isinstance(site.layer, nn.Conv2d):
+    if not divided:
         return BY_IMAGES
-    if divided is None:
+    way = _divided_way(site, shards)
+    if way is None:
         raise SettingError(
             "model.shards", f"{site.name} cannot be divided {_because(site, shards)}"
         )
-    return divided
+    return way
+
+
+def can_be_divided(layer: WeightedLayer, shards: int) -> bool:
+    inputs, outputs, groups = _sizes(layer)
+    parts = (groups,) if groups > 1 else (inputs, outputs)
+    return any(size % shards == 0 for size in parts)
 
 
 def _divided_way(site: Site, shards: int) -> str | None:

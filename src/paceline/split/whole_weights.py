@@ -1,6 +1,6 @@
 """Whole weights and statistics from those of the shards, and the reverse."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -50,21 +50,23 @@ def gather_state(
 
 @torch.no_grad()
 def gather_tensors(
-    own: Mapping[str, Tensor], plan: SplitPlan, group: ShardGroup
+    own: State, plan: SplitPlan, group: ShardGroup, summed: Collection[str] = ()
 ) -> dict[str, Tensor] | None:
     """Return the whole tensors of which each process has `own`, in shard 0, and None elsewhere.
 
-    All processes of the group call it. Tensors without slices are shard 0's.
+    All processes of the group call it. `summed`: names of those to be added up. Others without
+    slices are shard 0's.
     """
-    names = [name for name in own if name in plan.slices]
-    cut = [own[name] for name in names]
-    if not cut:
+    names = [name for name in own if name in plan.slices or name in summed]
+    sent = [own[name] for name in names]
+    if not sent:
         return dict(own) if group.shard == 0 else None
-    vectors = group.collect(torch.cat([tensor.reshape(-1) for tensor in cut]))
+    vectors = group.collect(torch.cat([tensor.reshape(-1) for tensor in sent]))
     if vectors is None:
         return None
-    parts = [{**own, **dict(zip(names, _views(cut, each), strict=True))} for each in vectors]
-    return gathered(parts, plan)
+    parts = [{**own, **dict(zip(names, _views(sent, each), strict=True))} for each in vectors]
+    totals = {name: torch.stack([part[name] for part in parts]).sum(0) for name in summed}
+    return gathered(parts, plan) | totals
 
 
 def load_state(network: nn.Module, whole: State, plan: SplitPlan, group: ShardGroup) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer
 from paceline.model.sharding import Sharding
+from paceline.timing.split_choice import Layers, divided_layers
 from paceline.timing.split_step import (
     NOTHING,
     ShardMessages,
@@ -32,12 +33,32 @@ def split_layers(
     Raises SettingError("batch_size") if they cannot be divided where a layer is computed by images,
     and ("model.shards") for linear layers that cannot be.
     """
-    chain = _Chain(sharding, batch_size)
+    linear = frozenset(layer.name for layer in layers if layer.multiply_adds and _is_linear(layer))
+    computing = [layer.name for layer in layers if layer.multiply_adds]
+
+    def step(divided: Layers) -> SplitStep:
+        return _step(layers, num_classes, divided, sharding.shards, batch_size)
+
+    return step(
+        divided_layers(
+            sharding.split,
+            computing,
+            linear,
+            frozenset(computing),
+            lambda divided: _num_bytes(step(divided)),
+        )
+    )
+
+
+def _step(
+    layers: Sequence[Layer], num_classes: int, divided: Layers, shards: int, batch_size: int
+) -> SplitStep:
+    chain = _Chain(divided, shards, batch_size)
     for layer in layers:
         chain.add(layer)
     chain.end(num_classes)
     return SplitStep(
-        shards=sharding.shards,
+        shards=shards,
         activations=[each for each in chain.activations if each != NOTHING],
         element_size=BYTES,
         summed=chain.summed,
@@ -46,11 +67,17 @@ def split_layers(
     )
 
 
+def _num_bytes(step: SplitStep) -> int:
+    """Return the bytes that a process sends inside the group, gradients included."""
+    gradients = all_reduced(step.summed * step.element_size, step.shards)
+    return sum(each.num_bytes for each in (*step.activations, gradients))
+
+
 class _Chain:
     """Walks forward through the layers. The first wants no gradient of its input."""
 
-    def __init__(self, sharding: Sharding, batch_size: int) -> None:
-        self._split, self._shards = sharding.split, sharding.shards
+    def __init__(self, divided: Layers, shards: int, batch_size: int) -> None:
+        self._divided, self._shards = divided, shards
         self._batch_size = batch_size
         self._state: State = "whole"
         self._is_first = True
@@ -77,12 +104,9 @@ class _Chain:
 
     def _way(self, layer: Layer) -> Way:
         """Choose as the room `split` does in `way_of`."""
-        cheaper = self._batch_size * layer.activations < layer.weights
-        divided = self._divided_way(layer)
-        if self._split == "auto":
-            return divided if divided and cheaper else "images"
-        if self._split == "fully_connected" and not _is_linear(layer):
+        if layer.name not in self._divided:
             return "images"
+        divided = self._divided_way(layer)
         if divided is None:
             message = f"{layer.name} cannot be divided over {self._shards} processes"
             raise SettingError("model.shards", message)

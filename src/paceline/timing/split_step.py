@@ -72,12 +72,11 @@ class SplitStep:
 
     def to_first(self) -> list[ShardMessages]:
         """Return what brings a step's gradient, and the statistics, to the first process."""
-        return self._with_first(self.summed, self.sliced + self.statistics)
+        return self._with_first(self.summed + self.sliced + self.statistics)
 
     def from_first(self) -> list[ShardMessages]:
         """Return what hands out weights, and whether a step follows."""
-        return self._with_first(1 + self.summed + self.repeated, self.sliced)
+        return self._with_first(1 + self.summed + self.repeated + self.sliced)
 
-    def _with_first(self, *lengths: int) -> list[ShardMessages]:
-        sizes = (self.element_size * length for length in lengths)
-        return [with_first(size, self.shards) for size in sizes if size]
+    def _with_first(self, length: int) -> list[ShardMessages]:
+        return [with_first(self.element_size * length, self.shards)] if length else []
