@@ -127,6 +127,15 @@ def test_what_is_evaluated_is_the_average_of_all_weights(
     assert_close(weights, expected(config, seen), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize(("scheme", "settings", "expected"), [SCHEMES[0], SCHEMES[2]])
+def test_the_average_of_split_workers_is_that_of_whole_ones(scheme, settings, expected, tmp_path):
+    """Synchronous processes average their slices, servers the whole weights."""
+    config = averaging(scheme, settings, DECAY, model__shards=2)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, expected(config, seen), rtol=1e-12, atol=1e-14)
+    assert all(worker.activation_bytes_sent > 0 for worker in seen.workers)
+
+
 @pytest.mark.parametrize(
     ("scheme", "settings"),
     [(name, settings) for name, settings, _ in SCHEMES]

@@ -23,6 +23,7 @@ from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 from paceline.virtual_clock.clock import VirtualClock
+from paceline.virtual_clock.clock_parts import ClockParts
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def timed_clock(
     batches = accounting.batches_per_round
     num_steps = math.ceil(steps * workers / batches) * batches
     accounting.check_servers(num_steps)
-    clock = VirtualClock(
+    parts = ClockParts(
         scheme,
         RunSpec(
             num_workers=workers,
@@ -159,6 +160,7 @@ def timed_clock(
         traffic=traffic,
         split_step=split_step,
     )
+    clock = VirtualClock(parts)
     while (worker := clock.next_worker()) is not None:
         gradient = clock.pool.take()
         gradient.vector.zero_()

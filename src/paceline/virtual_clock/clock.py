@@ -1,95 +1,59 @@
 """Virtual clock: many workers as processes, in the order of virtual time."""
 
 from collections import deque
-from collections.abc import Sequence
-from functools import partial
 
 import torch
-from torch import Tensor
 
-from paceline.data.traffic import DataTraffic
 from paceline.engine.links import Process
 from paceline.engine.reports import StrategyReport
 from paceline.engine.rule_driver import RuleDriver
-from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import Snapshot
-from paceline.exchange.find_collective import collective
-from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
-from paceline.timing.profile import ClusterProfile
-from paceline.timing.split_step import SplitStep
-from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import AbstractWorkload
-from paceline.virtual_clock.buffers import Buffer, BufferPool
-from paceline.virtual_clock.cores import cores_of
-from paceline.virtual_clock.kernel import Event, Kernel
-from paceline.virtual_clock.message_sizes import MessageSizes
-from paceline.virtual_clock.virtual_data import VirtualData
-from paceline.virtual_clock.virtual_links import SharedLinks, VirtualLinks
-from paceline.virtual_clock.virtual_mean_link import VirtualMeanLink
-from paceline.virtual_clock.virtual_network import VirtualNetwork
+from paceline.virtual_clock.buffers import Buffer
+from paceline.virtual_clock.clock_parts import ClockParts
+from paceline.virtual_clock.kernel import Event
+from paceline.virtual_clock.virtual_links import VirtualLinks
 from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
-from paceline.virtual_clock.virtual_pair_link import VirtualPairLink
-from paceline.virtual_clock.virtual_push_link import VirtualPushLink
 from paceline.virtual_clock.virtual_servers import VirtualServers
-from paceline.virtual_clock.virtual_split import VirtualSplit
 from paceline.virtual_clock.virtual_worker import VirtualWorker
-
-_TIMELINE_WORKERS = 16  # more rows than that no figure shows
 
 
 class VirtualClock:
     """Clock that runs the rules of all workers, and asks its caller for gradients.
 
     `next_worker()` returns the worker whose backward ends next, or whose gradient a server has all
-    of before that: compute it on the worker's weights, and pass it to `finish_step`. `workload`:
-    network that decides the bytes of messages. `statistics`: floating-point buffers of the module,
-    as one vector. `counters`: its other buffers. `traffic`: data that move among workers.
-    `split_step`: messages inside a worker that is split over several processes; None for whole
-    ones.
+    of before that: compute it on the worker's weights, and pass it to `finish_step`.
     """
 
-    def __init__(
-        self,
-        scheme: AbstractScheme,
-        spec: RunSpec,
-        *,
-        profile: ClusterProfile,
-        step_times: StepTimes,
-        workload: AbstractWorkload,
-        weights: Tensor,
-        statistics: Tensor,
-        counters: Sequence[Tensor] = (),
-        split_step: SplitStep | None = None,
-        recycled: bool = True,
-        traffic: DataTraffic | None = None,
-    ) -> None:
-        self.kernel = Kernel()
-        self.pool = BufferPool(weights, recycled=recycled)
-        self._spec, self._times = spec, step_times
-        self._cores = cores_of(profile.shared_cores, self.kernel)
-        by_ddp = scheme.carried_out_by_ddp and spec.num_workers > 1 and split_step is None
-        self._seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
-        overlap = profile.overlaps(spec.num_workers) and split_step is None
-        self._split = None
-        if split_step is not None:
-            self._split = VirtualSplit(
-                split_step, scheme, profile, spec.num_workers, self._cores, self.kernel
-            )
-            profile = self._split.profile
-        self._sizes = MessageSizes(workload, weights.nbytes, overlap=overlap)
-        own = BufferPool(statistics)
-        self.workers = [
-            VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
-            for index in range(spec.num_workers)
-        ]
-        for worker in self.workers if spec.num_workers <= _TIMELINE_WORKERS else ():
-            worker.timeline = []
-        self._data = VirtualData(traffic, self.workers, profile, self.kernel) if traffic else None
+    def __init__(self, parts: ClockParts) -> None:
+        self.kernel, self.workers = parts.kernel, parts.workers
+        self.pool, self.servers = parts.pool, parts.servers
+        self._spec, self._times = parts.spec, parts.step_times
+        self._seconds_of_ddp = parts.seconds_of_ddp
+        self._cores, self._network, self._links = parts.cores, parts.network, parts.links
+        self._push, self._own = parts.links.push, parts.links.own
+        self._split, self._data = parts.split, parts.data
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
-        self._connect(scheme, profile, weights, recycled)
-        self._start(scheme, weights)
+        self._start(parts)
+
+    def _start(self, parts: ClockParts) -> None:
+        """Give every worker the same first weights, and start its process."""
+        first = self.pool.copy(parts.weights)
+        for worker in self.workers:
+            if self._own is None:
+                worker.weights = self.pool.share(first)
+            if self.servers is not None:
+                worker.granted = self.servers.begin(worker)
+        for worker in self.workers:
+            if self._split is not None:
+                self._split.begin(worker)
+            links = VirtualLinks(worker, self._links)
+            driver = RuleDriver(
+                parts.scheme, links, worker.index, self._spec.num_workers, self._spec.seed
+            )
+            self.kernel.start(self._train(worker, links, driver))
+        self.pool.release(first)
+        self.kernel.settle()
 
     # called by a Trainer
 
@@ -225,78 +189,3 @@ class VirtualClock:
         worker.seconds_communicating += self.kernel.now - worker.computed_at
         if self._own is not None:
             yield from self._own.finish(worker)
-
-    # construction
-
-    def _connect(
-        self, scheme: AbstractScheme, profile: ClusterProfile, weights: Tensor, recycled: bool
-    ) -> None:
-        spec, workers, kernel, pool = self._spec, self.workers, self.kernel, self.pool
-        self.servers: VirtualServers | None = None
-        self._push: VirtualPushLink | None = None
-        self._own: VirtualOwnWeights | None = None
-        pair: VirtualPairLink | None = None
-        self._network = VirtualNetwork(
-            profile,
-            len(workers),
-            scheme.servers,
-            kernel=kernel,
-            cores=self._cores,
-            star=scheme.servers == 1 and scheme.group_size == 1,
-            seed=self._times.seed,
-        )
-        if scheme.servers:
-            self.servers = VirtualServers(
-                scheme, spec, weights.clone(), workers=workers, kernel=kernel, pool=pool
-            )
-            self._push = VirtualPushLink(
-                scheme,
-                self.servers,
-                workers=workers,
-                profile=profile,
-                network=self._network,
-                sizes=self._sizes,
-                kernel=kernel,
-                cores=self._cores,
-                pool=pool,
-            )
-        if Accounting(scheme, spec.num_workers).own_weights:
-            self._own = VirtualOwnWeights(
-                scheme, spec, weights, workers=workers, kernel=kernel, pool=pool, recycled=recycled
-            )
-            pair = VirtualPairLink(
-                self._own.states, workers, network=self._network, sizes=self._sizes, pool=pool
-            )
-        mean = self._mean_link(scheme, profile)
-        self._links = SharedLinks(pool, mean, self._push, pair, self._own)
-
-    def _mean_link(self, scheme: AbstractScheme, profile: ClusterProfile) -> VirtualMeanLink:
-        num_workers, chosen = self._spec.num_workers, collective(scheme.collective)
-        make = partial(VirtualMeanLink, self.pool, self.workers, sizes=self._sizes)
-        if self._split is not None and self._split.by_parts:
-            split = self._split
-            return make(seconds=split.mean_seconds, volumes=split.mean_volumes, kernel=self.kernel)
-        return make(
-            seconds=partial(chosen.seconds, workers=num_workers, profile=profile),
-            volumes=lambda length: chosen.volumes(num_workers, length, profile.workers_per_node),
-            kernel=self.kernel,
-        )
-
-    def _start(self, scheme: AbstractScheme, weights: Tensor) -> None:
-        """Give every worker the same first weights, and start its process."""
-        first = self.pool.copy(weights)
-        for worker in self.workers:
-            if self._own is None:
-                worker.weights = self.pool.share(first)
-            if self.servers is not None:
-                worker.granted = self.servers.begin(worker)
-        for worker in self.workers:
-            if self._split is not None:
-                self._split.begin(worker)
-            links = VirtualLinks(worker, self._links)
-            driver = RuleDriver(
-                scheme, links, worker.index, self._spec.num_workers, self._spec.seed
-            )
-            self.kernel.start(self._train(worker, links, driver))
-        self.pool.release(first)
-        self.kernel.settle()

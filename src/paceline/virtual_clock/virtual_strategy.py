@@ -10,7 +10,7 @@ import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from paceline.data.traffic import DataTraffic
@@ -19,7 +19,7 @@ from paceline.engine.held_weights import held_weights
 from paceline.engine.remote_sgd import RemoteSGD
 from paceline.engine.reports import StrategyReport
 from paceline.engine.run_spec import RunSpec
-from paceline.engine.snapshot import Snapshot, counters_of, flatten, statistics_of
+from paceline.engine.snapshot import Snapshot, counters_of, statistics_of
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_strategy import (
     AbstractTrainingStrategy,
@@ -38,6 +38,8 @@ from paceline.timing.workload import AbstractWorkload, OwnNetwork
 from paceline.virtual_clock.buffers import Buffer
 from paceline.virtual_clock.checks import check_scheme
 from paceline.virtual_clock.clock import VirtualClock
+from paceline.virtual_clock.clock_parts import ClockParts
+from paceline.virtual_clock.held_tensors import HeldTensors
 from paceline.virtual_clock.virtual_batches import VirtualBatches, draw_from
 from paceline.virtual_clock.virtual_worker import VirtualWorker
 
@@ -124,7 +126,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
-        return self._held_weights
+        return self._held.weights
 
     def trainer_options(self) -> TrainerOptions:
         return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
@@ -153,16 +155,16 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
         sgd = self.optimizers[0]
         assert isinstance(sgd, torch.optim.SGD)
-        self._held_weights, self._segments, self._shares = held_weights(sgd, self.scheme)
-        self._statistics = statistics_of(self._module)
-        self._counters = counters_of(self._module)
+        weights, self._segments, self._shares = held_weights(sgd, self.scheme)
+        self._held = HeldTensors(
+            weights, statistics_of(self._module), counters_of(self._module), self.root_device
+        )
         remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        weights = _flat(self._held_weights)
-        statistics = _flat(self._statistics, self.root_device)
+        weights, statistics = self._held.flat_weights(), self._held.flat_statistics()
         spec = RunSpec(
             num_workers=self.workers,
             batch_size=self._batch_size,
@@ -176,7 +178,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             sample_decay=self._sample_decay,
             shares=self._shares,
         )
-        self.clock = VirtualClock(
+        parts = ClockParts(
             self.scheme,
             spec,
             profile=self._profile,
@@ -184,22 +186,23 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             workload=self._workload,
             weights=weights,
             statistics=statistics,
-            counters=self._counters,
+            counters=self._held.counters,
             split_step=self._split_step,
             recycled=self._recycled,
             traffic=self._traffic,
         )
+        self.clock = VirtualClock(parts)
 
     def on_validation_start(self) -> None:
         super().on_validation_start()
         if hasattr(self, "clock"):
-            self._hold(self.clock.shared())
+            self._held.hold(self.clock.shared(), self.clock.workers[0])
 
     def on_train_end(self) -> None:
         super().on_train_end()
         self.clock.end()
         self._note_snapshots()
-        self._hold(self.clock.shared())
+        self._held.hold(self.clock.shared(), self.clock.workers[0])
 
     @property
     def _module(self) -> LightningModule:
@@ -212,27 +215,24 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         worker = self._current_worker = self.clock.next_worker()
         if worker is None:
             raise StopIteration
-        assert worker.weights is not None
         assert self._draw is not None
         self._gradient = self.clock.pool.take()
-        _point(self._held_weights, worker.weights.views(self._held_weights))
-        _point(self._statistics, worker.statistics.views(self._statistics))
-        _point(self._counters, worker.counters)
+        self._held.take(worker)
         return self._draw(worker.index, worker.num_steps)
 
     def _zero_gradient(self) -> None:
         """Make backward add to a vector of the pool, so that gradients exist once."""
         assert self._gradient is not None
-        zero_gradients(
-            self._gradient.vector, self._held_weights, self._gradient.views(self._held_weights)
-        )
+        weights = self._held.weights
+        zero_gradients(self._gradient.vector, weights, self._gradient.views(weights))
 
     def _finish_step(self) -> None:
         """Pass the gradient to the clock, which continues the worker's rule."""
         assert self._current_worker is not None
         assert self._gradient is not None
-        gather_gradients(self._held_weights, self._gradient.views(self._held_weights))
-        for weight in self._held_weights:
+        weights = self._held.weights
+        gather_gradients(weights, self._gradient.views(weights))
+        for weight in weights:
             weight.grad = None  # the clock's from now on
         worker, self._current_worker = self._current_worker, None
         gradient, self._gradient = self._gradient, None
@@ -244,20 +244,3 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def _note_snapshots(self) -> None:
         while len(self._snapshots_at) < self.clock.holder.num_snapshots:
             self._snapshots_at.append(self._now())
-
-    def _hold(self, snapshot: Snapshot) -> None:
-        _point(self._held_weights, Buffer(snapshot.weights).views(self._held_weights))
-        _point(self._statistics, Buffer(snapshot.statistics).views(self._statistics))
-        _point(self._counters, self.clock.workers[0].counters)
-
-
-def _point(tensors: Sequence[Tensor], views: Sequence[Tensor]) -> None:
-    """Make tensors refer to the content of others, without a copy."""
-    for tensor, view in zip(tensors, views, strict=True):
-        tensor.data = view
-
-
-def _flat(tensors: Sequence[Tensor], device: Any = None) -> Tensor:
-    size = sum(tensor.numel() for tensor in tensors)
-    first = tensors[0] if len(tensors) else torch.empty(0, device=device)
-    return flatten(tensors, torch.empty(size, dtype=first.dtype, device=first.device))

@@ -9,6 +9,7 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from paceline.engine.training_strategy import TrainerOptions
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
 from paceline.wall_clock.paced_backward import paced_closure, reduce_bucket
@@ -57,6 +58,9 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             bucket_cap_mb=_UNLIMITED if paced else None,
             timeout=datetime.timedelta(seconds=timeout_seconds),
         )
+
+    def trainer_options(self) -> TrainerOptions:
+        return {"strategy": self, "devices": self._workers, "plugins": []}
 
     def configure_ddp(self) -> None:
         super().configure_ddp()

@@ -9,8 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import nn
 from torch.optim import Optimizer
@@ -25,8 +24,7 @@ from paceline.engine.snapshot import statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_clock import TrainingClock
-from paceline.engine.training_strategy import TrainerOptions
-from paceline.exchange.process_group import count_workers, join, worker_index
+from paceline.exchange.process_group import count_workers, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -78,10 +76,6 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
         self._seed, self._sample_decay, self._beside = seed, sample_decay, Beside()
 
-    def setup_environment(self) -> None:
-        super().setup_environment()
-        join(self._timeout_seconds, self.root_device.type)
-
     def setup(self, trainer: Trainer) -> None:
         """Make weights and gradients one vector each, and connect to the other processes."""
         super().setup(trainer)
@@ -103,13 +97,6 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         super().on_train_start()
         self.counted = count_workers(self.workers, is_worker=True)
         self._begin_step()
-
-    def trained_module(self) -> LightningModule:
-        assert self.lightning_module is not None
-        return self.lightning_module
-
-    def trainer_options(self) -> TrainerOptions:
-        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     @property
     def held_weights(self) -> list[nn.Parameter]:

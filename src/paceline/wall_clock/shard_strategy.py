@@ -1,8 +1,7 @@
 """Lightning strategy of a split worker's other processes, whose first drives the scheme's rule."""
 
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import nn
 from torch.optim import Optimizer
@@ -10,8 +9,7 @@ from torch.optim import Optimizer
 from paceline.engine.remote_sgd import RemoteSGD
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.split_worker import SplitWorker
-from paceline.engine.training_strategy import TrainerOptions
-from paceline.exchange.process_group import count_workers, join
+from paceline.exchange.process_group import count_workers
 from paceline.timing.pace import Pace
 from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
@@ -39,10 +37,6 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._workers, self._batch_size, self._num_batches = workers, batch_size, num_batches
         self._timeout_seconds = timeout_seconds
 
-    def setup_environment(self) -> None:
-        super().setup_environment()
-        join(self._timeout_seconds, self.root_device.type)
-
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
         sgd = self.optimizers[0]
@@ -56,13 +50,6 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.counted = count_workers(self._workers, is_worker=False)
         if self.pace is not None:
             self.pace.begin()
-
-    def trained_module(self) -> LightningModule:
-        assert self.lightning_module is not None
-        return self.lightning_module
-
-    def trainer_options(self) -> TrainerOptions:
-        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     @property
     def held_weights(self) -> list[nn.Parameter]:

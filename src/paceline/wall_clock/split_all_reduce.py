@@ -9,14 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch.optim import Optimizer
 
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_one_sgd
-from paceline.engine.training_strategy import TrainerOptions
 from paceline.exchange.find_collective import collective
 from paceline.exchange.process_group import worker_index
 from paceline.wall_clock.synchronous_strategy import AbstractSynchronousStrategy
@@ -37,9 +35,6 @@ class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
         self._part: SplitWorker = self.split
         self._part.begin(self.precision_plugin)
         self._seconds_averaging = 0.0
-
-    def trainer_options(self) -> TrainerOptions:
-        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any

@@ -6,9 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.strategies import Strategy
+from pytorch_lightning import Trainer
 from torch import nn
 from torch.optim import Optimizer
 
@@ -16,15 +14,14 @@ from paceline.engine.moving_average import MovingAverage
 from paceline.engine.snapshot import Snapshot, flatten, statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
-from paceline.engine.training_strategy import TrainerOptions
 from paceline.errors import SettingError
-from paceline.exchange.process_group import count_workers, join, members, worker_index
+from paceline.exchange.process_group import count_workers, members, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
 from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 
-class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
+class AbstractSynchronousStrategy(AbstractWallStrategy):
     """A strategy whose workers all hold the same weights.
 
     It counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
@@ -91,20 +88,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy, Strategy):
     def seconds_communicating(self) -> float:
         return self._seconds_exposed * self.num_steps
 
-    def trained_module(self) -> LightningModule:
-        assert self.lightning_module is not None
-        return self.lightning_module
-
-    def trainer_options(self) -> TrainerOptions:
-        plugins = [LightningEnvironment()] if self._workers == 1 else []
-        return {"strategy": self, "devices": self._workers, "plugins": plugins}
-
     def finish(self) -> list[Snapshot]:
         return self._snapshots
-
-    def setup_environment(self) -> None:
-        join(self._timeout_seconds, self.root_device.type)
-        super().setup_environment()
 
     def on_train_start(self) -> None:
         super().on_train_start()

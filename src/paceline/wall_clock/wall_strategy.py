@@ -4,7 +4,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule
+from pytorch_lightning.strategies import Strategy
 
 from paceline.engine.reports import PairAverage, StrategyReport, WorkerReport
 from paceline.engine.split_worker import SplitWorker
@@ -13,13 +15,14 @@ from paceline.engine.training_strategy import (
     DrawAll,
     DrawOne,
     SizedBatches,
+    TrainerOptions,
 )
 from paceline.engine.weights_digest import weights_digest
-from paceline.exchange.process_group import worker_index
+from paceline.exchange.process_group import join, worker_index
 from paceline.timing.pace import Pace
 
 
-class AbstractWallStrategy(AbstractTrainingStrategy):
+class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     """Strategy of one worker, or of one process of a split worker.
 
     `counted`: number of workers that really take part. `num_steps`: number of this worker's steps
@@ -34,6 +37,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     step_numbers: Sequence[int] = ()
     pace: Pace | None = None
     split: SplitWorker | None = None
+    _timeout_seconds: float  # longest wait for another process
 
     @property
     @abstractmethod
@@ -60,9 +64,18 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         """Pairwise means in order."""
         return ()
 
-    @abstractmethod
+    def setup_environment(self) -> None:
+        """Join the other processes before Lightning makes a group of its own."""
+        join(self._timeout_seconds, self.root_device.type)
+        super().setup_environment()
+
+    def trainer_options(self) -> TrainerOptions:
+        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
+
     def trained_module(self) -> LightningModule:
         """Return the module that is being trained."""
+        assert self.lightning_module is not None
+        return self.lightning_module
 
     @property
     def whole_module(self) -> LightningModule:
