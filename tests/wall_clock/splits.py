@@ -10,18 +10,16 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from paceline.cluster.launcher import launch
 from paceline.data.batches import WorkerBatches
-from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
 from paceline.run.training_process import TrainingProcess
-from tests.tiny import point_of, tiny_point
+from tests.tiny import NUM_TRAIN, TinyImages, point_of, tiny_point
 
-NUM_TRAIN = 48
 DATA = {
-    "_target_": "tests.wall_clock.splits.SmallImages",
+    "_target_": "tests.tiny.TinyImages",
     "root": "",
     "num_classes": 4,
     "image_shape": [1, 8, 8],
@@ -29,21 +27,6 @@ DATA = {
     "split_seed": 0,
     "augmentation": None,
 }
-
-
-class SmallImages(AbstractImageData):
-    """48 seeded images in each split."""
-
-    def prepare(self) -> None:
-        pass
-
-    def load(self) -> Splits:
-        generator = torch.Generator().manual_seed(0)
-        labels = torch.arange(NUM_TRAIN) % 4
-        images = torch.randint(0, 100, (NUM_TRAIN, 1, 8, 8), generator=generator)
-        images[torch.arange(NUM_TRAIN), 0, labels] += 150
-        part = ImageSet(images.to(torch.uint8), labels)
-        return Splits(part, part, part, (0.4,), (0.2,))
 
 
 def small_point(
@@ -89,7 +72,7 @@ def plain_state(config: dict[str, Any], workers: int = 1) -> dict[str, Tensor]:
     module = point_of(config).model.build().double()
     network, sgd = module.network, module.configure_optimizers()
     replicas = [network, *(deepcopy(network) for _ in range(workers - 1))]
-    splits = SmallImages(**{name: value for name, value in DATA.items() if name[0] != "_"}).load()
+    splits = TinyImages(**{name: value for name, value in DATA.items() if name[0] != "_"}).load()
     size = 16 // workers
     shares = [
         WorkerBatches(

@@ -180,7 +180,7 @@ def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path, virtual
 def test_a_record_of_split_workers(tmp_path, monkeypatch):
     """Through the whole pipeline, as paceline train goes."""
     monkeypatch.chdir(tmp_path)
-    config = small_point("small_nin", "local_sgd", 2, 2, study="split")
+    config = small_point("small_nin", "local_sgd", 2, 2, study="split", model__optimizer__lr=0.02)
     outcome = run_point(point_of(config))
     result = json.loads((outcome.folder / "result.json").read_text())
     assert (result["status"], result["kind"], result["reason"]) == ("finished", "measured", "")
