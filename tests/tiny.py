@@ -67,15 +67,15 @@ TINY = {
 
 
 class TinyImages(AbstractImageData):
-    """48 seeded images of 4x4 in three classes for each split."""
+    """48 seeded images for each split, of the shape and in the number of classes that are set."""
 
     def prepare(self) -> None:
         pass
 
     def load(self) -> Splits:
         generator = torch.Generator().manual_seed(0)
-        labels = torch.arange(NUM_TRAIN) % 3
-        images = torch.randint(0, 200, (NUM_TRAIN, 1, 4, 4), generator=generator)
+        labels = torch.arange(NUM_TRAIN) % self.num_classes
+        images = torch.randint(0, 200, (NUM_TRAIN, *self.image_shape), generator=generator)
         images[torch.arange(NUM_TRAIN), 0, labels] += 50
         part = ImageSet(images.to(torch.uint8), labels)
         return Splits(part, part, part, (0.4,), (0.2,))
