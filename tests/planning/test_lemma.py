@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.planning.lemma import (
     efficiency,
     largest_overhead,
     limit_of_speedup,
     most_workers,
-    overhead_growth,
     servers_needed,
     workers_served,
 )
@@ -75,11 +75,17 @@ def test_what_costs_nothing_has_no_limit():
 
 @pytest.mark.parametrize("workers", [3, 4, 16, 256])
 def test_the_premise_holds_for_a_ring_and_not_for_one_server(workers):
-    ring = overhead_growth(collective("ring"), 10**9, workers, PROFILE)
+    ring = overhead_growth("ring", workers)
     assert ring == pytest.approx(2 * (workers - 1) / workers, rel=1e-6)
     assert ring < 2
-    server = overhead_growth(collective("parameter_server"), 10**9, workers, PROFILE)
+    server = overhead_growth("parameter_server", workers)
     assert server == pytest.approx(workers / 2)
+
+
+def overhead_growth(name, workers):
+    """Return the time of an all-reduce over `workers`, as a multiple of that over two."""
+    of_so_many, of_two = (collective(name).seconds(10**9, n, PROFILE) for n in (workers, 2))
+    return of_so_many / of_two
 
 
 def rows(*overrides):
@@ -97,7 +103,13 @@ def test_the_lemma_beside_predictions_of_a_ring_and_a_server():
     (_, by_server), _ = rows(*common, "scheme.collective=parameter_server")
     assert by_server.growth == pytest.approx(8, rel=0.01)
     assert by_server.predicted < by_server.lemma
-    assert text.splitlines()[0].split()[:3] == ["workers", "R", "alpha"]
+    head, *lines = text.splitlines()
+    assert head.split()[:4] == ["workers", "batch_size", "R", "alpha"]
+    assert lines[1].split()[4:7] == [
+        f"{most_workers(0.5, sixteen.overhead):,.0f}",
+        f"{limit_of_speedup(sixteen.overhead):,.0f}",
+        "times",
+    ]
 
 
 def test_servers_by_the_lemma_are_enough():
@@ -108,4 +120,11 @@ def test_servers_by_the_lemma_are_enough():
     (row,), text = rows(*overrides, "scheme=async_parameter_server", "scheme.servers=1")
     assert row.servers > 1
     assert row.predicted_servers > row.predicted
-    assert "servers by lemma" in text
+    assert row.served >= 32
+    assert f"{row.served} workers" in text
+
+
+def test_what_the_lemmas_compare_with_is_said():
+    overrides = ("cluster=titan", "workload=googlenet", "workers=4", "scheme=mixed")
+    with pytest.raises(SettingError, match=r"^scheme.group_size: the lemmas need .* of two"):
+        rows(*overrides, "scheme.group_size=4")

@@ -21,7 +21,7 @@ from paceline.planning.updates_to_target import updates_to_target
 from paceline.planning.verify import VerifiedPlan, differences, rank
 from paceline.record.point import Point
 from paceline.study.compose import composed
-from tests.tiny import CONF
+from tests.tiny import CONF, point_of, tiny_point
 
 ROOT = CONF.parent
 SMALL = ("data=synthetic", "data.image_shape=[1,16,16]", "cluster.accelerator=cpu")
@@ -143,6 +143,10 @@ def command(capsys, monkeypatch, *arguments):
         (["--study", "nowhere"], "study"),
         (["--study", "quick"], "study"),  # of other data
         (["--json", "nowhere/plan.json"], "json"),
+        (["--json", "."], "json"),
+        (["model.shards=2"], "model.shards"),
+        (["cluster=virtual", "--verify"], "verify"),
+        (["cluster=virtual", "--memory", "1GB"], "memory"),
         (["training.precision=64-true"], "training.precision"),
     ],
 )
@@ -150,6 +154,19 @@ def test_what_cannot_be_planned_is_named(capsys, monkeypatch, arguments, setting
     code, _, errors = command(capsys, monkeypatch, *arguments)
     assert (code, len(errors.splitlines())) == (2, 1)
     assert errors.startswith(f"paceline: {setting}: ")
+
+
+def test_a_study_without_runs_of_these_batch_sizes_is_named(capsys, monkeypatch):
+    """It would not be heeded; and data of anybody declare no shape to plan for."""
+    name = "paceline.planning.updates_to_target.updates_to_target"
+    monkeypatch.setattr(name, lambda *_: {32: 100.0})
+    code, _, errors = command(capsys, monkeypatch, "batch_size=8", "--study", "made")
+    assert code == 2
+    assert errors.startswith("paceline: study: made tells updates to its target for batch_size=32")
+    own = {"_target_": "tests.run.own.OwnData", "folder": None}
+    point = tiny_point("sync_allreduce", 1, 8, data=own, training__precision="32-true")
+    with pytest.raises(SettingError, match=r"^data.image_shape: .* declares none"):
+        check(point_of(point))
 
 
 def test_modelled_clusters_have_no_blocks_to_measure():

@@ -31,17 +31,13 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.record.point import Point
     from paceline.study.compose import composed_each
 
-    if options.json and not Path(options.json).parent.is_dir():
-        raise SettingError("json", f"there is no folder {Path(options.json).parent}")
-    if options.rounds < 1:
-        raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
-    if not 0 <= options.seconds < math.inf:
-        raise SettingError("seconds", f"0 or more are needed, not {options.seconds}")
+    _check(options)
     each_composed = composed_each(options.overrides, root)
     points = [Point.of(each.config) for each in each_composed]
     if isinstance(points[0].cluster, VirtualCluster):
         from paceline.planning.lemma_table import lemma_rows, lemma_table
 
+        _check_modelled(options)
         print(lemma_table(lemma_rows(points)))
         return 0
     if others := {name for each in each_composed for name in each.swept} - {"batch_size"}:
@@ -52,6 +48,26 @@ def _run(options: argparse.Namespace, root: Path) -> int:
         print(f"paceline: {failure}", file=sys.stderr)
         return 1
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.json and not Path(options.json).parent.is_dir():
+        raise SettingError("json", f"there is no folder {Path(options.json).parent}")
+    if options.json and Path(options.json).is_dir():
+        raise SettingError("json", f"{options.json} is a folder; a file is needed")
+    if options.rounds < 1:
+        raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
+    if not 0 <= options.seconds < math.inf:
+        raise SettingError("seconds", f"0 or more are needed, not {options.seconds}")
+
+
+def _check_modelled(options: argparse.Namespace) -> None:
+    """Refuse what a modelled cluster, of which there are the lemmas alone, would not heed."""
+    for name in ("memory", "study", "verify", "json"):
+        if getattr(options, name):
+            raise SettingError(
+                name, "of a modelled cluster there are the lemmas alone; leave it out"
+            )
 
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
@@ -68,6 +84,10 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     updates = {}
     if options.study:
         updates = updates_to_target(root / "reports" / options.study, names["model"], names["data"])
+        if not updates.keys() & {point.batch_size for point in points}:
+            known = ", ".join(map(str, sorted(updates))) or "none"
+            message = f"{options.study} tells updates to its target for batch_size={known} alone"
+            raise SettingError("study", message)
     planned = plan_batches(points, memory, updates, options.rounds)
     compared = compare(points, planned, memory, options.rounds, options.seconds)
     print(table(planned, compared, memory))

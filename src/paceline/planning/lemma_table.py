@@ -2,15 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.planning.lemma import efficiency, servers_needed
+from paceline.planning.lemma import (
+    efficiency,
+    largest_overhead,
+    limit_of_speedup,
+    most_workers,
+    servers_needed,
+    workers_served,
+)
 from paceline.prediction.predict import sized_workload
 from paceline.prediction.timed_run import timed_run
 from paceline.record.point import Point
 
 STEPS = 100  # of each worker
+_HALF = 0.5  # efficiency below which another worker is hardly worth it
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,7 @@ class LemmaRow:
 
     `overhead`: R. `growth`: seconds of a step besides computing, as predicted, by those of two
     workers, which are the lemma's. `servers`: by the lemma; None for a scheme that has none.
-    `predicted_servers`: images/s with as many.
+    `predicted_servers`: images/s with as many. `served`: most workers that they suffice for.
     """
 
     point: Point
@@ -29,6 +38,7 @@ class LemmaRow:
     growth: float
     servers: int | None
     predicted_servers: float | None
+    served: int | None
 
 
 def lemma_rows(points: Sequence[Point], steps: int = STEPS) -> list[LemmaRow]:
@@ -43,10 +53,11 @@ def lemma_rows(points: Sequence[Point], steps: int = STEPS) -> list[LemmaRow]:
 
 def lemma_table(found: Sequence[LemmaRow]) -> str:
     """Return a line for each row, and what the columns mean."""
-    head = ["workers", "R", "alpha", "lemma images/s", "predicted", "overhead grows"]
+    head = ["workers", "batch_size", "R", "alpha", "half from", "at most", "R for half"]
+    head += ["lemma images/s", "predicted", "overhead grows"]
     rows = [head, *map(_columns, found)]
     if any(len(row) > len(head) for row in rows):
-        head += ["servers by lemma", "predicted with these"]
+        head += ["servers by lemma", "predicted with these", "they serve"]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
     names = found[0].point.config.names
@@ -55,7 +66,9 @@ def lemma_table(found: Sequence[LemmaRow]) -> str:
         [
             *(line.rstrip() for line in lines),
             f"{of}; the lemma takes the overhead of two workers for any number of them,",
-            "where it is predicted to grow as the column says; alpha: efficiency by the lemma",
+            "where it is predicted to grow as the column says; alpha: efficiency by the lemma;",
+            "if workers share the images of a step, it is half from so many workers on, and the",
+            "speed-up at most so much; R for half: with which this number of workers has half",
         ]
     )
 
@@ -66,7 +79,13 @@ def _row(point: Point, steps: int) -> LemmaRow:
     overhead = max(0.0, two - step)
     batch, workers = point.batch_size * point.workers, point.workers
     seconds = _step_seconds(point, steps)
-    servers = _servers(point, step) if point.scheme.servers else None
+    pushes = _pushes(point, step) if point.scheme.servers else None
+    servers = None if pushes is None else servers_needed(pushes.num_bytes, workers, *pushes[1:])
+    served = (
+        None
+        if pushes is None or servers is None
+        else workers_served(pushes.num_bytes, servers, *pushes[1:])
+    )
     with_servers = None if servers is None else _step_seconds(point, steps, servers=servers)
     return LemmaRow(
         point=point,
@@ -76,16 +95,25 @@ def _row(point: Point, steps: int) -> LemmaRow:
         growth=(seconds - step) / overhead if overhead else 1.0,
         servers=servers,
         predicted_servers=None if with_servers is None else batch / with_servers,
+        served=served,
     )
 
 
-def _servers(point: Point, step: float) -> int:
+class _Pushes(NamedTuple):
+    """What decides the number of servers: bytes of a push, of a link a second, and of a step."""
+
+    num_bytes: int
+    bandwidth: float
+    seconds: float
+
+
+def _pushes(point: Point, step: float) -> _Pushes:
     cluster = point.cluster
     assert isinstance(cluster, VirtualCluster)
     profile = cluster.profile
     link = profile.node_link if profile.one_machine else profile.link
     num_bytes = sized_workload(point).message_bytes(1, 1)
-    return servers_needed(num_bytes, point.workers, link.bandwidth, step)
+    return _Pushes(num_bytes, link.bandwidth, step)
 
 
 def _step_seconds(
@@ -95,7 +123,12 @@ def _step_seconds(
     config = point.config
     if servers is not None:
         config = config.replaced(scheme={**config.values["scheme"], "servers": servers})
-    changed = Point.of(config.replaced(workers=workers or point.workers))
+    number = workers or point.workers
+    try:
+        changed = Point.of(config.replaced(workers=number))
+    except SettingError as error:
+        message = f"the lemmas need the times of one and of two workers, too: {error.message}"
+        raise SettingError(error.setting, message) from error
     if not isinstance(changed.cluster, VirtualCluster):
         raise SettingError("cluster", f"{config.names['cluster']} is not modelled")
     run = timed_run(changed, sized_workload(changed), steps)
@@ -106,12 +139,17 @@ def _columns(row: LemmaRow) -> list[str]:
     workers = row.point.workers
     columns = [
         f"{workers:,}",
+        f"{row.point.batch_size:,}",
         f"{row.overhead:.3g}",
         f"{efficiency(row.overhead, workers):.2f}",
+        f"{most_workers(_HALF, row.overhead):,.0f}",
+        f"{limit_of_speedup(row.overhead):,.0f} times",
+        f"{largest_overhead(_HALF, workers):.3g}",
         f"{row.lemma:,.0f}",
         f"{row.predicted:,.0f}",
         f"{row.growth:.2f} times",
     ]
     if row.servers is None or row.predicted_servers is None:
         return columns
-    return [*columns, f"{row.servers:,}", f"{row.predicted_servers:,.0f}"]
+    served = f"{row.served:,} workers"
+    return [*columns, f"{row.servers:,}", f"{row.predicted_servers:,.0f}", served]

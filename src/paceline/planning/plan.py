@@ -71,9 +71,8 @@ def plan_batches(
 ) -> list[Planned]:
     """Measure and plan one batch size per point, in a process of its own each.
 
-    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes],
-    SettingError("training.precision") for points that train with other than 32 bits, and
-    ProcessFailure if a process fails.
+    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes], as `check`
+    does, and ProcessFailure if a process fails.
     """
     for point in points:
         check(point)
@@ -95,6 +94,13 @@ def check(point: Point) -> None:
         raise SettingError("cluster", "blocks are measured on this machine; choose cluster=local")
     if point.training.precision != "32-true":
         raise SettingError("training.precision", "a plan chooses it by block; leave it at 32-true")
+    if point.sharding.shards > 1:
+        raise SettingError(
+            "model.shards", "a plan is of a worker that is one process; leave it at 1"
+        )
+    if "image_shape" not in point.config.values["data"]:
+        name = point.config.names["data"]
+        raise SettingError("data.image_shape", f"{name} declares none, which a plan needs")
 
 
 def best(planned: Sequence[Planned]) -> Planned:
