@@ -141,9 +141,9 @@ def successes(draws: int) -> list[Found]:
 
 
 def finite_test_set(draws: int) -> list[Found]:
-    """Images differ in difficulty (nine tenths of the latent variance), seeds in skill."""
-    rng, images, skill, alike = np.random.default_rng(10), 1000, 0.88, 0.9
-    threshold, seeds = ndtri(skill), 3
+    """Images differ in difficulty (95 % of the latent variance), seeds in skill."""
+    rng, images, skill, alike = np.random.default_rng(10), 1000, 0.88, 0.95
+    threshold, seeds = ndtri(skill), 8
     truth = ndtr(threshold / np.sqrt(1 + 0.05**2))
     shares = np.empty((draws, seeds))
     for draw in range(draws):

@@ -40,10 +40,11 @@ def crossover(
     """Return from where on the `challenger` is ahead, up to the largest of `workers`, which rise.
 
     Both have observations [runs] for each number of workers, better if larger; for times, swap the
-    two. Between two numbers of workers the difference of the means in `space` is taken to be linear
-    in log(workers). The bootstrap is parametric, with the pooled variance, itself drawn: to draw
-    3 runs again and again would take a third of the variance away. Without two runs of anything
-    there is none.
+    two. The advantage, a difference of means in `space`, is taken to rise with the number of
+    workers, and between two of them to be linear in log(workers): where noise has it fall, it is
+    flat, for the last of several passages through 0 would come too late. The bootstrap is
+    parametric, with the pooled variance, itself drawn: to draw 3 runs again and again would take a
+    third of the variance away. Without two runs of anything there is none.
     """
     num = len(workers)
     family = pooled([*challenger, *other], space)
@@ -62,16 +63,29 @@ def crossover(
 
 
 def overtakings(workers: Sequence[int], differences: Array) -> Array:
-    """Return where each row of differences [rows, workers] last rises above 0.
+    """Return where each row of differences [rows, workers], made to rise, passes 0.
 
     The result is 0 if it is above everywhere, and infinity if it is not above 0 at the end.
     """
-    logs = np.log(workers)
-    behind = differences <= 0
-    last = differences.shape[1] - 1 - np.argmax(behind[:, ::-1], axis=1)
-    rows, after = np.arange(len(differences)), np.minimum(last + 1, len(logs) - 1)
-    before, ahead = differences[rows, last], differences[rows, after]
-    rise = np.where(ahead > before, ahead - before, 1)
-    found = np.exp(logs[last] + (logs[after] - logs[last]) * -before / rise)
-    found = np.where(behind[:, -1], np.inf, found)
-    return np.where(behind.any(axis=1), found, 0.0)
+    logs, rising = np.log(workers), isotonic(differences)
+    num_behind = (rising <= 0).sum(axis=1)
+    rows, after = np.arange(len(rising)), np.clip(num_behind, 1, len(logs) - 1)
+    behind, ahead = rising[rows, after - 1], rising[rows, after]
+    inside = (num_behind > 0) & (num_behind < len(logs))
+    way = -behind / np.where(inside, ahead - behind, 1)
+    found = np.exp(logs[after - 1] + np.where(inside, way, 0) * (logs[after] - logs[after - 1]))
+    return np.where(inside, found, np.where(num_behind > 0, np.inf, 0.0))
+
+
+def isotonic(rows: Array) -> Array:
+    """Return the rising sequence next to each row, by the max-min formula of least squares.
+
+    scipy.optimize.isotonic_regression takes one row at a time, and here are thousands.
+    """
+    num = rows.shape[1]
+    sums = np.concatenate([np.zeros((len(rows), 1)), rows.cumsum(axis=1)], axis=1)
+    means = np.full((num, num, len(rows)), np.nan)  # from the first index to the second
+    for start, end in zip(*np.triu_indices(num), strict=True):
+        means[start, end] = (sums[:, end + 1] - sums[:, start]) / (end + 1 - start)
+    columns = [means[: i + 1, i:].min(axis=1).max(axis=0) for i in range(num)]
+    return np.stack(columns, axis=1)

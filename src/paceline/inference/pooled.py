@@ -51,12 +51,15 @@ def intervals_of_means(
     """Return the mean of each group with its own interval by Student's t, mapped back.
 
     Each covers its mean with probability `level`; that all do is less likely. `extra_variance`
-    [groups], in the space, is that of an error with which all observations of a group are shifted.
+    [groups], in the space, is that of a known error with which all observations of a group are
+    shifted; the degrees of freedom of the sum are those of Satterthwaite (1946, Biometrics 2).
     """
     if not family.degrees:
         nothing = np.full(family.means.shape, np.nan)
         return Estimate(family.space.back(family.means), nothing, nothing)
-    critical = stdtrit(family.degrees, (1 + level) / 2)
-    half = critical * np.sqrt(family.variance_of_means() + extra_variance)
+    own = family.variance_of_means()
+    total = own + extra_variance
+    degrees = np.divide(total, own, out=np.full(total.shape, np.inf), where=own > 0) ** 2
+    half = stdtrit(family.degrees * degrees, (1 + level) / 2) * np.sqrt(total)
     ends = (family.means, family.means - half, family.means + half)
     return Estimate(*(family.space.back(end) for end in ends))
