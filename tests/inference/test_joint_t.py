@@ -9,7 +9,7 @@ from paceline.inference.joint_t import (
     two_sided_critical,
 )
 
-# Dunnett 1964, Biometrics 20: two-sided, 5 %, equal sizes; by degrees of freedom, for 1 to 9 groups.
+# Dunnett 1964, Biometrics 20, two-sided, 5 %, equal sizes: by degrees of freedom, 1 to 9 groups.
 PUBLISHED = {
     5: (2.57, 3.03, 3.29, 3.48, 3.62, 3.73, 3.82, 3.90, 3.97),
     10: (2.23, 2.57, 2.76, 2.89, 2.99, 3.07, 3.14, 3.19, 3.24),

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from paceline.inference.crossing import NEVER, Crossing
-from paceline.inference.ratio import fastest, paired_ratio, ratio_of_means, speed_up
+from paceline.inference.ratio import fastest, p_value, paired_ratio, ratio_of_means, speed_up
 from paceline.inference.restricted_mean import restricted_mean
 
 
@@ -52,3 +52,11 @@ def test_a_scheme_that_never_gets_there_has_no_interval():
     assert found.value == 0.5  # at most: the horizon stands for its time
     assert math.isnan(found.low)
     assert math.isnan(found.high)
+
+
+def test_a_p_value_is_one_less_the_level_whose_interval_ends_at_1():
+    one, other = group(900, 1100, 1000), group(700, 800, 950)
+    p = p_value(one, other)
+    assert 0.05 < p < 0.2
+    assert ratio_of_means(one, other, level=1 - p).low == pytest.approx(1)
+    assert math.isnan(p_value(one, group(failed=3)))

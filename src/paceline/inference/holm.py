@@ -15,12 +15,17 @@ def pairs(num_groups: int) -> list[tuple[int, int]]:
 
 
 def all_pairs(family: Pooled) -> Array:
-    """Return Holm's p-value [..., pairs] of each pair: of a t test with the pooled variance."""
+    """Return Holm's p-value [..., pairs] of each pair."""
+    return holm(unadjusted(family))
+
+
+def unadjusted(family: Pooled) -> Array:
+    """Return the p-value [..., pairs] of each pair alone: of a t test with the pooled variance."""
     first, second = np.array(pairs(family.means.shape[-1])).T
     variances = family.variance_of_means()
     difference = family.means[..., first] - family.means[..., second]
     statistics = np.abs(difference) / np.sqrt(variances[..., first] + variances[..., second])
-    return holm(2 * stdtr(family.degrees, -statistics))
+    return 2 * stdtr(family.degrees, -statistics)
 
 
 def holm(p: Array) -> Array:

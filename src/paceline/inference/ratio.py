@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from paceline.inference.estimate import LEVEL, Estimate
-from paceline.inference.pooled import intervals_of_means, pooled
+from paceline.inference.pooled import Pooled, intervals_of_means, pooled
 from paceline.inference.restricted_mean import RestrictedMean
 from paceline.inference.space import POSITIVE
 
@@ -32,16 +32,46 @@ def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LE
     the time of `one` over that of `other` is one of times cut off at the horizon. The ends are NaN
     if a variance is, for example because no run of a group reached the target.
     """
-    sides = (one, other)
-    errors = np.array([side.variance / side.mean**2 for side in sides])
-    freedom = np.array([max(side.n - 1, 1) for side in sides])
-    total = errors.sum()
     ratio = one.mean / other.mean
-    if not total > 0:
-        return Estimate(ratio, math.nan, math.nan)
-    degrees = total**2 / (errors**2 / freedom).sum()
-    factor = math.exp(stdtrit(degrees, (1 + level) / 2) * math.sqrt(total))
+    error, degrees = _error_of_ratio(one, other)
+    factor = math.exp(stdtrit(degrees, (1 + level) / 2) * error)
     return Estimate(ratio, ratio / factor, ratio * factor)
+
+
+def p_value(one: RestrictedMean, other: RestrictedMean) -> float:
+    """Return the two-sided p-value of a ratio of 1; NaN where ratio_of_means has no interval."""
+    error, degrees = _error_of_ratio(one, other)
+    return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean)) / error))
+
+
+def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, float]:
+    """Return the standard error of the logarithm of a ratio, and its degrees of freedom."""
+    errors = np.array([side.variance / side.mean**2 for side in (one, other)])
+    freedom = np.array([max(side.n - 1, 1) for side in (one, other)])
+    total = errors.sum()
+    if not total > 0:
+        return math.nan, 1.0
+    return math.sqrt(total), float(total**2 / (errors**2 / freedom).sum())
+
+
+def family_of(groups: Sequence[RestrictedMean]) -> Pooled:
+    """Return groups as one family, of logarithms of means, with the relative variance of a time.
+
+    That suits groups whose runs all reached the target: times are skewed alike. Groups of one run
+    borrow the variance of the others.
+    """
+    degrees = [group.n - 1 for group in groups]
+    relative = [
+        (group.n - 1) * group.n * group.variance / group.mean**2 for group in groups if group.n > 1
+    ]
+    total = sum(degrees)
+    return Pooled(
+        means=np.log([group.mean for group in groups]),
+        sizes=np.array([group.n for group in groups]),
+        variance=np.asarray(sum(relative) / total if total else math.nan),
+        degrees=total,
+        space=POSITIVE,
+    )
 
 
 def fastest(groups: Sequence[RestrictedMean]) -> int:

@@ -49,9 +49,11 @@ def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> Restricted
     anywhere between two evaluations, which all runs may share.
     """
     times = np.array([min(each.middle, horizon) for each in crossings])
-    crossed = np.array([each.reached and each.middle < horizon for each in crossings])
+    crossed = np.array([each.reached and each.middle < horizon for each in crossings], bool)
     n, reached = len(times), int(crossed.sum())
     variance = math.nan
+    if not n:
+        return RestrictedMean(math.nan, math.nan, 0, 0, horizon)
     if n > 1 and reached:
         own = pseudo_values(times, crossed, horizon).var(ddof=1) / n
         widths = [each.width for each in crossings if each.reached]
