@@ -135,4 +135,5 @@ def _ratios(
     return found(name, np.array(hits), aim)
 
 
-WORLDS = (two_groups, evaluated, cut_off, failures, overtaking)
+PROMISED = (two_groups, evaluated, cut_off, overtaking)
+SHOWN = (failures,)
