@@ -30,7 +30,7 @@ def two_groups(draws: int) -> list[Found]:
         covered = ratio.covers(1.5)
         rows += [
             found(f"ratio of skewed times of two schemes, n {n}", covered, Aim.COVERAGE),
-            found(f"&nbsp;&nbsp;paired, n {n}", pairs.covers(1.5), Aim.COVERAGE),
+            found(f"  paired, n {n}", pairs.covers(1.5), Aim.COVERAGE),
         ]
     return rows
 
@@ -69,7 +69,7 @@ def cut_off(draws: int) -> list[Found]:
             ends = rng.uniform(0.8, 3, n) * median
             return [_crossed(*run, end) for *run, end in _with_spacing(rng, median, ends)]
 
-        text = f"speed-up, runs that end early, about one in eight before it crosses, n {n}"
+        text = f"speed-up, runs that end early, one in ten before it crosses, n {n}"
         rows.append(_ratios(text, ended, horizon, means, draws, Aim.COVERAGE))
     return rows
 

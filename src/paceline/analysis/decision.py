@@ -5,6 +5,9 @@ the scheme's. Its schemes are one family, of which at most 5 % hold a false stat
 accuracies against the reference, or on times against the best.
 """
 
+import math
+from collections.abc import Sequence
+
 import pandas as pd
 
 from paceline.analysis.comparison import reference_scheme
@@ -13,6 +16,7 @@ from paceline.analysis.family_accuracy import accuracies, means_of_family
 from paceline.analysis.family_times import family_times
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.target_times import crossings
 from paceline.analysis.time_to_target import targets
 
 
@@ -29,28 +33,31 @@ def decision(tables: Tables) -> Frame:
       runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
       told), and `within_margin` is 1 if it is shown to lie within the margin of the study.
     """
+    goals = targets(tables)
+    found = crossings(tables, goals)
     names = [name for name in tables.axes if name != "scheme" and not name.startswith("scheme.")]
-    situations = groups(tables.runs, list(dict.fromkeys(["kind", "data", *names])))
-    rows = [row for situation, points in situations for row in _family(tables, situation, points)]
+    rows: list[Row] = []
+    for situation, points in groups(tables.runs, list(dict.fromkeys(["kind", "data", *names]))):
+        same = matching(goals, {name: situation[name] for name in ("kind", "data")})
+        target = float(same["target"].iloc[0]) if len(same) else math.nan
+        settings = [name for name in tables.axes if name not in situation]
+        arms = groups(points, settings)
+        times = family_times(tables, situation, [own for _, own in arms], target, found)
+        rows += _rows(tables, situation, arms, times)
     return pd.DataFrame(rows)
 
 
-def _family(tables: Tables, situation: Configuration, points: Frame) -> list[Row]:
-    """Return the rows of one situation."""
-    settings = [name for name in tables.axes if name not in situation]
-    arms = groups(points, settings)
-    reference = reference_scheme(tables.runs)
-    members = [own for _, own in arms]
-    schemes = [arm["scheme"] for arm, _ in arms]
-    times = family_times(tables, situation, members, _target(tables, situation))
-    judged = accuracies(members, schemes, reference, tables.margin)
+def _rows(
+    tables: Tables,
+    situation: Configuration,
+    arms: Sequence[tuple[Configuration, Frame]],
+    times: Sequence[Row],
+) -> list[Row]:
+    """Return the rows of one situation, scheme by scheme, beside their columns on time."""
+    members, schemes = [own for _, own in arms], [arm["scheme"] for arm, _ in arms]
+    judged = accuracies(members, schemes, reference_scheme(tables.runs), tables.margin)
     speeds = means_of_family(members, "images_per_second")
     return [
         situation | arm | {"n": len(own)} | counts(own) | time | accuracy | speed
         for (arm, own), time, accuracy, speed in zip(arms, times, judged, speeds, strict=True)
     ]
-
-
-def _target(tables: Tables, situation: Configuration) -> float | None:
-    goals = matching(targets(tables), {name: situation[name] for name in ("kind", "data")})
-    return float(goals["target"].iloc[0]) if len(goals) else None

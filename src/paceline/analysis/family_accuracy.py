@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.analysis.comparison import DIFFERENCES
-from paceline.analysis.intervals import Interval
+from paceline.analysis.intervals import Interval, interval_of
 from paceline.analysis.tables import Frame, Row
 from paceline.inference.against_reference import against_reference, for_equivalence
 from paceline.inference.equivalence import judge
-from paceline.inference.estimate import Array, Estimate
+from paceline.inference.estimate import Array
 from paceline.inference.pooled import intervals_of_means, pooled
 from paceline.inference.space import POINTS, POSITIVE
 
@@ -34,7 +34,7 @@ def accuracies(
     sides = [find(family, known.index(centre[0])) for find in (against_reference, for_equivalence)]
     judgement = judge(*sides, margin=(-margin, margin))
     for index, place in enumerate(place for place in known if place != centre[0]):
-        difference = _interval(sides[0], index, len(values[place]))
+        difference = interval_of(sides[0].at(index), len(values[place]))
         row = _row(reference, difference)
         if not np.isnan(difference.low):
             row["accuracy"] = str(judgement.verdict[index])
@@ -51,7 +51,7 @@ def means_of_family(members: Sequence[Frame], metric: str) -> list[Row]:
     if known:
         found = intervals_of_means(pooled([values[place] for place in known], POSITIVE))
         for index, place in enumerate(known):
-            rows[place] = _interval(found, index, len(values[place])).named(metric)
+            rows[place] = interval_of(found.at(index), len(values[place])).named(metric)
     return rows
 
 
@@ -63,10 +63,6 @@ def _metric(members: Sequence[Frame]) -> str:
 
 def _finished(own: Frame, metric: str) -> Array:
     return own.loc[own["status"] == "finished", metric].dropna().to_numpy(float)
-
-
-def _interval(found: Estimate, index: int, n: int) -> Interval:
-    return Interval(*(float(np.asarray(end)[index]) for end in found), n)
 
 
 def _row(reference: str, difference: Interval) -> Row:

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from paceline.analysis.configuration import Configuration
-from paceline.analysis.intervals import Interval
+from paceline.analysis.intervals import Interval, interval_of
 from paceline.analysis.tables import Frame, Row, Tables
-from paceline.analysis.target_times import best_one_worker, horizon_of, target_times
+from paceline.analysis.target_times import Crossings, best_one_worker, horizon_of, target_times
 from paceline.inference.estimate import LEVEL, Array
 from paceline.inference.holm import holm, unadjusted
 from paceline.inference.ratio import family_of, fastest, p_value, ratio_of_means
@@ -22,15 +22,19 @@ Pair = tuple[int, int]
 
 
 def family_times(
-    tables: Tables, situation: Configuration, members: Sequence[Frame], target: float | None
+    tables: Tables,
+    situation: Configuration,
+    members: Sequence[Frame],
+    target: float,
+    found: Crossings,
 ) -> list[Row]:
-    """Return the columns on time of each member; they are empty without a target."""
+    """Return the columns on time of each member; they are empty if `target` is NaN."""
     horizon, workers = horizon_of(tables, situation), situation["workers"]
     goal: Row = {"target": target, "horizon_seconds": horizon}
-    if target is None or math.isnan(horizon):
+    if math.isnan(target) or math.isnan(horizon):
         return [goal | _row(None, NONE, "", workers, "") for _ in members]
-    times = [target_times(own, tables.curves, target, horizon) for own in members]
-    baseline, alone = best_one_worker(tables, situation, target, horizon) or ("", None)
+    times = [target_times(own, found, horizon) for own in members]
+    baseline, alone = best_one_worker(tables, situation, found, horizon) or ("", None)
     return [
         goal | _row(own, _speedup(alone, own), baseline, workers, tier)
         for own, tier in zip(times, tiers(times), strict=True)
@@ -77,7 +81,7 @@ def _all_pairs(times: Sequence[RestrictedMean], ranked: Sequence[int]) -> tuple[
 def _speedup(alone: RestrictedMean | None, own: RestrictedMean) -> Interval:
     if alone is None or not own.n:
         return NONE
-    return Interval(*map(float, ratio_of_means(alone, own)), own.n)
+    return interval_of(ratio_of_means(alone, own), own.n)
 
 
 def _row(
@@ -86,8 +90,8 @@ def _row(
     seconds, success, num = NONE, NONE, 0
     if own is not None and own.n:
         num = own.reached
-        seconds = Interval(*map(float, own.interval()), own.n)
-        success = Interval(*map(float, success_rate(own.reached, own.n)), own.n)
+        seconds = interval_of(own.interval(), own.n)
+        success = interval_of(success_rate(own.reached, own.n), own.n)
     return (
         {"tier": tier, "n_reached": num, "baseline": baseline}
         | success.named("success")

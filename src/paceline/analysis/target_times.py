@@ -1,5 +1,7 @@
 """Computes restricted mean times to the target, and finds the best one-worker runs."""
 
+from collections.abc import Mapping
+
 from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.tables import Frame, Tables
 from paceline.inference.crossing import NEVER, Crossing, crossing
@@ -9,25 +11,40 @@ from paceline.inference.restricted_mean import RestrictedMean, restricted_mean
 _CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains
 
 
-def target_times(points: Frame, curves: Frame, target: float, horizon: float) -> RestrictedMean:
+Crossings = Mapping[str, Crossing]  # by the key of the run
+
+
+def crossings(tables: Tables, goals: Frame) -> Crossings:
+    """Return the crossing [seconds] of each run; `goals` has a target for its kind and data.
+
+    A run that diverged never reaches it; others that did not might have, after their end.
+    """
+    runs = tables.runs.merge(goals[["kind", "data", "target"]], on=["kind", "data"])
+    curves = {key: curve for key, curve in tables.curves.groupby("key", sort=False)}
+    none = tables.curves.iloc[:0]
+    return {
+        key: _crossing(curves.get(key, none), status, target)
+        for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True)
+    }
+
+
+def _crossing(curve: Frame, status: str, target: float) -> Crossing:
+    curve = curve.sort_values("samples", kind="stable")
+    found = crossing(curve["seconds"], curve["top1"], target)
+    return NEVER if status == "diverged" and not found.reached else found
+
+
+def target_times(points: Frame, found: Crossings, horizon: float) -> RestrictedMean:
     """Return the restricted mean of the seconds of points to the target; its n may be 0.
 
-    A run that diverged never reaches it; one that failed is left out, since what failed is the
-    machine. Others that did not reach it might have, after their end.
+    A run that failed is left out, since what failed is the machine.
     """
     trained = points[points["status"] != "failed"]
-    crossings = [_crossing(run, curves, target) for _, run in trained.iterrows()]
-    return restricted_mean(crossings, horizon)
-
-
-def _crossing(run: Frame, curves: Frame, target: float) -> Crossing:
-    curve = curves[curves["key"] == run["key"]].sort_values("samples", kind="stable")
-    found = crossing(curve["seconds"], curve["top1"], target)
-    return NEVER if run["status"] == "diverged" and not found.reached else found
+    return restricted_mean([found[key] for key in trained["key"]], horizon)
 
 
 def best_one_worker(
-    tables: Tables, situation: Configuration, target: float, horizon: float
+    tables: Tables, situation: Configuration, found: Crossings, horizon: float
 ) -> tuple[str, RestrictedMean] | None:
     """Return the name and the time of the one-worker runs that are first at the target, or None.
 
@@ -39,12 +56,12 @@ def best_one_worker(
         same = matching(alone, {name: situation[name]})
         alone = same if len(same) else alone
     alone = alone[alone["status"] != "failed"]
-    found = [
-        (_name(configuration), target_times(points, tables.curves, target, horizon))
+    sides = [
+        (_name(configuration), target_times(points, found, horizon))
         for configuration, points in (configurations(alone, tables.axes) if len(alone) else [])
     ]
-    found = [side for side in found if side[1].reached]
-    return found[fastest([mean for _, mean in found])] if found else None
+    sides = [side for side in sides if side[1].reached]
+    return sides[fastest([mean for _, mean in sides])] if sides else None
 
 
 def _name(configuration: Configuration) -> str:

@@ -22,3 +22,7 @@ class Estimate(NamedTuple):
     def covers(self, truth: Numbers) -> Array:
         """Return True where the interval contains `truth`."""
         return np.asarray((self.low <= truth) & (truth <= self.high))
+
+    def at(self, index: int) -> "Estimate":
+        """Return one of an array of estimates."""
+        return Estimate(*(float(np.asarray(numbers)[index]) for numbers in self))
