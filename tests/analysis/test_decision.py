@@ -93,6 +93,13 @@ def test_speed_ups_are_against_the_best_one_worker_runs(family):
     assert row["speedup_low"] < 720 / 220 < row["speedup_high"]
 
 
+def test_the_baseline_is_once_as_fast_as_itself_without_doubt(tmp_path):
+    table = decided(tmp_path / "made", made_family()).set_index(["scheme", "workers"])
+    row = table.loc[("gossip", 1)]
+    assert row["speedup_mean"] == 1
+    assert np.isnan(row["speedup_low"])
+
+
 def test_a_scheme_that_never_gets_there_has_the_horizon_for_a_time(family):
     row = family.loc["async_parameter_server"]
     assert (row["n_reached"], row["success_mean"], row["horizon_seconds"]) == (0, 0, 1000)

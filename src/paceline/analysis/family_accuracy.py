@@ -46,6 +46,7 @@ def accuracies(
 def means_of_family(members: Sequence[Frame], metric: str) -> list[Row]:
     """Return the mean of a rate of each member, geometric, with intervals of one variance."""
     values = [_finished(own, metric) for own in members]
+    values = [own[own > 0] for own in values]
     known = [place for place, own in enumerate(values) if len(own)]
     rows = [NONE.named(metric) for _ in members]
     if known:

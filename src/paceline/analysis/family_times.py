@@ -81,6 +81,8 @@ def _all_pairs(times: Sequence[RestrictedMean], ranked: Sequence[int]) -> tuple[
 def _speedup(alone: RestrictedMean | None, own: RestrictedMean) -> Interval:
     if alone is None or not own.n:
         return NONE
+    if own == alone:  # the baseline itself
+        return Interval(1.0, math.nan, math.nan, own.n)
     return interval_of(ratio_of_means(alone, own), own.n)
 
 
