@@ -20,6 +20,7 @@ MODULES = (
     "launch",
     "logging_cost",
     "virtual_clock",
+    "planted_worlds",
 )
 
 

@@ -10,6 +10,7 @@ from paceline.analysis.cautions import cautions
 from paceline.analysis.clock_agreement import clock_agreement
 from paceline.analysis.clocks import clocks
 from paceline.analysis.comparison import comparison
+from paceline.analysis.decision import decision
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
 from paceline.analysis.fastest import fastest
@@ -48,6 +49,7 @@ CONCLUSIONS = [
     Conclusion("comparison", comparison),
     Conclusion("time_to_target", time_to_target),
     Conclusion("equal_time", equal_time),
+    Conclusion("decision", decision),
     Conclusion("clocks", clocks),
     Conclusion("points", points, exact=True),
     Conclusion("phase_seconds", phase_seconds, exact=True),

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from scipy.special import stdtrit
 
+from paceline.inference.estimate import Estimate
+
 CONFIDENCE = 0.95
 
 
@@ -34,3 +36,8 @@ def interval(values: Iterable[float]) -> Interval:
     variance = math.fsum((number - mean) ** 2 for number in numbers) / (n - 1)
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / n)
     return Interval(mean, mean - half, mean + half, n)
+
+
+def interval_of(found: Estimate, n: int) -> Interval:
+    """Return an estimate of one number, from `n` observations, as columns are made of it."""
+    return Interval(float(found.value), float(found.low), float(found.high), n)

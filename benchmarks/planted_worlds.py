@@ -1,0 +1,25 @@
+"""Statistics of paceline.inference in worlds whose truth is planted: coverage, size, power.
+
+Coverage is the share of draws in which an interval, or all of a family, contains the truth. Size is
+the share of families in which anything is claimed that is false; power, that something true is.
+"""
+
+from typing import Any
+
+from benchmarks import planted_accuracies, planted_times
+from benchmarks.planted_world import Found
+from benchmarks.row import row
+
+DRAWS = 10_000
+PROMISED = (*planted_accuracies.PROMISED, *planted_times.PROMISED)
+SHOWN = (*planted_accuracies.SHOWN, *planted_times.SHOWN)  # power and limits
+
+
+def rows() -> list[dict[str, Any]]:
+    return [_row(found) for world in (*PROMISED, *SHOWN) for found in world(DRAWS)]
+
+
+def _row(found: Found) -> dict[str, Any]:
+    percent, nominal = 100 * found.share, 100 * found.aim.nominal
+    ratio = found.share / found.aim.nominal
+    return row(found.name, percent, nominal, "%", ratio, found.aim.target, found.holds)

@@ -1,0 +1,63 @@
+"""Decides which scheme to use in each situation: by the time to the target, and what it costs.
+
+A situation is what a user finds himself in: the number of workers, and the settings that are not
+the scheme's. Its schemes are one family, of which at most 5 % hold a false statement of a kind: on
+accuracies against the reference, or on times against the best.
+"""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from paceline.analysis.comparison import reference_scheme
+from paceline.analysis.configuration import Configuration, groups, matching
+from paceline.analysis.family_accuracy import accuracies, means_of_family
+from paceline.analysis.family_times import family_times
+from paceline.analysis.summary import counts
+from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.target_times import crossings
+from paceline.analysis.time_to_target import targets
+
+
+def decision(tables: Tables) -> Frame:
+    """Return one row per situation and scheme.
+
+    - `success`: the share of runs that reach the target; a diverged run is one that does not;
+    - `target_seconds`: the mean time to it, restricted to `horizon_seconds`;
+    - `speedup`: that of the best one-worker runs, `baseline`, over it;
+    - `worker_seconds`: the number of workers times `target_seconds`;
+    - `tier`: best, the smallest time to the target; tied, not told from it; behind; never, if no
+      run reached the target; empty without a target;
+    - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
+      runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
+      told), and `within_margin` is 1 if it is shown to lie within the margin of the study.
+    """
+    goals = targets(tables)
+    found = crossings(tables, goals)
+    names = [name for name in tables.axes if name != "scheme" and not name.startswith("scheme.")]
+    rows: list[Row] = []
+    for situation, points in groups(tables.runs, list(dict.fromkeys(["kind", "data", *names]))):
+        same = matching(goals, {name: situation[name] for name in ("kind", "data")})
+        target = float(same["target"].iloc[0]) if len(same) else math.nan
+        settings = [name for name in tables.axes if name not in situation]
+        arms = groups(points, settings)
+        times = family_times(tables, situation, [own for _, own in arms], target, found)
+        rows += _rows(tables, situation, arms, times)
+    return pd.DataFrame(rows)
+
+
+def _rows(
+    tables: Tables,
+    situation: Configuration,
+    arms: Sequence[tuple[Configuration, Frame]],
+    times: Sequence[Row],
+) -> list[Row]:
+    """Return the rows of one situation, scheme by scheme, beside their columns on time."""
+    members, schemes = [own for _, own in arms], [arm["scheme"] for arm, _ in arms]
+    judged = accuracies(members, schemes, reference_scheme(tables.runs), tables.margin)
+    speeds = means_of_family(members, "images_per_second")
+    return [
+        situation | arm | {"n": len(own)} | counts(own) | time | accuracy | speed
+        for (arm, own), time, accuracy, speed in zip(arms, times, judged, speeds, strict=True)
+    ]

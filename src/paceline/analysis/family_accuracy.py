@@ -1,0 +1,71 @@
+"""Compares the accuracies of the schemes of one situation with the reference, as one family."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.analysis.comparison import DIFFERENCES
+from paceline.analysis.intervals import Interval, interval_of
+from paceline.analysis.tables import Frame, Row
+from paceline.inference.against_reference import against_reference, for_equivalence
+from paceline.inference.equivalence import judge
+from paceline.inference.estimate import Array
+from paceline.inference.pooled import intervals_of_means, pooled
+from paceline.inference.space import POINTS, POSITIVE
+
+NONE = Interval(np.nan, np.nan, np.nan, 0)
+
+
+def accuracies(
+    members: Sequence[Frame], schemes: Sequence[str], reference: str, margin: float
+) -> list[Row]:
+    """Return the columns on accuracy of each member; `margin` is a share.
+
+    Groups have the variance of all finished runs of the situation. There is no difference for the
+    reference itself, without it, or with several settings of it.
+    """
+    values = [_finished(own, _metric(members)) for own in members]
+    known = [place for place, own in enumerate(values) if len(own)]
+    rows = [_row(reference, NONE) for _ in members]
+    centre = [place for place in known if schemes[place] == reference]
+    if len(centre) != 1 or len(known) < 2:
+        return rows
+    family = pooled([values[place] for place in known], POINTS)
+    sides = [find(family, known.index(centre[0])) for find in (against_reference, for_equivalence)]
+    judgement = judge(*sides, margin=(-margin, margin))
+    for index, place in enumerate(place for place in known if place != centre[0]):
+        difference = interval_of(sides[0].at(index), len(values[place]))
+        row = _row(reference, difference)
+        if not np.isnan(difference.low):
+            row["accuracy"] = str(judgement.verdict[index])
+            row["within_margin"] = int(judgement.within[index])
+        rows[place] = row
+    return rows
+
+
+def means_of_family(members: Sequence[Frame], metric: str) -> list[Row]:
+    """Return the mean of a rate of each member, geometric, with intervals of one variance."""
+    values = [_finished(own, metric) for own in members]
+    values = [own[own > 0] for own in values]
+    known = [place for place, own in enumerate(values) if len(own)]
+    rows = [NONE.named(metric) for _ in members]
+    if known:
+        found = intervals_of_means(pooled([values[place] for place in known], POSITIVE))
+        for index, place in enumerate(known):
+            rows[place] = interval_of(found.at(index), len(values[place])).named(metric)
+    return rows
+
+
+def _metric(members: Sequence[Frame]) -> str:
+    """Return top-1 of test, unless no run of the family has one."""
+    validation, test = DIFFERENCES
+    return test if any(own[test].notna().any() for own in members) else validation
+
+
+def _finished(own: Frame, metric: str) -> Array:
+    return own.loc[own["status"] == "finished", metric].dropna().to_numpy(float)
+
+
+def _row(reference: str, difference: Interval) -> Row:
+    row: Row = {"reference": reference, **difference.named("top1_difference")}
+    return row | {"accuracy": "", "within_margin": ""}

@@ -1,0 +1,103 @@
+"""Ranks the schemes of one situation by their time to the target, as one family."""
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from paceline.analysis.configuration import Configuration
+from paceline.analysis.intervals import Interval, interval_of
+from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.target_times import Crossings, best_one_worker, horizon_of, target_times
+from paceline.inference.estimate import LEVEL, Array
+from paceline.inference.holm import holm, unadjusted
+from paceline.inference.ratio import family_of, fastest, p_value, ratio_of_means
+from paceline.inference.restricted_mean import RestrictedMean
+from paceline.inference.success import success_rate
+
+BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
+NONE = Interval(math.nan, math.nan, math.nan, 0)
+Pair = tuple[int, int]
+
+
+def family_times(
+    tables: Tables,
+    situation: Configuration,
+    members: Sequence[Frame],
+    target: float,
+    found: Crossings,
+) -> list[Row]:
+    """Return the columns on time of each member; they are empty if `target` is NaN."""
+    horizon, workers = horizon_of(tables, situation), situation["workers"]
+    goal: Row = {"target": target, "horizon_seconds": horizon}
+    if math.isnan(target) or math.isnan(horizon):
+        return [goal | _row(None, NONE, "", workers, "") for _ in members]
+    times = [target_times(own, found, horizon) for own in members]
+    baseline, alone = best_one_worker(tables, situation, found, horizon) or ("", None)
+    return [
+        goal | _row(own, _speedup(alone, own), baseline, workers, tier)
+        for own, tier in zip(times, tiers(times), strict=True)
+    ]
+
+
+def tiers(times: Sequence[RestrictedMean]) -> list[str]:
+    """Return the tier of each scheme of a family.
+
+    All pairs are tested, with Holm's p-values, so that it may be the data which say what is best.
+    Schemes whose runs all reach the target have one relative variance, those with failures their
+    own. Where all runs of the best reach the target, a scheme that lost one is behind without a
+    test: the horizon in its mean makes that so uncertain that few seeds would call it tied.
+    """
+    found = [NEVER if not own.reached else TIED for own in times]
+    ranked = [place for place, own in enumerate(times) if own.reached]
+    if not ranked:
+        return found
+    best = ranked[fastest([times[place] for place in ranked])]
+    pairs, p = _all_pairs(times, ranked)
+    for pair, adjusted in zip(pairs, holm(p), strict=True):
+        if best in pair:
+            other = pair[0] if pair[1] == best else pair[1]
+            unreliable = _lost(times[other]) and not _lost(times[best])
+            found[other] = BEHIND if unreliable or adjusted <= 1 - LEVEL else TIED
+    found[best] = BEST
+    return found
+
+
+def _lost(own: RestrictedMean) -> int:
+    return own.n - own.reached
+
+
+def _all_pairs(times: Sequence[RestrictedMean], ranked: Sequence[int]) -> tuple[list[Pair], Array]:
+    """Return the pairs of `ranked` places with a p-value each, 1 where nothing tells it."""
+    steady = [place for place in ranked if not _lost(times[place])]
+    p = {pair: p_value(*(times[place] for place in pair)) for pair in combinations(ranked, 2)}
+    if len(steady) > 1:
+        own = unadjusted(family_of([times[place] for place in steady]))
+        p |= dict(zip(combinations(steady, 2), own.tolist(), strict=True))
+    return list(p), np.nan_to_num(list(p.values()), nan=1.0)
+
+
+def _speedup(alone: RestrictedMean | None, own: RestrictedMean) -> Interval:
+    if alone is None or not own.n:
+        return NONE
+    if own == alone:  # the baseline itself
+        return Interval(1.0, math.nan, math.nan, own.n)
+    return interval_of(ratio_of_means(alone, own), own.n)
+
+
+def _row(
+    own: RestrictedMean | None, speedup: Interval, baseline: str, workers: float, tier: str
+) -> Row:
+    seconds, success, num = NONE, NONE, 0
+    if own is not None and own.n:
+        num = own.reached
+        seconds = interval_of(own.interval(), own.n)
+        success = interval_of(success_rate(own.reached, own.n), own.n)
+    return (
+        {"tier": tier, "n_reached": num, "baseline": baseline}
+        | success.named("success")
+        | seconds.named("target_seconds")
+        | speedup.named("speedup")
+        | {"worker_seconds": workers * seconds.mean}
+    )

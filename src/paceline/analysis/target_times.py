@@ -1,0 +1,78 @@
+"""Computes restricted mean times to the target, and finds the best one-worker runs."""
+
+from collections.abc import Mapping
+
+from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.tables import Frame, Tables
+from paceline.inference.crossing import NEVER, Crossing, crossing
+from paceline.inference.ratio import fastest
+from paceline.inference.restricted_mean import RestrictedMean, restricted_mean
+
+_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains
+
+
+Crossings = Mapping[str, Crossing]  # by the key of the run
+
+
+def crossings(tables: Tables, goals: Frame) -> Crossings:
+    """Return the crossing [seconds] of each run; `goals` has a target for its kind and data.
+
+    A run that diverged never reaches it; others that did not might have, after their end.
+    """
+    runs = tables.runs.merge(goals[["kind", "data", "target"]], on=["kind", "data"])
+    curves = {key: curve for key, curve in tables.curves.groupby("key", sort=False)}
+    none = tables.curves.iloc[:0]
+    return {
+        key: _crossing(curves.get(key, none), status, target)
+        for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True)
+    }
+
+
+def _crossing(curve: Frame, status: str, target: float) -> Crossing:
+    curve = curve.sort_values("samples", kind="stable")
+    found = crossing(curve["seconds"], curve["top1"], target)
+    return NEVER if status == "diverged" and not found.reached else found
+
+
+def target_times(points: Frame, found: Crossings, horizon: float) -> RestrictedMean:
+    """Return the restricted mean of the seconds of points to the target; its n may be 0.
+
+    A run that failed is left out, since what failed is the machine.
+    """
+    trained = points[points["status"] != "failed"]
+    return restricted_mean([found[key] for key in trained["key"]], horizon)
+
+
+def best_one_worker(
+    tables: Tables, situation: Configuration, found: Crossings, horizon: float
+) -> tuple[str, RestrictedMean] | None:
+    """Return the name and the time of the one-worker runs that are first at the target, or None.
+
+    Its scheme, rate and batch are free. What a situation is given (data, network, cluster) it
+    shares, as far as one worker was run with it.
+    """
+    alone = matching(tables.runs, {"kind": situation["kind"], "workers": 1})
+    for name in ["data", *_given(tables)]:
+        same = matching(alone, {name: situation[name]})
+        alone = same if len(same) else alone
+    alone = alone[alone["status"] != "failed"]
+    sides = [
+        (_name(configuration), target_times(points, found, horizon))
+        for configuration, points in (configurations(alone, tables.axes) if len(alone) else [])
+    ]
+    sides = [side for side in sides if side[1].reached]
+    return sides[fastest([mean for _, mean in sides])] if sides else None
+
+
+def _name(configuration: Configuration) -> str:
+    return " ".join(f"{k}={v}" for k, v in configuration.items() if k not in ("kind", "workers"))
+
+
+def _given(tables: Tables) -> list[str]:
+    return [name for name in tables.facets if not name.startswith(_CHOSEN)]
+
+
+def horizon_of(tables: Tables, situation: Configuration) -> float:
+    """Return the seconds of the longest run of the same kind and data: the horizon of the study."""
+    same = {name: situation[name] for name in ("kind", "data")}
+    return float(matching(tables.runs, same)["seconds"].max())

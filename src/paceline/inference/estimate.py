@@ -1,0 +1,28 @@
+"""Declares what every part of this room returns: a number with the ends of its interval."""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray
+Numbers: TypeAlias = Array | float
+LEVEL = 0.95
+
+
+class Estimate(NamedTuple):
+    """One value, or an array of them, with the ends of the interval of each.
+
+    The ends are NaN where no interval exists, which is where nothing tells the spread.
+    """
+
+    value: Numbers
+    low: Numbers
+    high: Numbers
+
+    def covers(self, truth: Numbers) -> Array:
+        """Return True where the interval contains `truth`."""
+        return np.asarray((self.low <= truth) & (truth <= self.high))
+
+    def at(self, index: int) -> "Estimate":
+        """Return one of an array of estimates."""
+        return Estimate(*(float(np.asarray(numbers)[index]) for numbers in self))

@@ -1,0 +1,204 @@
+"""Decisions on planted tables: schemes at 4 workers, with one worker beside them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from paceline.analysis.analyse import analyse, table_path
+from paceline.analysis.decision import decision
+from paceline.analysis.family_times import tiers
+from paceline.analysis.tables import read_tables
+from paceline.inference.crossing import NEVER, Crossing
+from paceline.inference.restricted_mean import restricted_mean
+from tests.made_reports import EVALUATED, SPEED, fail, make_run, write_reports, write_rows
+
+SEEDS = range(4)
+TARGET = {"metric": "top1", "value": 0.8}
+AXES = ["scheme", "workers", "batch_size", "seed"]
+
+
+@pytest.fixture(autouse=True)
+def _more_schemes(monkeypatch):
+    for scheme in ("gossip", "local_sgd", "mixed"):
+        monkeypatch.setitem(SPEED, scheme, (8000, 12000))
+        monkeypatch.setitem(EVALUATED, scheme, EVALUATED["sync_allreduce"])
+
+
+def arm(scheme, crossing, top1, workers=4, **changes):
+    """Runs of 1,000 s with a point more or less by seed, and the time at which each crosses."""
+    return [
+        make_run(
+            scheme,
+            workers,
+            seed=seed,
+            seconds=1000.0,
+            top1=top1 + (seed - 1.5) / 1000,
+            test_top1=top1 + (seed - 1.5) / 1000,
+            images_per_second=100.0 * workers,
+            crossing=None if crossing is None else crossing + 10 * seed,
+        )
+        | changes
+        for seed in SEEDS
+    ]
+
+
+def decided(folder, runs, **about):
+    """Write tables with a curve of 100 evaluations a run, and decide."""
+    crossings = {run["key"]: run.pop("crossing", None) for run in runs}
+    write_reports(folder, runs, **({"axes": AXES, "target": TARGET} | about))
+    rows = [
+        {"key": key, "samples": n, "updates": n, "seconds": 10.0 * n}
+        | {"top1": 0.9 if crossing is not None and 10 * n > crossing else 0.5}
+        for key, crossing in crossings.items()
+        for n in range(1, 101)
+    ]
+    write_rows(folder / "curves.csv", list(rows[0]), rows)
+    return decision(read_tables(folder))
+
+
+def made_family():
+    return [
+        *arm("sync_allreduce", 801, 0.90, workers=1),
+        *arm("gossip", 701, 0.90, workers=1),
+        *arm("sync_allreduce", 301, 0.90),
+        *arm("gossip", 201, 0.9002),
+        *arm("local_sgd", 201, 0.895),
+        *arm("mixed", 451, 0.85),
+        *arm("async_parameter_server", None, 0.70),
+    ]
+
+
+@pytest.fixture
+def family(tmp_path):
+    table = decided(tmp_path / "made", made_family())
+    return table[table["workers"] == 4].set_index("scheme")
+
+
+def test_tiers_are_by_the_time_to_the_target(family):
+    assert dict(family["tier"]) == {
+        "sync_allreduce": "behind",
+        "gossip": "best",
+        "local_sgd": "tied",
+        "mixed": "behind",
+        "async_parameter_server": "never",
+    }
+
+
+def test_speed_ups_are_against_the_best_one_worker_runs(family):
+    """They cross at 705 to 735 s, gossip's of 4 workers at 205 to 235 s."""
+    row = family.loc["gossip"]
+    assert row["baseline"] == "scheme=gossip batch_size=32"
+    assert (row["target_seconds_mean"], row["worker_seconds"]) == (220, 880)
+    assert row["speedup_mean"] == pytest.approx(720 / 220)
+    assert row["speedup_low"] < 720 / 220 < row["speedup_high"]
+
+
+def test_the_baseline_is_once_as_fast_as_itself_without_doubt(tmp_path):
+    table = decided(tmp_path / "made", made_family()).set_index(["scheme", "workers"])
+    row = table.loc[("gossip", 1)]
+    assert row["speedup_mean"] == 1
+    assert np.isnan(row["speedup_low"])
+
+
+def test_a_scheme_that_never_gets_there_has_the_horizon_for_a_time(family):
+    row = family.loc["async_parameter_server"]
+    assert (row["n_reached"], row["success_mean"], row["horizon_seconds"]) == (0, 0, 1000)
+    assert row["target_seconds_mean"] == 1000
+    assert row["success_high"] == pytest.approx(1 - 0.025**0.25)
+    assert np.isnan(row["speedup_low"])
+
+
+def test_accuracies_are_judged_against_the_reference_with_the_margin(family):
+    verdicts = dict(family["accuracy"])
+    assert verdicts.pop("sync_allreduce") == ""
+    assert verdicts == {
+        "gossip": "equivalent",
+        "local_sgd": "worse",  # and within the margin of a point
+        "mixed": "worse",
+        "async_parameter_server": "worse",
+    }
+    assert dict(family["within_margin"])["local_sgd"] == 1
+    assert dict(family["within_margin"])["mixed"] == 0
+    row = family.loc["mixed"]
+    assert row["top1_difference_mean"] == pytest.approx(-0.05)
+    half = row["top1_difference_high"] - row["top1_difference_mean"]
+    deviation = np.std([-1.5, -0.5, 0.5, 1.5], ddof=1) / 1000
+    assert half / (deviation * np.sqrt(2 / 4)) == pytest.approx(2.73, abs=0.01)  # Dunnett, 4 and 15
+
+
+def test_one_run_that_fails_the_target_leaves_a_scheme_behind(tmp_path):
+    runs = made_family()
+    lost = next(run for run in runs if run["scheme"] == "local_sgd")
+    lost |= {"crossing": None, "status": "diverged"}
+    table = decided(tmp_path / "made", runs).set_index(["scheme", "workers"])
+    row = table.loc[("local_sgd", 4)]
+    assert (row["n"], row["n_reached"], row["n_diverged"]) == (4, 3, 1)
+    assert row["tier"] == "behind"
+    assert row["target_seconds_mean"] == pytest.approx((1000 + 215 + 225 + 235) / 4)
+
+
+def test_situations_are_families_of_their_own(tmp_path):
+    """A single run of gossip with 2 workers borrows the spread of its family, not of others."""
+    runs = [*made_family(), *arm("sync_allreduce", 501, 0.9, workers=2)]
+    runs += arm("gossip", 401, 0.7, workers=2)[:1]
+    table = decided(tmp_path / "made", runs)
+    two = table[table["workers"] == 2].set_index("scheme")
+    assert two.loc["gossip", "top1_difference_mean"] == pytest.approx(-0.2015)  # the first seed's
+    assert two.loc["gossip", "accuracy"] == "worse"
+    four = table[(table["workers"] == 4) & (table["scheme"] == "mixed")].iloc[0]
+    assert four["top1_difference_mean"] == pytest.approx(-0.05)
+
+
+def test_settings_of_schemes_are_schemes_of_the_same_family(tmp_path):
+    runs = made_family()
+    for run in runs:
+        run["scheme.period"] = 8 if run["scheme"] == "local_sgd" else ""
+    longer = arm("local_sgd", 251, 0.9)
+    for run in longer:
+        run |= {"scheme.period": 64, "key": f"{run['key']}x"}
+    axes = [*AXES, "scheme.period"]
+    table = decided(tmp_path / "made", [*runs, *longer], axes=axes)
+    four = table[table["workers"] == 4]
+    assert list(four[four["scheme"] == "local_sgd"]["scheme.period"]) == [8, 64]
+    assert list(four["tier"]).count("best") == 1
+
+
+def test_without_a_target_accuracies_are_judged_and_tiers_are_empty(tmp_path):
+    runs = [*arm("sync_allreduce", 301, 0.90), *arm("mixed", 301, 0.85)]
+    table = decided(tmp_path / "made", runs, target=None)
+    assert list(table["tier"]) == ["", ""]
+    assert list(table["accuracy"]) == ["", "worse"]
+
+
+def test_one_seed_has_no_verdict(tmp_path):
+    runs = [run for run in made_family() if run["seed"] == 0]
+    table = decided(tmp_path / "made", runs)
+    assert set(table["accuracy"]) == {""}
+    assert set(table["tier"]) == {"best", "tied", "never"}
+
+
+def test_runs_whose_machine_failed_are_no_outcome(tmp_path):
+    runs = made_family()
+    at = next(place for place, run in enumerate(runs) if run["scheme"] == "gossip")
+    runs[at] = fail(runs[at])
+    row = decided(tmp_path / "made", runs).iloc[1]
+    assert (row["scheme"], row["n"], row["n_failed"], row["success_n"]) == ("gossip", 4, 1, 3)
+    assert row["success_mean"] == 1
+
+
+def test_ties_need_a_test_and_the_clear_are_told():
+    def times(*values):
+        return restricted_mean([Crossing(value, value) for value in values], horizon=1000)
+
+    far, near, best = times(800, 810, 790), times(212, 215, 205), times(200, 210, 215)
+    assert tiers([far, near, best]) == ["behind", "tied", "best"]
+    assert tiers([restricted_mean([NEVER], 1000)] * 2) == ["never", "never"]
+    assert tiers([best]) == ["best"]
+
+
+def test_the_table_is_written_with_the_others(tmp_path):
+    decided(tmp_path / "made", made_family())
+    analyse(tmp_path / "made")
+    table = pd.read_csv(table_path(tmp_path / "made", "decision"))
+    assert len(table) == 7
+    assert {"tier", "speedup_low", "worker_seconds", "kind"} <= set(table)
