@@ -61,9 +61,7 @@ def test_a_tuned_point_by_itself_is_that_of_the_study(swept):
     assert " lr=0.03125 " in lines[0]
     code, _, errors = run(root, "train", *asked, "batch_size=20")
     assert code == 2
-    assert errors[0].startswith("paceline: training.rate: tuned, but not all of tuning.values")
+    assert errors[0].startswith("paceline: training.rate: tuned, but not all of its trials")
     code, _, errors = run(root, "train", "training.rate=tuned")
     assert code == 2
-    assert errors == [
-        "paceline: training.rate: tuned, but the study has no tuning: values and seed"
-    ]
+    assert errors == ["paceline: training.rate: tuned, but the study has no tuning"]
