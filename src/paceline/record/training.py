@@ -22,7 +22,8 @@ class Training:
 
     `epochs`: passes over the data by all workers together. `samples`: images over all workers,
     which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
-    `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None.
+    `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None, and
+    `momentum` is, too, if it is tuned.
     LearningRate documents how the rate changes with scale and progress. `gradient_clip_val`:
     largest norm of an applied gradient, or by `gradient_clip_algorithm: value` the largest absolute
     value of each of its elements; None for no limit. `ema_decay`: share that the moving average of
@@ -35,7 +36,7 @@ class Training:
     samples: Positive | None
     lr: Positive | None
     rate: Literal["by_rule", "tuned"]
-    momentum: NotNegative
+    momentum: NotNegative | None
     momentum_correction: Literal["none", "asynchrony"]
     weight_decay: NotNegative
     lr_rule: Literal["none", "linear", "square_root", "inverse_staleness"]
@@ -52,8 +53,9 @@ class Training:
     precision: Precision
 
     def __post_init__(self) -> None:
-        if self.lr is None and self.rate != "tuned":
-            raise SettingError("training.lr", "a value is needed")
+        for name, value in (("lr", self.lr), ("momentum", self.momentum)):
+            if value is None and self.rate != "tuned":
+                raise SettingError(f"training.{name}", "a value is needed")
         if self.milestones != sorted(self.milestones):
             raise SettingError("training.milestones", f"should rise, not {self.milestones}")
         if self.initial_weights and not Path(self.initial_weights).expanduser().is_file():
@@ -115,7 +117,8 @@ class Training:
             message = "a run has one momentum, and its gradients become stale on the way, by "
             message += repr(accounting.scheme)
             raise SettingError("training.momentum_correction", message)
-        _check_momentum(model)
+        if self.momentum is not None:
+            _check_momentum(model)
 
 
 def _check_momentum(model: Target) -> None:
