@@ -163,3 +163,6 @@ POINT_TABLES = (
     PointTable("phases", "phases", PhasesRow, phases),
     PointTable("timeline", "timeline", TimelineRow, timeline),
 )
+
+# of tuning.csv, one row for each trial, after the columns of its key and of the study's axes
+TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "chosen", "at_edge")

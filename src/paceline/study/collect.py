@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES
+from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.provenance import source_digest
 from paceline.study.study_points import STRONG, StudyPoint, study_points
-from paceline.study.tuning import TUNING, points_of, study_tuning, tuned_configurations
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations
 
 Row = Mapping[str, Any]  # cells of a CSV file
 

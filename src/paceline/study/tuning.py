@@ -13,9 +13,6 @@ from paceline.study.abstract_tuning import AbstractTuning, Trial, Tried, trial_o
 from paceline.study.study_points import Job, StudyPoint, composed_jobs
 from paceline.study.tuned_rate import read_tuning, trial_config
 
-# columns of tuning.csv, after key and configuration
-TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "chosen", "at_edge")
-
 
 @dataclass(frozen=True)
 class Configuration:
