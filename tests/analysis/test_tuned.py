@@ -109,9 +109,7 @@ def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
     assert "at_edge" not in set(cautions(tables)["what"])
 
 
-@pytest.mark.parametrize(
-    ("best", "edge"), [(0.1, "largest lr"), (0.01, ""), (0.001, "smallest lr")]
-)
+@pytest.mark.parametrize(("best", "edge"), EDGES)
 def test_tables_of_older_code_have_edges_too(tuned, best, edge):
     tried = [(lr, 0.5, "finished", str(lr == best).lower()) for lr in (0.1, 0.01, 0.001)]
     rows = [dict(zip(OLD, (f"{t[0]}", "gossip", 4, *t), strict=True)) for t in tried]
