@@ -43,7 +43,7 @@ def test_tuning_comes_first_and_its_best_rate_is_trained_with(swept):
     ends = [line for line in lines if line.startswith("tuned")]
     assert [end.partition(" points: ")[0] for end in ends] == [
         "tuned, tuning: 2",
-        "tuned, tuning, extended: 1",
+        "tuned, tuning, extension 1: 1",
         "tuned: 2",
     ]
     trials, reported = parts(root)

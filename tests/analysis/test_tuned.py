@@ -14,6 +14,7 @@ from paceline.measurement.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 
 SEARCHES = {100: [0.5, 0.9, 0.7], 101: [0.8, 0.6, None]}  # None: diverged
+EDGES = [(0.1, "largest training.lr"), (0.01, ""), (0.001, "smallest training.lr")]
 OLD = ["key", "scheme", "workers", "lr", "top1", "status", "chosen"]
 
 

@@ -105,9 +105,9 @@ def test_a_search_is_extended_and_goes_on_where_it_stopped(root, capsys):
     tuning = "made, tuning: 8 points: 8 finished"
     assert capsys.readouterr().out.splitlines() == [
         tuning,
-        "made, tuning, extended: 4 points: 2 finished, 2 to do",
+        "made, tuning, extension 1: 4 points: 2 finished, 2 to do",
         tuning,
-        "made, tuning, extended: 4 points: 4 finished",
+        "made, tuning, extension 1: 4 points: 4 finished",
         "made: 4 points: 4 finished",
     ]
 

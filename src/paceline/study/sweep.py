@@ -18,7 +18,7 @@ from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
-from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations, untried
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
@@ -71,23 +71,18 @@ def _tune(
     """Run all first trials, then those of each extension; return True if all have a record then."""
     everywhere = [*tuning.overrides(), trial_override(tuning.first)]
     arguments = [[*each, *everywhere] for each in multirun_arguments(study, root, overrides)]
-    name = f"{study}, tuning"
     tuned = tuned_configurations(study, root, overrides, tuning)
-    first = [each.points[trial] for each in tuned for trial in tuning.first]
-    if not _complete(name, first, multirun, arguments):
+    new = [each.points[trial] for each in tuned for trial in tuning.first]
+    if not _complete(f"{study}, tuning", new, multirun, arguments):
         return False
-    tried = {point.key for point in first}
-    while True:
-        tuned = tuned_configurations(study, root, overrides, tuning)
-        further = [each.without(tried) for each in tuned]
-        new = points_of(further)
-        if not new:
-            return True
-        name += ", extended"
-        asked = [each.arguments for each in further if points_to_run(points_of([each]))]
-        if not _complete(name, new, multirun, asked):
+    tried, extension = {point.key for point in new}, 0
+    while further := untried(tuned_configurations(study, root, overrides, tuning), tried):
+        new, extension = points_of(further), extension + 1
+        arguments = [each.arguments for each in further if points_to_run(points_of([each]))]
+        if not _complete(f"{study}, tuning, extension {extension}", new, multirun, arguments):
             return False
         tried |= {point.key for point in new}
+    return True
 
 
 def _complete(

@@ -32,11 +32,6 @@ class Configuration:
         """Return the overrides of a multirun of the trials."""
         return [*self.overrides, trial_override(self.points)]
 
-    def without(self, keys: Collection[str]) -> "Configuration":
-        """Return the configuration without the trials whose points have these keys."""
-        points = {trial: point for trial, point in self.points.items() if point.key not in keys}
-        return replace(self, points=points)
-
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield a row of tuning.csv for each record; none is chosen before all have records."""
         for trial, point in self.points.items():
@@ -100,6 +95,20 @@ def tuned_configurations(
 def points_of(configurations: Sequence[Configuration]) -> list[StudyPoint]:
     """Return the points of all trials."""
     return [point for each in configurations for point in each.points.values()]
+
+
+def untried(configurations: Sequence[Configuration], keys: Collection[str]) -> list[Configuration]:
+    """Return the configurations with those of their trials whose points do not have these keys.
+
+    A configuration that has none is left out.
+    """
+    left = [
+        replace(
+            each, points={t: point for t, point in each.points.items() if point.key not in keys}
+        )
+        for each in configurations
+    ]
+    return [each for each in left if each.points]
 
 
 def _trial_point(job: Job, root: Path, trial: Trial) -> StudyPoint:
