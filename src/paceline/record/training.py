@@ -23,13 +23,12 @@ class Training:
     `epochs`: passes over the data by all workers together. `samples`: images over all workers,
     which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
     `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None, and
-    `momentum` is, too, if it is tuned.
-    LearningRate documents how the rate changes with scale and progress. `gradient_clip_val`:
-    largest norm of an applied gradient, or by `gradient_clip_algorithm: value` the largest absolute
-    value of each of its elements; None for no limit. `ema_decay`: share that the moving average of
-    the evaluated weights keeps of itself over `lr_reference_batch_size` images of all workers
-    together; None for no average. `initial_weights`: file of the first weights; None for random
-    ones.
+    `momentum` is, too, if it is tuned. LearningRate documents how the rate changes with scale and
+    progress. `gradient_clip_val`: largest norm of an applied gradient, or by
+    `gradient_clip_algorithm: value` the largest absolute value of each of its elements; None for no
+    limit. `ema_decay`: share that a moving average of the weights, which is evaluated beside them,
+    keeps of itself over `lr_reference_batch_size` images of all workers together; None for no
+    average. `initial_weights`: file of the first weights; None for random ones.
     """
 
     epochs: Positive
@@ -67,7 +66,7 @@ class Training:
 
     @property
     def sample_decay(self) -> float | None:
-        """Decay of the moving average of the evaluated weights per image; None for no average."""
+        """Decay of the moving average of the weights per image; None for no average."""
         if self.ema_decay is None:
             return None
         return decay_per_sample(self.ema_decay, self.lr_reference_batch_size)

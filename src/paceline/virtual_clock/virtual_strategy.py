@@ -61,7 +61,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     During validation and after training the module has the shared weights and the mean of the
     workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
-    the moving average that snapshots are of, if any. Random numbers (dropout) are one stream for
+    the moving average that snapshots have, too, if any. Random numbers (dropout) are one stream for
     all workers. Raises SettingError, before training starts, for options that it does not support.
     """
 
@@ -246,7 +246,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             self._snapshots_at.append(self._now())
 
     def _hold(self, snapshot: Snapshot) -> None:
-        _point(self._held_weights, Buffer(snapshot.weights).views(self._held_weights))
+        _point(self._held_weights, Buffer(snapshot.weights[0]).views(self._held_weights))
         _point(self._statistics, Buffer(snapshot.statistics).views(self._statistics))
         _point(self._counters, self.clock.workers[0].counters)
 
