@@ -1,7 +1,5 @@
 """A study with tuning, as a user types it: two points at a time, then again."""
 
-import json
-
 import pytest
 
 from tests.command_line import results, run, run_anew
@@ -12,7 +10,15 @@ SETTINGS = {
     "training": {"samples": 200},
     "measurement": STUDY["measurement"] | {"evaluations": 2},
     "sweep": {"jobs": 2},
-    "tuning": {"values": [1e-05, 0.03125], "seed": 100},
+    "tuning": {
+        "effective_rate": [0.0001, 0.3],
+        "one_minus_momentum": [0.1, 1],
+        "searches": 1,
+        "trials": 2,
+        "extensions": 1,
+        "extension_trials": 1,
+        "seed": 126,  # one trial is too small to learn by, the other in the outer tenth
+    },
 }
 
 
@@ -25,31 +31,64 @@ def swept(root):
     return root, lines
 
 
+TRIED = [  # lr and momentum; the last in the extension
+    (0.00019, 0.233),
+    (0.05418, 0.742),
+    (0.2261, 0.823),
+]
+
+
 def test_tuning_comes_first_and_its_best_rate_is_trained_with(swept):
     root, lines = swept
-    assert lines[2].startswith("tuned, tuning: 2 points: ")
-    assert lines[5] == "tuned: 2 points: 2 finished"
-    found = [(result["seed"], result["lr"]) for result in results(root, "tuned")]
-    assert sorted(found) == [(0, 0.03125), (0, 0.05), (100, 1e-05), (100, 0.03125)]
+    ends = [line for line in lines if line.startswith("tuned")]
+    assert [end.partition(" points: ")[0] for end in ends] == [
+        "tuned, tuning: 2",
+        "tuned, tuning, extension 1: 1",
+        "tuned: 2",
+    ]
+    trials, reported = parts(root)
+    assert sorted((trial["lr"], trial["momentum"]) for trial in trials) == TRIED
+    rate = best(trials)
+    assert rate != TRIED[0]
+    assert sorted((each["lr"], each["momentum"]) for each in reported) == sorted(
+        [(0.05, 0.9), rate]
+    )
+    assert {each["seed"] for each in reported} == {0}
+
+
+def parts(root):
+    """The records of trials, and those of the study's own points."""
+    found = results(root, "tuned")
+    trials = [each for each in found if each["seed"] == 126]
+    return trials, [each for each in found if each not in trials]
+
+
+def best(trials):
+    finished = [trial for trial in trials if trial["status"] == "finished"]
+    found = max(finished, key=lambda trial: trial["top1"])
+    return found["lr"], found["momentum"]
 
 
 def test_a_second_sweep_runs_nothing(swept):
     root, lines = swept
     code, again, errors = run(root, "sweep", "tuned")
-    assert (code, again, errors) == (0, [lines[2], lines[5]], [])
+    ends = [line for line in lines if line.startswith("tuned")]
+    assert (code, again, errors) == (0, ends, [])
 
 
 def test_what_is_missing_of_both_parts_is_run_again(swept):
     """As after a sweep that was killed."""
     root, _ = swept
-    files = (root / "runs/tuned").glob("[!.]*/result.json")
-    lost = {json.loads(path.read_text())["seed"]: path for path in files}
-    for path in lost.values():
-        path.unlink()
+    trials, reported = parts(root)
+    lr, _ = best(trials)
+    lost = [each["key"] for each in trials if each["lr"] == TRIED[2][0]]
+    lost += [each["key"] for each in reported if each["lr"] == lr]
+    for key in lost:
+        (root / "runs/tuned" / key / "result.json").unlink()
     code, lines, errors = run(root, "sweep", "tuned", "sweep.jobs=1")
     assert (code, len(lines), errors) == (0, 6, [])
-    assert sum(line.endswith("already there") for line in lines) == 2
-    assert len(results(root, "tuned")) == 4
+    assert sum(line.endswith("already there") for line in lines) == 1
+    assert len(results(root, "tuned")) == 5
 
 
 def test_a_tuned_point_by_itself_is_that_of_the_study(swept):
@@ -58,12 +97,11 @@ def test_a_tuned_point_by_itself_is_that_of_the_study(swept):
     code, lines, _ = run(root, "train", *asked)
     assert code == 0
     assert lines[0].endswith("already there")
-    assert " lr=0.03125 " in lines[0]
+    lr, _ = best(parts(root)[0])
+    assert f" lr={lr} " in lines[0]
     code, _, errors = run(root, "train", *asked, "batch_size=20")
     assert code == 2
-    assert errors[0].startswith("paceline: training.rate: tuned, but not all of tuning.values")
+    assert errors[0].startswith("paceline: training.rate: tuned, but not all of its trials")
     code, _, errors = run(root, "train", "training.rate=tuned")
     assert code == 2
-    assert errors == [
-        "paceline: training.rate: tuned, but the study has no tuning: values and seed"
-    ]
+    assert errors == ["paceline: training.rate: tuned, but the study has no tuning"]

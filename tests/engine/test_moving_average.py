@@ -1,4 +1,4 @@
-"""The moving average that is evaluated is that of the weights after each update, on both clocks."""
+"""The moving average beside the weights is that of them after each update, on both clocks."""
 
 from pathlib import Path
 
@@ -143,9 +143,25 @@ def test_the_average_of_split_workers_is_that_of_whole_ones(scheme, settings, ex
 )
 def test_a_decay_of_zero_evaluates_the_weights_themselves(scheme, settings, tmp_path):
     virtual = CLOCKS["virtual"]
-    _, plain = run_tiny(averaging(scheme, settings, None, **virtual), tmp_path)
-    _, averaged = run_tiny(averaging(scheme, settings, 0, **virtual), tmp_path)
+    one, plain = run_tiny(averaging(scheme, settings, None, **virtual), tmp_path)
+    two, averaged = run_tiny(averaging(scheme, settings, 0, **virtual), tmp_path)
     assert all(torch.equal(averaged[name], plain[name]) for name in plain)
+    for without, both in zip(one.training[0].scores, two.training[0].scores, strict=True):
+        assert (without.top1, without.averaged_top1) == (both.averaged_top1, None)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_an_average_changes_no_score_of_the_weights(clock, tmp_path):
+    """By a share of 1e-9 it stays at the first weights; one worker leaves nothing to chance."""
+    scores = []
+    for decay in (None, 1 - 1e-9):
+        config = averaging("sync_allreduce", {}, decay, **CLOCKS[clock]) | {"workers": 1}
+        seen, weights = run_tiny(config, tmp_path)
+        (report,) = seen.training
+        scores.append([(each.top1, each.loss) for each in (*report.scores, report.test)])
+    assert scores[0] == scores[1]
+    flat = Flat(config)
+    assert_close(weights, flat.named(flat.first), rtol=0, atol=1e-6)
 
 
 def averaging(scheme, settings, decay, **others):
@@ -172,7 +188,8 @@ def test_the_share_that_is_kept_goes_by_samples_whatever_the_updates(images):
 
 def test_what_is_evaluated_is_said():
     served = evaluated_weights(Accounting(AsyncParameterServer(1), 2), averaged=True)
-    assert served.startswith("moving average, by samples, of weights at the servers")
+    assert served.startswith("weights at the servers")
+    assert served.endswith("beside them their moving average, by samples")
     own = evaluated_weights(Accounting(LocalSGD(8), 2), averaged=False)
     assert own.startswith("mean over workers' weights")
 

@@ -34,6 +34,7 @@ def scored(samples, **changes):
         "top1": 0.75,
         "top5": 1.0,
         "at_chance": False,
+        "averaged_top1": None,
         "real_seconds": samples / 20,
     }
     return SnapshotScore(**(score | changes))
@@ -104,7 +105,7 @@ def observed(*servers, first=None, second=None):
 def test_the_curve_is_in_order_whoever_evaluated():
     rows = curve(observed())
     first = ["samples", "updates", "seconds", "train_loss", "validation_loss", "top1", "top5"]
-    assert COLUMNS["curve"] == [*first, "real_seconds"]
+    assert COLUMNS["curve"] == [*first, "real_seconds", "averaged_top1"]
     assert [row.samples for row in rows] == [8, 16]
     assert [row.seconds for row in rows] == [0.8, 1.6]
 

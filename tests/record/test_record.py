@@ -12,7 +12,7 @@ from paceline.measurement.rows import POINT_TABLES
 from paceline.record.record import PartialRecord, read_result
 
 CURVE = POINT_TABLES[0].columns
-ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5), strict=True))
+ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5, None), strict=True))
 
 
 def made(folder, result):
@@ -31,7 +31,8 @@ def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
     assert read_result(folder) == {"status": "finished", "top1": 0.5}
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config == {"workers": 2, "names": {"data": "synthetic"}}
-    assert (folder / "curve.csv").read_text() == ",".join(CURVE) + "\n64,2,0.5,1.25,,0.5,1.0,0.5\n"
+    row = "64,2,0.5,1.25,,0.5,1.0,0.5,"
+    assert (folder / "curve.csv").read_text() == ",".join(CURVE) + f"\n{row}\n"
 
 
 def test_an_older_record_is_replaced_as_a_whole(tmp_path):

@@ -60,6 +60,30 @@ def test_a_study_of_one_configuration_has_rates_alone(tuned):
     assert tuning(read_findings(folder)).rows == [["0.05", "90.00 %", "finished", "yes"]]
 
 
+def test_momentum_and_an_edge_are_shown_and_cautioned_of(tuned):
+    columns = "key scheme workers seed lr momentum top1 test_top1 status chance chosen at_edge"
+    edge = "lowest effective_rate"
+    rows = [
+        ("t0", "sync_allreduce", 1, 100, 0.05, 0.9, 0.8, 0.8, "finished", 0.1, "false", ""),
+        ("t1", "sync_allreduce", 1, 100, 0.01, 0.2, 0.9, 0.9, "finished", 0.1, "true", edge),
+    ]
+    folder = tuned(rows, columns)
+    table = tuning(read_findings(folder))
+    assert table.columns[2:4] == ("training.lr", "training.momentum")
+    assert table.rows[1][2:] == [
+        "0.01",
+        "0.2",
+        "90.00 %",
+        "finished",
+        f"yes, at an edge: {edge}",
+    ]
+    assert (
+        "Of 1 of 1 tuned configuration the best trial lies at an edge of what was tried, so that "
+        "it cannot be said that they fail, diverge or cost accuracy: sync_allreduce, workers 1, "
+        "lowest effective_rate."
+    ) in report(folder).read_text()
+
+
 def test_without_tuning_there_is_no_table(tuned, reported):
     """Whether tuning.csv has no row, or is not there."""
     assert ">Tuning<" not in report(tuned([])).read_text()

@@ -1,4 +1,4 @@
-"""A tuned rate is the best of the tuning points of its configuration, by their records."""
+"""A tuned rate is that of the best trial of its configuration, by their records."""
 
 import json
 import math
@@ -8,7 +8,8 @@ from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.study.tuned_rate import best_rate, read_tuning, set_rate
+from paceline.study.abstract_tuning import Trial, best_trial
+from paceline.study.tuned_rate import Rates, read_tuning
 from tests.record.test_point_config import CONFIG
 
 TUNING = {"values": [0.1, 0.01], "seed": 100}
@@ -21,7 +22,7 @@ def result(top1, status="finished"):
 def config(rate, tuning, workers=2):
     training = {**CONFIG["training"], "rate": rate}
     changes = {"training": training, "tuning": tuning, "workers": workers}
-    changes |= {"global_batch_size": None}
+    changes |= {"global_batch_size": None, "trial": None}
     return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
 
 
@@ -46,7 +47,14 @@ def record(root, cfg, rate, **found):
     ],
 )
 def test_the_best_rate_by_hand(results, best):
-    assert best_rate(results) == best
+    trials = {Trial(lr=lr, momentum=None, seed=0): found for lr, found in results.items()}
+    found = best_trial(trials, trials.get)
+    assert (found and found.lr) == best
+
+
+def test_of_equals_the_smaller_effective_rate_is_taken():
+    trials = [Trial(lr=0.1, momentum=0.0, seed=0), Trial(lr=0.05, momentum=0.9, seed=0)]
+    assert best_trial(trials, lambda _: result(0.5)) == trials[0]
 
 
 def test_a_tuned_rate_follows_the_configuration(tmp_path):
@@ -56,7 +64,7 @@ def test_a_tuned_rate_follows_the_configuration(tmp_path):
             record(tmp_path, cfg, rate, top1=top1)
     for workers, rate in ((2, 0.01), (4, 0.1)):
         cfg = config("tuned", TUNING, workers)
-        assert set_rate(cfg, tmp_path)
+        assert Rates(tmp_path).set_rate(cfg)
         assert (cfg.training.lr, cfg.optimizer.lr, cfg.seed) == (rate, rate, CONFIG["seed"])
         assert cfg.training.rate == "tuned"
 
@@ -64,16 +72,16 @@ def test_a_tuned_rate_follows_the_configuration(tmp_path):
 def test_there_is_no_tuned_rate_before_the_last_record(tmp_path):
     record(tmp_path, config("by_rule", TUNING), 0.1, top1=0.5)
     cfg = config("tuned", TUNING)
-    assert not set_rate(cfg, tmp_path)
+    assert not Rates(tmp_path).set_rate(cfg)
     assert cfg.training.lr is None
     record(tmp_path, config("by_rule", TUNING), 0.01, top1=0.5)
-    assert set_rate(cfg, tmp_path)
+    assert Rates(tmp_path).set_rate(cfg)
 
 
 @pytest.mark.parametrize("tuning", [None, TUNING])
 def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
     cfg = config("by_rule", tuning)
-    assert set_rate(cfg, tmp_path)
+    assert Rates(tmp_path).set_rate(cfg)
     assert cfg == config("by_rule", tuning)
 
 
@@ -86,13 +94,24 @@ def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
 )
 def test_a_rate_that_cannot_be_is_named(rate, message, tmp_path):
     with pytest.raises(SettingError, match=f"training.rate: {message}"):
-        set_rate(config(rate, None), tmp_path)
+        Rates(tmp_path).set_rate(config(rate, None))
+
+
+SEARCH = {
+    "effective_rate": [0.001, 1],
+    "one_minus_momentum": [0.03, 1],
+    "searches": 5,
+    "trials": 5,
+    "extensions": 2,
+    "extension_trials": 2,
+    "seed": 100,
+}
 
 
 @pytest.mark.parametrize(
     ("tuning", "setting"),
     [
-        ({"values": [0.1]}, "tuning"),
+        ({"values": [0.1]}, "tuning.seed"),
         ([0.1], "tuning"),
         ({"values": [], "seed": 1}, "tuning.values"),
         ({"values": 0.1, "seed": 1}, "tuning.values"),
@@ -101,9 +120,39 @@ def test_a_rate_that_cannot_be_is_named(rate, message, tmp_path):
         ({"values": "0.1", "seed": 1}, "tuning.values"),
         ({"values": [0.1], "seed": -1}, "tuning.seed"),
         ({"values": [0.1], "seed": True}, "tuning.seed"),
+        ({}, "tuning.effective_rate"),
+        (SEARCH | {"values": [0.1]}, "tuning.effective_rate"),
+        (SEARCH | {"rungs": 3}, "tuning.rungs"),
+        (SEARCH | {"effective_rate": [1, 0.001]}, "tuning.effective_rate"),
+        (SEARCH | {"effective_rate": [0, 1]}, "tuning.effective_rate"),
+        (SEARCH | {"effective_rate": 0.1}, "tuning.effective_rate"),
+        (SEARCH | {"one_minus_momentum": [0.1, 1.5]}, "tuning.one_minus_momentum"),
+        (SEARCH | {"one_minus_momentum": [0.1]}, "tuning.one_minus_momentum"),
+        (SEARCH | {"searches": 0}, "tuning.searches"),
+        (SEARCH | {"trials": 2.5}, "tuning.trials"),
+        (SEARCH | {"extensions": -1}, "tuning.extensions"),
+        (SEARCH | {"extension_trials": 0}, "tuning.extension_trials"),
+        (SEARCH | {"seed": "a"}, "tuning.seed"),
     ],
 )
 def test_a_bad_tuning_is_named(tuning, setting):
     with pytest.raises(SettingError) as caught:
         read_tuning(tuning)
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("trial", "setting"),
+    [
+        (3, "trial"),
+        ({"lr": 0.1, "seed": 0}, "trial.momentum"),
+        ({"lr": 0, "momentum": None, "seed": 0}, "trial.lr"),
+        ({"lr": 0.1, "momentum": 1, "seed": 0}, "trial.momentum"),
+    ],
+)
+def test_a_bad_trial_is_named(trial, setting, tmp_path):
+    cfg = config("by_rule", None)
+    cfg.trial = trial
+    with pytest.raises(SettingError) as caught:
+        Rates(tmp_path).set_rate(cfg)
     assert caught.value.setting == setting

@@ -10,10 +10,14 @@ from paceline.study.collect import collect
 from paceline.study.prepare import prepare
 from paceline.study.study_points import study_points
 from paceline.study.sweep import sweep
-from paceline.study.tuning import study_tuning, tuning_points
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations
 from tests.made_records import make_record
 
-TUNING = ["training.rate=by_rule", "training.lr=0.2,0.02", "seed=100"]
+CONFIGURATION = ["training.rate=by_rule", "training.lr=null", "seed=100"]
+TUNING = [
+    *CONFIGURATION,
+    "trial={lr:0.2,momentum:null,seed:100},{lr:0.02,momentum:null,seed:100}",
+]
 TOP1 = {("sync_allreduce", 0.2): 0.8, ("sync_allreduce", 0.02): 0.7}
 TOP1 |= {("async_parameter_server", 0.2): 0.1, ("async_parameter_server", 0.02): 0.6}
 UNLOGGED = {"mlflow": {"tracking_uri": None}}
@@ -28,8 +32,9 @@ def tuned(root, studied):
     studied("made", more, **axes)
 
 
-def trials(root):
-    return tuning_points("made", root, [], study_tuning(study_points("made", root)))
+def trials(root, overrides=()):
+    tuning = study_tuning(study_points("made", root, overrides))
+    return points_of(tuned_configurations("made", root, overrides, tuning))
 
 
 def records(points):
@@ -126,8 +131,7 @@ def test_without_tuned_points_nothing_is_tuned(root):
 
 def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
     asked = ["seed=7", "training.lr=0.3", "workers=1,2", "scheme=sync_allreduce"]
-    points = study_points("made", root, asked)
-    tried = tuning_points("made", root, asked, study_tuning(points))
+    tried = trials(root, asked)
     assert len(tried) == 4
     assert {point.config.seed for point in tried} == {100}
     records(tried)
@@ -192,13 +196,22 @@ def test_tuning_is_collected_apart(root):
     records(trials(root))
     records(study_points("made", root))
     folder = collect("made", root)
-    found = [tuple(row.values()) for row in rows(folder / "tuning.csv")]
+    names = ["key", "scheme", "lr", "top1", "status", "chosen", "at_edge"]
+    found = [tuple(row[name] for name in names) for row in rows(folder / "tuning.csv")]
     keys = [point.key for point in trials(root)]
     assert found == [
-        (keys[0], "sync_allreduce", "0.2", "0.8", "finished", "true"),
-        (keys[1], "sync_allreduce", "0.02", "0.7", "finished", "false"),
-        (keys[2], "async_parameter_server", "0.2", "0.1", "finished", "false"),
-        (keys[3], "async_parameter_server", "0.02", "0.6", "finished", "true"),
+        (keys[0], "sync_allreduce", "0.2", "0.8", "finished", "true", "largest training.lr"),
+        (keys[1], "sync_allreduce", "0.02", "0.7", "finished", "false", ""),
+        (keys[2], "async_parameter_server", "0.2", "0.1", "finished", "false", ""),
+        (
+            keys[3],
+            "async_parameter_server",
+            "0.02",
+            "0.6",
+            "finished",
+            "true",
+            "smallest training.lr",
+        ),
     ]
     runs = rows(folder / "runs.csv")
     assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
@@ -220,4 +233,4 @@ def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
 def test_a_study_without_tuning_has_a_header_alone(root, studied):
     studied(seed="0,1")
     records(study_points("made", root))
-    assert (collect("made", root) / "tuning.csv").read_text() == "key,lr,top1,status,chosen\n"
+    assert rows(collect("made", root) / "tuning.csv") == []

@@ -62,7 +62,7 @@ def test_asynchronous_sgd_is_a_numpy_loop():
     strategy, _ = train(AsyncParameterServer(1), 3, 62, snapshot_samples=[240])
     (snapshot,) = strategy.clock.holder.snapshots
     expected = np.concatenate([part.ravel() for part in weights])
-    np.testing.assert_allclose(snapshot.weights.numpy(), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(snapshot.weights[0].numpy(), expected, rtol=1e-12, atol=1e-14)
     assert min(taken) > 0
 
 
@@ -118,7 +118,7 @@ def test_the_mean_at_the_end_happens_at_once_after_that_of_the_last_step(workers
     strategy, _ = train(scheme, workers, num_steps)
     assert strategy.clock.kernel.num_processes == 0
     ended_with = [worker.weights.vector for worker in strategy.clock.workers]
-    assert_close(ended_with, [strategy.clock.shared().weights] * workers, **exactly)
+    assert_close(ended_with, [strategy.clock.shared().weights[0]] * workers, **exactly)
     num_bytes = sum(worker.bytes_sent for worker in strategy.clock.workers)
     assert num_bytes == (9 + 1) * 2 * (workers - 1) * 103 * 8  # the tiny network's 103 weights
 
@@ -181,7 +181,7 @@ def test_gossiping_workers_compute_on_what_they_began_with_and_keep_the_mean(gra
     assert reference.in_steps > 9 * len(workers)
     held = [worker.weights.vector for worker in strategy.clock.workers]
     assert_close(held, reference.held, rtol=1e-12, atol=1e-14)
-    mean = reference.flat.named(strategy.clock.shared().weights)
+    mean = reference.flat.named(strategy.clock.shared().weights[0])
     assert_close(mean, reference.mean_by_gradients(), rtol=1e-12, atol=1e-14)
 
 

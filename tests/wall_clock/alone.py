@@ -99,7 +99,7 @@ def train():
         snapshots = chosen.finish()
         seen = {
             "steps": run.global_step,
-            "snapshots": [(s.updates, s.weights.tolist()) for s in snapshots],
+            "snapshots": [(s.updates, s.weights[0].tolist()) for s in snapshots],
         }
     leave()
     return seen

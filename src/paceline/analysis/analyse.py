@@ -23,6 +23,7 @@ from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
 from paceline.analysis.time_to_target import targets, time_to_target
+from paceline.analysis.tuning_curve import tuning_curve
 from paceline.analysis.verdicts import verdicts
 
 
@@ -59,6 +60,7 @@ CONCLUSIONS = [
     Conclusion("predicted", predicted),
     Conclusion("predicted_comparisons", predicted_comparisons),
     Conclusion("predicted_exchange", predicted_exchange, caption=EXCHANGE),
+    Conclusion("tuning_curve", tuning_curve),
     Conclusion("cautions", cautions),
     Conclusion("rules", rules, caption=RULES),
 ]

@@ -7,6 +7,8 @@ import pandas as pd
 from paceline.analysis.configuration import groups, num_processes
 from paceline.analysis.summary import summary
 from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tuned import best_trials
+from paceline.analysis.tuning_curve import tuning_axes
 
 LATE = 0.01  # share of the steps of a paced worker
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
@@ -23,7 +25,9 @@ def cautions(tables: Tables) -> Frame:
     - late: paced workers were late in more than LATE of their steps; `share` is the maximum;
     - unlike: the points differ in the condition `name`, which is no axis; `value` lists its values;
     - uncertified: a run contradicts the claim of its scheme; `value` says how;
-    - few_seeds: configurations (counted instead of points) have one finished seed.
+    - few_seeds: configurations (counted instead of points) have one finished seed;
+    - at_edge: configurations (likewise) are tuned to a trial at an edge of what was tried, where a
+      better one may lie beyond; `value` lists them.
     """
     runs = tables.runs
     rows = [
@@ -33,6 +37,7 @@ def cautions(tables: Tables) -> Frame:
         *_unlike(runs),
         *_uncertified(tables.finished),
         *_few_seeds(summary(tables)),
+        *_at_edge(tables),
     ]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
@@ -95,3 +100,19 @@ def _few_seeds(means: Frame) -> Iterator[Row]:
     points = int((means["n_finished"] == 1).sum())
     if points:
         yield {"what": "few_seeds", "points": points, "of": len(means)}
+
+
+def _at_edge(tables: Tables) -> Iterator[Row]:
+    best = best_trials(tables)
+    if best.empty:
+        return
+    at_edge = best[best["at_edge"] != ""]
+    value = "; ".join(_place(row, tuning_axes(tables)) for _, row in at_edge.iterrows())
+    if len(at_edge):
+        yield {"what": "at_edge", "value": value, "points": len(at_edge), "of": len(best)}
+
+
+def _place(trial: Frame, axes: list[str]) -> str:
+    known = [name for name in axes if not pd.isna(trial[name])]
+    settings = [str(trial[n]) if n == "scheme" else f"{n} {trial[n]}" for n in known]
+    return ", ".join([*settings, trial["at_edge"]])

@@ -12,7 +12,17 @@ from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.rows import POINT_TABLES, PointTable
 
 _TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
-_TEXT |= {"cluster", "half", "commit", "source_digest", "hardware.cpu", "phase", "name", "value"}
+_TEXT |= {
+    "cluster",
+    "half",
+    "commit",
+    "source_digest",
+    "hardware.cpu",
+    "phase",
+    "name",
+    "value",
+    "at_edge",
+}
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")

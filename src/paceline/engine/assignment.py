@@ -20,7 +20,7 @@ class Assignment:
     `batch_size`: images per worker and step. `num_steps`: number of steps of all workers together.
     `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
     `workload`: network that the gradients stand for on a modelled cluster. `traffic`: how data move
-    there. `sample_decay`: of the moving average that is evaluated; None if the weights are.
+    there. `sample_decay`: of the moving average that is evaluated, too; None for no average.
     `split`: this process's part of a split worker, `split_step`: messages inside one on a modelled
     cluster; None for whole ones.
     """

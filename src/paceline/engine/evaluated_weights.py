@@ -6,11 +6,11 @@ from paceline.scheme.accounting import Accounting
 def evaluated_weights(accounting: Accounting, *, averaged: bool) -> str:
     """Name the weights and the BatchNorm statistics that a snapshot of a run contains.
 
-    `averaged`: True if it is of moving averages. BatchNorm statistics are never averaged: they are
-    those of the workers when the snapshot is taken.
+    `averaged`: True if it has their moving average, too. BatchNorm statistics are never averaged:
+    they are those of the workers when the snapshot is taken.
     """
     weights = _weights(accounting)
-    return f"moving average, by samples, of {weights}" if averaged else weights
+    return f"{weights}; beside them their moving average, by samples" if averaged else weights
 
 
 def _weights(accounting: Accounting) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -32,3 +33,8 @@ class MovingAverage:
     def fork(self) -> "MovingAverage":
         """Return an average that goes on from this one by itself."""
         return MovingAverage(self.weights, self._decay)
+
+
+def scored_weights(weights: Tensor, average: MovingAverage | None) -> Tensor:
+    """Return copies of the vector `weights` [n] and of its average, if any: [1 or 2, n]."""
+    return torch.stack([weights, *(average.weights if average else ())])

@@ -22,8 +22,8 @@ class RunSpec:
     weights and gradients, "float32" or "float64". `server_seconds`: least time of a server for a
     push, on the wall clock. `seed`: of what the rule draws. `parts`: numbers of weights, in order,
     of the parts in which pushes leave during backward, on the wall clock; none if they leave as a
-    whole. `sample_decay`: of the moving average that snapshots are of; None if they are of the
-    weights. `shares`: number of weights of each server, in order; none if they are equal.
+    whole. `sample_decay`: of the moving average that snapshots have, too; None for no
+    average. `shares`: number of weights of each server, in order; none if they are equal.
     """
 
     num_workers: int

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paceline.engine.flat_sgd import FlatSGD, Segment
-from paceline.engine.moving_average import MovingAverage
+from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.engine.reports import ServerReport
 from paceline.engine.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
@@ -31,7 +31,7 @@ class ServerSpec:
     which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
     least time for a push, on the wall clock. `parts`: numbers of weights, in order, of the parts in
     which pushes leave during backward; none if they leave as a whole. `sample_decay`: of the
-    moving average that snapshots are of; None if they are of the weights.
+    moving average that snapshots have, too; None for no average.
     """
 
     server: int
@@ -102,9 +102,9 @@ class ServedWeights:
         return self.report.samples
 
     @property
-    def evaluated(self) -> Tensor:
-        """The weights, or their moving average, of which snapshots are copies."""
-        return self._average.weights[0] if self._average else self.weights
+    def scored(self) -> Tensor:
+        """A copy of the weights, and of their moving average if there is one: [1 or 2, n]."""
+        return scored_weights(self.weights, self._begun_average())
 
     def grant(self, worker: int) -> bool:
         """Grant another step to a worker that is answered now; return False at the run's end."""
@@ -154,15 +154,19 @@ class ServedWeights:
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
         images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
-        if self._average is None and self._spec.sample_decay is not None:
-            self._average = MovingAverage([self.weights], self._spec.sample_decay)
+        average = self._begun_average()
         self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
-        if self._average is not None:
-            self._average.update([self.weights], images)
+        if average is not None:
+            average.update([self.weights], images)
         self.report.updates += 1
         self.report.samples += images
         if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
             self._keep_snapshot()
+
+    def _begun_average(self) -> MovingAverage | None:
+        if self._average is None and self._spec.sample_decay is not None:
+            self._average = MovingAverage([self.weights], self._spec.sample_decay)
+        return self._average
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:
         """Return the mean gradient, with one additional vector for any number of workers."""
@@ -187,7 +191,7 @@ class ServedWeights:
             samples=self.samples,
             updates=self.report.updates,
             seconds=self._seconds(),
-            weights=self.evaluated.clone(),
+            weights=self.scored,
             statistics=torch.stack(statistics).mean(0),
         )
         self.snapshots.append(snapshot)

@@ -1,5 +1,6 @@
 """Copies of the shared weights at given numbers of samples, kept for later evaluation."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,10 @@ from paceline.exchange.process_group import members
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights and BatchNorm statistics, each as one vector in the order of the network's own lists.
+    """Weights and BatchNorm statistics, in the order of the network's own lists.
 
-    `samples`, `updates`: numbers over all workers. `seconds`: time of the training clock.
+    `weights` [1 or 2, n]: the weights, and their moving average if there is one. `statistics`: one
+    vector. `samples`, `updates`: numbers over all workers. `seconds`: time of the training clock.
     """
 
     samples: int
@@ -69,10 +71,11 @@ def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
         "updates": snapshot.updates,
         "seconds": snapshot.seconds,
         "dtype": str(snapshot.weights.dtype).removeprefix("torch."),
-        "sizes": [snapshot.weights.numel(), snapshot.statistics.numel()],
+        "shape": list(snapshot.weights.shape),
+        "num_statistics": snapshot.statistics.numel(),
     }
     send_json(header, receiver)
-    content = torch.cat([snapshot.weights, snapshot.statistics])
+    content = torch.cat([snapshot.weights.reshape(-1), snapshot.statistics])
     dist.send(content, group=members(), group_dst=receiver)
 
 
@@ -80,16 +83,17 @@ def receive_snapshots(sender: int) -> list[Snapshot]:
     """Receive snapshots from the member `sender` of the run until it sends None."""
     snapshots: list[Snapshot] = []
     while (header := receive_json(sender)) is not None:
-        sizes, dtype = header.pop("sizes"), getattr(torch, header.pop("dtype"))
+        shape, dtype = header.pop("shape"), getattr(torch, header.pop("dtype"))
+        sizes = [math.prod(shape), header.pop("num_statistics")]
         content = torch.empty(sum(sizes), dtype=dtype)
         dist.recv(content, group=members(), group_src=sender)
         weights, statistics = torch.split(content, sizes)
-        snapshots.append(Snapshot(**header, weights=weights, statistics=statistics))
+        snapshots.append(Snapshot(**header, weights=weights.view(shape), statistics=statistics))
     return snapshots
 
 
 def join_shards(shards: list[Snapshot]) -> Snapshot:
     """Concatenate the snapshots of all servers in order; samples and time are server 0's."""
     first = shards[0]
-    weights = torch.cat([shard.weights for shard in shards])
+    weights = torch.cat([shard.weights for shard in shards], dim=1)
     return Snapshot(first.samples, first.updates, first.seconds, weights, first.statistics)

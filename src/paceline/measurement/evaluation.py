@@ -1,6 +1,6 @@
 """Scores snapshots of the weights when training has ended."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -21,9 +21,15 @@ class Evaluation:
         self._statistics = statistics_of(module)  # after `to`, which replaces buffers
         self._device = device
 
-    def score(self, snapshot: Snapshot, batches: Iterable) -> Score:
-        """Score `snapshot` on `batches`, pairs of images [N, C, H, W] and labels [N]."""
-        fill(self._weights, snapshot.weights)
+    def scores(self, snapshot: Snapshot, batches: Callable[[], Iterable]) -> list[Score]:
+        """Score the weights of `snapshot`, and then their moving average if there is one.
+
+        `batches` returns pairs of images [N, C, H, W] and labels [N].
+        """
+        return [self._score(weights, snapshot, batches()) for weights in snapshot.weights]
+
+    def _score(self, weights: torch.Tensor, snapshot: Snapshot, batches: Iterable) -> Score:
+        fill(self._weights, weights)
         fill(self._statistics, snapshot.statistics)
         dtype = self._weights[0].dtype
         converted = ((images.to(dtype), labels) for images, labels in batches)

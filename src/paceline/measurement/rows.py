@@ -21,7 +21,8 @@ class CurveRow:
 
     `train_loss` is the mean since the snapshot before, or None if no step lies between.
     `validation_loss` is None if it is not finite. `seconds` are of the training clock;
-    `real_seconds` are real seconds of training.
+    `real_seconds` are real seconds of training. `averaged_top1` is of the weights' moving average,
+    None without one.
     """
 
     samples: int
@@ -32,6 +33,7 @@ class CurveRow:
     top1: float
     top5: float
     real_seconds: float
+    averaged_top1: float | None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def curve(observed: Observed) -> list[CurveRow]:
             top1=score.top1,
             top5=score.top5,
             real_seconds=round(score.real_seconds, 4),
+            averaged_top1=score.averaged_top1,
         )
         for score in observed.scores
     ]
@@ -163,3 +166,6 @@ POINT_TABLES = (
     PointTable("phases", "phases", PhasesRow, phases),
     PointTable("timeline", "timeline", TimelineRow, timeline),
 )
+
+# of tuning.csv, one row for each trial, after the columns of its key and of the study's axes
+TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "chosen", "at_edge")

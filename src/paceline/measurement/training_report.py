@@ -23,6 +23,7 @@ class SnapshotScore:
 
     `seconds` are of the training clock, `real_seconds` of a real one. `loss` may be infinite or
     NaN. `top1` and `top5` are shares. `at_chance` means that `top1` is no better than guessing.
+    `averaged_top1` is that of the weights' moving average, None without one.
     """
 
     samples: int
@@ -33,6 +34,7 @@ class SnapshotScore:
     top1: float
     top5: float
     at_chance: bool
+    averaged_top1: float | None
 
 
 @dataclass

@@ -25,6 +25,7 @@ _UNKEYED = (
     "experiments",
     "grids",
     "tuning",
+    "trial",  # what it sets is part of the key
     "predicted_by",
     "validated_on",
     "margin",

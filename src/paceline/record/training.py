@@ -22,20 +22,20 @@ class Training:
 
     `epochs`: passes over the data by all workers together. `samples`: images over all workers,
     which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
-    `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None.
-    LearningRate documents how the rate changes with scale and progress. `gradient_clip_val`:
-    largest norm of an applied gradient, or by `gradient_clip_algorithm: value` the largest absolute
-    value of each of its elements; None for no limit. `ema_decay`: share that the moving average of
-    the evaluated weights keeps of itself over `lr_reference_batch_size` images of all workers
-    together; None for no average. `initial_weights`: file of the first weights; None for random
-    ones.
+    `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None, and
+    `momentum` is, too, if it is tuned. LearningRate documents how the rate changes with scale and
+    progress. `gradient_clip_val`: largest norm of an applied gradient, or by
+    `gradient_clip_algorithm: value` the largest absolute value of each of its elements; None for no
+    limit. `ema_decay`: share that a moving average of the weights, which is evaluated beside them,
+    keeps of itself over `lr_reference_batch_size` images of all workers together; None for no
+    average. `initial_weights`: file of the first weights; None for random ones.
     """
 
     epochs: Positive
     samples: Positive | None
     lr: Positive | None
     rate: Literal["by_rule", "tuned"]
-    momentum: NotNegative
+    momentum: NotNegative | None
     momentum_correction: Literal["none", "asynchrony"]
     weight_decay: NotNegative
     lr_rule: Literal["none", "linear", "square_root", "inverse_staleness"]
@@ -52,8 +52,9 @@ class Training:
     precision: Precision
 
     def __post_init__(self) -> None:
-        if self.lr is None and self.rate != "tuned":
-            raise SettingError("training.lr", "a value is needed")
+        for name, value in (("lr", self.lr), ("momentum", self.momentum)):
+            if value is None and self.rate != "tuned":
+                raise SettingError(f"training.{name}", "a value is needed")
         if self.milestones != sorted(self.milestones):
             raise SettingError("training.milestones", f"should rise, not {self.milestones}")
         if self.initial_weights and not Path(self.initial_weights).expanduser().is_file():
@@ -65,7 +66,7 @@ class Training:
 
     @property
     def sample_decay(self) -> float | None:
-        """Decay of the moving average of the evaluated weights per image; None for no average."""
+        """Decay of the moving average of the weights per image; None for no average."""
         if self.ema_decay is None:
             return None
         return decay_per_sample(self.ema_decay, self.lr_reference_batch_size)
@@ -115,7 +116,8 @@ class Training:
             message = "a run has one momentum, and its gradients become stale on the way, by "
             message += repr(accounting.scheme)
             raise SettingError("training.momentum_correction", message)
-        _check_momentum(model)
+        if self.momentum is not None:
+            _check_momentum(model)
 
 
 def _check_momentum(model: Target) -> None:

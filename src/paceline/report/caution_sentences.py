@@ -27,6 +27,7 @@ def cautions(findings: StudyFindings) -> list[str]:
         *_record_sentences(findings.tables.about),
         *_sentences(findings, "uncertified", _uncertified),
         *_sentences(findings, "few_seeds", _few_seeds),
+        *_sentences(findings, "at_edge", _at_edge),
     ]
 
 
@@ -77,6 +78,14 @@ def _few_seeds(row: Frame) -> str:
     return (
         f"{row['points']} of {row['of']} configurations have one finished seed alone: no interval, "
         "and nothing can be said of chance."
+    )
+
+
+def _at_edge(row: Frame) -> str:
+    return (
+        f"Of {row['points']} of {plural(row['of'], 'tuned configuration')} the best trial lies at "
+        "an edge of what was tried, so that it cannot be said that they fail, diverge or cost "
+        f"accuracy: {row['value']}."
     )
 
 

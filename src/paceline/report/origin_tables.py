@@ -4,12 +4,12 @@ import pandas as pd
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.tables import Frame
+from paceline.analysis.tuning_curve import tuning_axes
 from paceline.measurement.numbers import shown_numbers
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import form_of, percent_of_point, setting
 from paceline.report.table import Table, cell, table_of
 
-_TUNING = ("key", "lr", "top1", "status", "chosen")  # columns of tuning.csv that are not axes
 _SOURCES = ("hardware.", "versions.")
 
 
@@ -41,25 +41,40 @@ def _status(row: Frame) -> str:
 
 
 def tuning(findings: StudyFindings) -> Table:
-    """Show every rate that was tried, for each configuration."""
+    """Show every trial of each configuration."""
     frame = findings.tables.tuning
-    axes = [name for name in frame if name not in _TUNING]
+    axes = tuning_axes(findings.tables)
     cells = {
         "training.lr": lambda row: setting(row["lr"]),
+        **(
+            {"training.momentum": lambda row: setting(row["momentum"])}
+            if "momentum" in frame
+            else {}
+        ),
         "top-1, validation": cell("top1", percent_of_point),
         "status": lambda row: row["status"],
-        "chosen": lambda row: "yes" if row["chosen"] == "true" else "",
+        "chosen": _chosen,
     }
     rows = [
         [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values())]
         for _, row in frame.iterrows()
     ]
     caption = (
-        "Each rate that was tried, by one run with a seed that no reported run has. When all rates "
-        "of a configuration have run, its tuned points take the one with the best top-1; one that "
-        "diverged or failed is worse than any other, and of equals the smaller is taken."
+        "Each trial of a rate and a momentum, by a run with a seed that no reported run has. When "
+        "all trials of a configuration have run, its tuned points take the one with the best "
+        "top-1; one that diverged or failed is worse than any other, and of equals the smaller "
+        "effective rate is taken."
     )
     return Table("Tuning", caption, "tuning.csv", (*axes, *cells), rows)
+
+
+_momentum = {"training.momentum": lambda row: setting(row["momentum"])}
+
+
+def _chosen(row: Frame) -> str:
+    if row["chosen"] != "true":
+        return ""
+    return f"yes, at an edge: {row['at_edge']}" if row.get("at_edge") else "yes"
 
 
 def sources(findings: StudyFindings) -> Table:

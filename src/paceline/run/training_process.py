@@ -4,7 +4,6 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from paceline.measurement.images_seen import images_seen
 from paceline.measurement.observer import Observer
 from paceline.measurement.timed_batches import TimedBatches
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
+from paceline.model.score import Score
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
 from paceline.run.modelled_step import split_step_of
@@ -175,17 +175,17 @@ class TrainingProcess:
     def _evaluate(self, report: TrainingReport) -> None:
         """Score this process's snapshots, and on the test set the run's last, if it is among them.
 
-        The last one is saved as weights.pt if the point asks for it.
+        The last one, or its moving average, is saved as weights.pt if the point asks for it.
         """
         snapshots = self._strategy.finish()
         evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
         ends = self._strategy.real_seconds(snapshots)
         for snapshot, real_seconds in zip(snapshots, ends, strict=True):
-            score = evaluation.score(snapshot, self._data.validation())
-            report.scores.append(_scored(snapshot, real_seconds, score))
+            scores = evaluation.scores(snapshot, self._data.validation)
+            report.scores.append(_scored(snapshot, real_seconds, scores))
         if snapshots and snapshots[-1].samples >= self._budget.samples:
-            score = evaluation.score(snapshots[-1], self._data.test())
-            report.test = _scored(snapshots[-1], ends[-1], score)
+            scores = evaluation.scores(snapshots[-1], self._data.test)
+            report.test = _scored(snapshots[-1], ends[-1], scores)
             if self._point.save_weights:
                 save_weights(self._module, self._folder / "weights.pt")
 
@@ -202,7 +202,8 @@ def reading_of(point: Point) -> Reading:
     )
 
 
-def _scored(snapshot: Snapshot, real_seconds: float, score: Any) -> SnapshotScore:
+def _scored(snapshot: Snapshot, real_seconds: float, scores: list[Score]) -> SnapshotScore:
+    score, *of_average = scores
     return SnapshotScore(
         samples=snapshot.samples,
         updates=snapshot.updates,
@@ -212,4 +213,5 @@ def _scored(snapshot: Snapshot, real_seconds: float, score: Any) -> SnapshotScor
         top1=score.top1,
         top5=score.top5,
         at_chance=score.at_chance,
+        averaged_top1=of_average[0].top1 if of_average else None,
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES
+from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.provenance import source_digest
 from paceline.study.study_points import STRONG, StudyPoint, study_points
-from paceline.study.tuning import TUNING, study_tuning, tuning_axes, tuning_points, tuning_rows
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations
 
 Row = Mapping[str, Any]  # cells of a CSV file
 
@@ -55,9 +55,12 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     for table in POINT_TABLES:
         path = folder / f"{table.collected}.csv"
         _write(path, ("key", *table.columns), _keyed_rows(finished, table.name))
-    trials = tuning_points(study, root, overrides, study_tuning(points))
-    _write(folder / "tuning.csv", ("key", *tuning_axes(trials), *TUNING), tuning_rows(trials))
-    state = _state(study, points, trials, root)
+    tuning = study_tuning(points)
+    tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
+    axes = tuned[0].axes if tuned else ()
+    rows = [row for each in tuned for row in each.rows()]
+    _write(folder / "tuning.csv", ("key", *axes, *TUNING), rows)
+    state = _state(study, points, points_of(tuned), root)
     (folder / "study.json").write_text(json.dumps(state, indent=1) + "\n")
     _print(state, folder)
     return folder

@@ -19,7 +19,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.record import Result, read_result
 from paceline.study.hydra_error import as_setting_error
-from paceline.study.tuned_rate import set_rate
+from paceline.study.tuned_rate import Rates
 from paceline.tracking.log import log, prepare_log
 
 _PARENT = "PACELINE_PARENT"  # environment variable with the process id of the multirun
@@ -49,8 +49,8 @@ def job(cfg: DictConfig) -> None:
     """
     _end_with_sweep()
     try:
-        if not set_rate(cfg, Path()):
-            message = f"tuned, but not all of tuning.values have run: paceline sweep {cfg.study}"
+        if not Rates(Path()).set_rate(cfg):
+            message = f"tuned, but not all of its trials have run: paceline sweep {cfg.study}"
             raise SettingError("training.rate", message)
         config = PointConfig.of(cfg)
         multi = HydraConfig.get().mode == RunMode.MULTIRUN

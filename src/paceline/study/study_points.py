@@ -1,11 +1,11 @@
 """Points of a study, composed and expanded by Hydra itself before any of them runs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -15,10 +15,12 @@ from paceline.record.point_config import PointConfig
 from paceline.record.record import Result, read_result
 from paceline.study.compose import as_in_a_run, composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
-from paceline.study.tuned_rate import set_rate
+from paceline.study.tuned_rate import Rates
 
 if TYPE_CHECKING:
     from paceline.record.point import Point
+
+T = TypeVar("T")
 
 UNTUNED = "untuned"  # in place of the key
 STRONG = "global_batch_size"  # axis of a study of strong scaling
@@ -30,7 +32,7 @@ class StudyPoint:
 
     `axes`: values of the settings that the study sweeps, by dotted name, in its order. `result`:
     result.json, None without a record. A tuned point has no learning rate, and UNTUNED as its key,
-    until tuning has ended.
+    until the tuning of its configuration has ended.
     """
 
     key: str
@@ -63,12 +65,48 @@ class StudyPoint:
         return self.result["status"] if self.result else None
 
 
+class Job(NamedTuple):
+    """Combination of a study's axes, composed. `cfg`: its settings without Hydra's own."""
+
+    cfg: DictConfig
+    axes: Mapping[str, Any]
+    overrides: tuple[str, ...]
+
+    def point(self, root: Path, config: PointConfig, *, has_rate: bool = True) -> StudyPoint:
+        """Return the point that `config` is."""
+        key = config.key if has_rate else UNTUNED
+        folder = (root / config.folder).with_name(key)
+        size = config.values[STRONG]  # an axis wherever it is set, since configurations go by it
+        axes = {**self.axes, STRONG: size} if size else self.axes
+        return StudyPoint(key, folder, config, self.overrides, axes, read_result(folder))
+
+
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:
     """Return the points that `experiments/<study>.yaml` names today, in the order of their runs.
 
     `root`: folder of conf/, experiments/ and runs/. `overrides`: settings as on the command line.
     Raises SettingError for an unknown study, for settings that do not compose, and for two points
     that are the same. Takes about 60 ms for each point.
+    """
+    rates = Rates(root)
+
+    def point(job: Job) -> StudyPoint:
+        has_rate = rates.set_rate(job.cfg)
+        return job.point(root, PointConfig.of(job.cfg), has_rate=has_rate)
+
+    grids, points = composed_jobs(study, root, overrides, point)
+    _require_distinct(points, grids)
+    _require_one_kind_of_scaling(points)
+    return points
+
+
+def composed_jobs(
+    study: str, root: Path, overrides: Sequence[str], make: Callable[[Job], T]
+) -> tuple[list[list[Override]], list[T]]:
+    """Return the axes of each grid of a study, and what `make` makes of each job, in their order.
+
+    `make` must be done with a job when it returns. Raises SettingError for an unknown study and for
+    settings that do not compose.
     """
     _require(study, root)
     with hydra_errors("study"), composer(root) as compose:
@@ -78,9 +116,8 @@ def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[
             for grid in _grids(base)
         ]
         names = _swept(grids)
-        points = [_point(root, compose(job), names, job) for axes in grids for job in jobs_of(axes)]
-    _require_distinct(points, grids)
-    return _with_global_batches(points)
+        made = [make(_job(compose(job), names, job)) for axes in grids for job in jobs_of(axes)]
+    return grids, made
 
 
 def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
@@ -129,17 +166,13 @@ def _varies(axes: list[Override | None]) -> bool:
     return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
 
 
-def _point(root: Path, composed: DictConfig, axes: list[str], job: list[str]) -> StudyPoint:
+def _job(composed: DictConfig, axes: list[str], overrides: list[str]) -> Job:
     choices = composed.hydra.runtime.choices
     cfg = as_in_a_run(composed)
     values = {
         name: choices[name] if name in choices else OmegaConf.select(cfg, name) for name in axes
     }
-    has_rate = set_rate(cfg, root)
-    config = PointConfig.of(cfg)
-    key = config.key if has_rate else UNTUNED
-    folder = (root / config.folder).with_name(key)
-    return StudyPoint(key, folder, config, tuple(job), values, read_result(folder))
+    return Job(cfg, values, tuple(overrides))
 
 
 def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> None:
@@ -154,15 +187,10 @@ def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> 
             )
 
 
-def _with_global_batches(points: list[StudyPoint]) -> list[StudyPoint]:
-    """Make global_batch_size an axis wherever it is set, swept or not: configurations go by it."""
+def _require_one_kind_of_scaling(points: list[StudyPoint]) -> None:
     sizes = [point.config.values[STRONG] for point in points]
-    if not any(sizes):
-        return points
-    if not all(sizes):
+    if any(sizes) and not all(sizes):
         raise SettingError(STRONG, "some points of the study have none: scaling is weak or strong")
-    axes = [{**point.axes, STRONG: size} for point, size in zip(points, sizes, strict=True)]
-    return [replace(point, axes=own) for point, own in zip(points, axes, strict=True)]
 
 
 def _named(point: StudyPoint) -> str:

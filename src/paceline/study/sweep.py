@@ -15,9 +15,10 @@ import psutil
 
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
+from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
-from paceline.study.tuning import study_tuning, tuning_points
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations, untried
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
@@ -40,7 +41,8 @@ def sweep(
     """
     points = study_points(study, root, overrides)
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
-    trials = tuning_points(study, root, overrides, tuning)
+    tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
+    trials = points_of(tuned)
     for point in (*trials, *points):
         if point.has_rate:
             _ = point.point  # built, and so checked
@@ -52,11 +54,34 @@ def sweep(
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     arguments = multirun_arguments(study, root, overrides)
     if tuning:
-        tried = [[*each, *tuning.overrides()] for each in arguments]
-        if not _complete(f"{study}, tuning", trials, multirun, tried):
+        if not _tune(study, root, overrides, tuning, multirun):
             return False
         points = study_points(study, root, overrides)  # with their rates
     return _complete(study, points, multirun, arguments)
+
+
+def _tune(
+    study: str,
+    root: Path,
+    overrides: Sequence[str],
+    tuning: AbstractTuning,
+    multirun: Callable[[list[str]], None],
+) -> bool:
+    """Run all first trials, then those of each extension; return True if all have a record then."""
+    everywhere = [*tuning.overrides(), trial_override(tuning.first)]
+    arguments = [[*each, *everywhere] for each in multirun_arguments(study, root, overrides)]
+    tuned = tuned_configurations(study, root, overrides, tuning)
+    new = [each.points[trial] for each in tuned for trial in tuning.first]
+    if not _complete(f"{study}, tuning", new, multirun, arguments):
+        return False
+    tried, extension = {point.key for point in new}, 0
+    while further := untried(tuned_configurations(study, root, overrides, tuning), tried):
+        new, extension = points_of(further), extension + 1
+        arguments = [each.arguments for each in further if points_to_run(points_of([each]))]
+        if not _complete(f"{study}, tuning, extension {extension}", new, multirun, arguments):
+            return False
+        tried |= {point.key for point in new}
+    return True
 
 
 def _complete(

@@ -1,13 +1,11 @@
-"""Learning rate by `training.rate`: as it is set, or the best of the study's tuning.
+"""Learning rate and momentum by `training.rate`: as they are set, or of the study's best trial.
 
-The tuning points of a configuration differ from it by `tuning.seed` and by the rate, one of
-`tuning.values`. The tuned rate is not stored: composing a tuned point reads their records.
+The trials of a configuration differ from it by rate, momentum and seed. What was chosen is not
+stored: composing a tuned point reads the records of its trials.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,73 +13,78 @@ from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.record.record import Result, read_result
+from paceline.record.record import read_result
+from paceline.study.abstract_tuning import AbstractTuning, Trial
+from paceline.study.listed_rates import ListedRates
+from paceline.study.quasi_random import QuasiRandomSearch
 
 RATES = ("by_rule", "tuned")
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """Tuning of a study. `values`: learning rates to compare. `seed`: seed of its points."""
-
-    values: tuple[float, ...]
-    seed: int
-
-    def overrides(self) -> list[str]:
-        """Return the overrides that turn the points of a study into its tuning points."""
-        values = ",".join(map(repr, self.values))
-        return ["training.rate=by_rule", f"training.lr={values}", f"seed={self.seed}"]
-
-
-def read_tuning(setting: Any) -> Tuning:
+def read_tuning(setting: Any) -> AbstractTuning:
     """Read the setting `tuning` from plain values. Raises SettingError for an invalid one."""
-    if not isinstance(setting, Mapping) or setting.keys() != {"values", "seed"}:
-        raise SettingError("tuning", f"values and seed are needed, not {setting!r}")
-    values, seed = setting["values"], setting["seed"]
-    if not isinstance(values, list) or not values or not all(map(_is_rate, values)):
-        raise SettingError("tuning.values", f"numbers above 0 in [] are needed, not {values!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise SettingError("tuning.seed", f"a whole number of at least 0 is needed, not {seed!r}")
-    return Tuning(tuple(dict.fromkeys(values)), seed)
+    if not isinstance(setting, Mapping):
+        raise SettingError("tuning", f"a search, or values and a seed, is needed, not {setting!r}")
+    named = {str(name): value for name, value in setting.items()}
+    return ListedRates(**named) if "values" in named else QuasiRandomSearch(**named)
 
 
-def set_rate(cfg: DictConfig, root: Path) -> bool:
-    """Put the tuned rate into `training.lr` of `cfg`, if `training.rate` is tuned.
+def trial_config(cfg: DictConfig, trial: Trial) -> PointConfig:
+    """Return the point that `trial` is of the configuration of `cfg`."""
+    tried = deepcopy(cfg)
+    _put(tried, trial)
+    return PointConfig.of(tried)
 
-    `root`: folder of runs/. Returns False, and puts None there, if a tuning point of this
-    configuration has no record. Raises SettingError for an unknown rate and for an invalid tuning.
+
+class Rates:
+    """Rates of points, for which the records of each configuration's trials are read once.
+
+    `root`: folder of runs/.
     """
-    rate = cfg.training.rate
-    if rate not in RATES:
-        raise SettingError("training.rate", f"{rate!r}; there are: {', '.join(RATES)}")
-    if rate == "by_rule":
-        return True
-    if cfg.tuning is None:
-        raise SettingError("training.rate", "tuned, but the study has no tuning: values and seed")
-    tuning = read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
-    cfg.training.lr = best_rate({v: _result(cfg, root, v, tuning.seed) for v in tuning.values})
-    return cfg.training.lr is not None
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._best: dict[str, Trial | None] = {}  # by the key of a configuration's first trial
+
+    def set_rate(self, cfg: DictConfig) -> bool:
+        """Put the rate of `trial`, or if `training.rate` is tuned that of the best, into `cfg`.
+
+        Returns False, and puts None there, if a trial of this configuration has no record. Raises
+        SettingError for an unknown rate and for an invalid tuning.
+        """
+        if cfg.trial is not None:
+            _put(cfg, _read_trial(cfg.trial))
+            return True
+        rate = cfg.training.rate
+        if rate not in RATES:
+            raise SettingError("training.rate", f"{rate!r}; there are: {', '.join(RATES)}")
+        return rate == "by_rule" or self._set_best(cfg)
+
+    def _set_best(self, cfg: DictConfig) -> bool:
+        if cfg.tuning is None:
+            raise SettingError("training.rate", "tuned, but the study has no tuning")
+        tuning = read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
+        best = self._best_of(cfg, tuning)
+        for name, value in (best.settings if best else dict.fromkeys(tuning.names)).items():
+            OmegaConf.update(cfg, name, value)
+        return best is not None
+
+    def _best_of(self, cfg: DictConfig, tuning: AbstractTuning) -> Trial | None:
+        key = trial_config(cfg, tuning.first[0]).key
+        if key not in self._best:
+            self._best[key] = tuning.tried(
+                lambda trial: read_result(self._root / trial_config(cfg, trial).folder)
+            ).best
+        return self._best[key]
 
 
-def best_rate(results: Mapping[float, Result | None]) -> float | None:
-    """Return the rate with the best final top-1 on validation.
-
-    `results`: result.json by rate. A point that diverged or failed is worse than any other; of
-    equals the smaller rate is taken. Returns None if a record is missing.
-    """
-    scores = [(_score(result), -rate) for rate, result in results.items() if result is not None]
-    return -max(scores)[1] if len(scores) == len(results) else None
+def _read_trial(setting: Any) -> Trial:
+    if not isinstance(setting, DictConfig):
+        raise SettingError("trial", f"lr, momentum and seed are needed, not {setting!r}")
+    return Trial(**{str(name): value for name, value in setting.items()})
 
 
-def _score(result: Result) -> float:
-    return result["top1"] if result["status"] == "finished" else -1.0
-
-
-def _result(cfg: DictConfig, root: Path, value: float, seed: int) -> Result | None:
-    point = deepcopy(cfg)
-    point.training.rate, point.training.lr, point.seed = "by_rule", value, seed
-    return read_result(root / PointConfig.of(point).folder)
-
-
-def _is_rate(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf
+def _put(cfg: DictConfig, trial: Trial) -> None:
+    cfg.training.rate, cfg.seed = "by_rule", trial.seed
+    for name, value in trial.settings.items():
+        OmegaConf.update(cfg, name, value)

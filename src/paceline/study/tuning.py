@@ -1,68 +1,117 @@
-"""Points on which a study tunes the rate of its tuned points; they run first.
+"""Trials by which a study tunes the rate and momentum of its tuned points; they run first.
 
 Their results are in tuning.csv alone, never among those of the study.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import SettingError
 from paceline.record.record import Result
-from paceline.study.study_points import StudyPoint, study_points
-from paceline.study.tuned_rate import Tuning, best_rate, read_tuning
+from paceline.study.abstract_tuning import AbstractTuning, Trial, Tried, trial_override
+from paceline.study.study_points import Job, StudyPoint, composed_jobs
+from paceline.study.tuned_rate import read_tuning, trial_config
 
-TUNING = ("lr", "top1", "status", "chosen")  # columns of tuning.csv, after key and configuration
+
+@dataclass(frozen=True)
+class Configuration:
+    """Configuration of a study, and the points of its trials in the order of `tried.trials`.
+
+    `axes`: values of the settings by which configurations differ. `overrides`: of the command line,
+    without a trial.
+    """
+
+    axes: Mapping[str, Any]
+    overrides: tuple[str, ...]
+    points: Mapping[Trial, StudyPoint]
+    tried: Tried
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the overrides of a multirun of the trials."""
+        return [*self.overrides, trial_override(self.points)]
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Yield a row of tuning.csv for each record; none is chosen before all have records."""
+        for trial, point in self.points.items():
+            if point.result:
+                chosen = trial == self.tried.best
+                yield {
+                    "key": point.key,
+                    **self.axes,
+                    "seed": trial.seed,
+                    "lr": trial.lr,
+                    "momentum": point.config.values["training"]["momentum"],
+                    **{name: point.result.get(name) for name in ("top1", "test_top1", "status")},
+                    "chance": 1 / point.config.values["data"]["num_classes"],
+                    "chosen": "true" if chosen else "false",
+                    "at_edge": self.tried.edge if chosen else "",
+                }
 
 
-def study_tuning(points: Sequence[StudyPoint]) -> Tuning | None:
+def study_tuning(points: Sequence[StudyPoint]) -> AbstractTuning | None:
     """Return the tuning of the study of `points`, or None if it has none.
 
-    Raises SettingError if the tuning's seed is one of theirs: a rate must not be tuned on reported
-    points.
+    Raises SettingError if a seed of the tuning is one of theirs: what is reported must not have
+    been tuned on.
     """
     setting = points[0].config.tuning
     if setting is None:
         return None
     tuning = read_tuning(setting)
-    if tuning.seed in {point.config.seed for point in points}:
-        raise SettingError("tuning.seed", f"{tuning.seed} is a seed of the study's own points too")
+    tuning.require_other_seeds({point.config.seed for point in points})
     return tuning
 
 
-def tuning_points(
-    study: str, root: Path, overrides: Sequence[str], tuning: Tuning | None
-) -> list[StudyPoint]:
-    """Return one point for each configuration of the study and each rate of `tuning`."""
-    return study_points(study, root, [*overrides, *tuning.overrides()]) if tuning else []
+def tuned_configurations(
+    study: str, root: Path, overrides: Sequence[str], tuning: AbstractTuning
+) -> list[Configuration]:
+    """Return each configuration of the study with the trials to which its records lead so far.
 
-
-def tuning_axes(points: Sequence[StudyPoint]) -> list[str]:
-    """Return the axes by which configurations of tuning points differ."""
-    return [name for name in points[0].axes if name != "training.lr"] if points else []
-
-
-def tuning_rows(points: Sequence[StudyPoint]) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each record of a tuning point.
-
-    No rate is chosen before all points of its configuration have records.
+    Every configuration is there once, also if grids share it.
     """
-    for point in points:
-        if point.result:
-            outcome = {"top1": point.result["top1"], "status": point.result["status"]}
-            rate, best = _rate(point), best_rate(_results_by_rate(point, points))
-            chosen = "true" if rate == best else "false"
-            axes = {name: point.axes[name] for name in tuning_axes(points)}
-            yield {"key": point.key, **axes, "lr": rate, **outcome, "chosen": chosen}
+
+    def configuration(job: Job) -> Configuration:
+        points: dict[Trial, StudyPoint] = {}
+
+        def result_of(trial: Trial) -> Result | None:
+            if trial not in points:
+                points[trial] = _trial_point(job, root, trial)
+            return points[trial].result
+
+        tried = tuning.tried(result_of)
+        first = points[tried.trials[0]]
+        axes = {name: value for name, value in first.axes.items() if name not in tuning.names}
+        return Configuration(axes, job.overrides, points, tried)
+
+    asked = [*overrides, *tuning.overrides()]
+    unique: dict[str, Configuration] = {}
+    for each in composed_jobs(study, root, asked, configuration)[1]:
+        unique.setdefault(each.points[tuning.first[0]].key, each)
+    return list(unique.values())
 
 
-def _results_by_rate(point: StudyPoint, points: Sequence[StudyPoint]) -> dict[float, Result | None]:
-    """Return the results of all points of the point's configuration by rate."""
-    names = tuning_axes(points)
-    same = [p for p in points if all(p.axes[name] == point.axes[name] for name in names)]
-    return {_rate(p): p.result for p in same}
+def points_of(configurations: Sequence[Configuration]) -> list[StudyPoint]:
+    """Return the points of all trials."""
+    return [point for each in configurations for point in each.points.values()]
 
 
-def _rate(point: StudyPoint) -> float:
-    assert point.config.lr is not None
-    return point.config.lr
+def untried(configurations: Sequence[Configuration], keys: Collection[str]) -> list[Configuration]:
+    """Return the configurations with those of their trials whose points do not have these keys.
+
+    A configuration that has none is left out.
+    """
+    left = [
+        replace(
+            each, points={t: point for t, point in each.points.items() if point.key not in keys}
+        )
+        for each in configurations
+    ]
+    return [each for each in left if each.points]
+
+
+def _trial_point(job: Job, root: Path, trial: Trial) -> StudyPoint:
+    axes = {**job.axes, **trial.settings}
+    tried = job._replace(axes=axes, overrides=(*job.overrides, trial_override([trial])))
+    return tried.point(root, trial_config(job.cfg, trial))

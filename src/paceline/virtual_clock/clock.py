@@ -95,7 +95,8 @@ class VirtualClock:
         """Return a snapshot of the present weights: the servers', or the mean over workers."""
         holder = self.holder
         statistics = torch.stack(holder.statistics).mean(0)
-        return Snapshot(holder.samples, holder.updates, self.kernel.now, holder.mean(), statistics)
+        weights = holder.mean()[None]
+        return Snapshot(holder.samples, holder.updates, self.kernel.now, weights, statistics)
 
     def busy_seconds(self) -> dict[str, float]:
         """Return the virtual seconds in which each link or server that is modelled was busy."""

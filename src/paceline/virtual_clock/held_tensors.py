@@ -40,8 +40,8 @@ class HeldTensors:
         self._refer(worker.weights, worker.statistics, worker.counters)
 
     def hold(self, snapshot: Snapshot, first: VirtualWorker) -> None:
-        """Refer to the content of `snapshot`, and to the other buffers of the worker `first`."""
-        self._refer(Buffer(snapshot.weights), Buffer(snapshot.statistics), first.counters)
+        """Refer to what `snapshot` has, and to the other buffers of the worker `first`."""
+        self._refer(Buffer(snapshot.weights[0]), Buffer(snapshot.statistics), first.counters)
 
     def _refer(self, weights: Buffer, statistics: Buffer, counters: Sequence[Tensor]) -> None:
         _point(self.weights, weights.views(self.weights))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from torch import Tensor
 
 from paceline.engine.flat_sgd import FlatSGD, Segment
-from paceline.engine.moving_average import MovingAverage
+from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.running_mean import RunningMean
 
@@ -19,9 +19,9 @@ class SharedState:
         self.weights, self.sgd, self.average, self.holders = weights, sgd, average, holders
 
     @property
-    def evaluated(self) -> Tensor:
-        """The moving average of the weights, or the weights if there is none."""
-        return self.average.weights[0] if self.average else self.weights.vector
+    def scored(self) -> Tensor:
+        """A copy of the weights, and of their moving average if there is one: [1 or 2, n]."""
+        return scored_weights(self.weights.vector, self.average)
 
 
 class SharedStates:

@@ -47,7 +47,7 @@ class SnapshotMean:
         means = self._means.setdefault(samples, _Means(RunningMean(), RunningMean()))
         states = Counter(self._states.of[worker.index] for worker in workers)
         for state, num_workers in states.items():
-            means.weights.add(state.evaluated, num_workers)
+            means.weights.add(state.scored, num_workers)
         for worker in workers:
             means.statistics.add(worker.statistics.vector)
 

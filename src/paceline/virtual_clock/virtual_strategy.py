@@ -63,7 +63,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     During validation and after training the module has the shared weights and the mean of the
     workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
-    the moving average that snapshots are of, if any. Random numbers (dropout) are one stream for
+    the moving average that snapshots have, too, if any. Random numbers (dropout) are one stream for
     all workers. Raises SettingError, before training starts, for options that it does not support.
     """
 

@@ -10,7 +10,7 @@ from pytorch_lightning import Trainer
 
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.links import AbstractLinks
-from paceline.engine.moving_average import MovingAverage
+from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.engine.reports import PairAverage
 from paceline.engine.rule_driver import complete
 from paceline.engine.snapshot import Snapshot, flatten
@@ -32,8 +32,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     Without servers a snapshot is the mean of all workers' weights, each copied when the run-wide
     samples of its steps first reached those of the snapshot; with servers it is of their weights.
-    With a `sample_decay` the copies are of each worker's moving average, which takes in its weights
-    after each of its steps.
+    With a `sample_decay` each worker's moving average, which takes in its weights after each of its
+    steps, is copied, too.
     """
 
     applied_by = "a worker with weights of its own"
@@ -110,14 +110,13 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def _keep_snapshot(self, samples: int) -> None:
         """Copy the weights: the only work of evaluation inside the training clock."""
-        weights = self._average.weights[0] if self._average else self._flat.weights
         statistics = torch.empty(self.spec.num_statistics, dtype=self.held_weights[0].dtype)
         self._kept.append(
             Snapshot(
                 samples=samples,
                 updates=self.spec.updates_at(samples),
                 seconds=self._clock.seconds(),
-                weights=weights.to("cpu", copy=True),
+                weights=scored_weights(self._flat.weights, self._average).cpu(),
                 statistics=flatten(self._statistics, statistics),
             )
         )

@@ -41,8 +41,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     The run ends when all workers together have taken `num_steps` steps; every worker must then call
     `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
     there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
-    of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average of
-    the weights that snapshots are of; None if they are of the weights. `split`: first process of a
+    of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average
+    that snapshots have, too; None for no average. `split`: first process of a
     split worker, which holds all its weights, and hands them out after each step.
     """
 

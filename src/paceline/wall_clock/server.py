@@ -134,8 +134,8 @@ class Server:
         self._wire.answer(worker, Header(self._served.report.updates, granted))
 
     def _at_the_end(self, samples: int) -> Snapshot:
-        weights = self._served.evaluated
-        return Snapshot(samples, 0, 0.0, weights.clone(), weights.new_empty(0))
+        weights = self._served.scored
+        return Snapshot(samples, 0, 0.0, weights, weights.new_empty(0))
 
 
 def _spare(scheme: AbstractScheme, workers: int) -> int:

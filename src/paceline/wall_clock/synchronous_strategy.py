@@ -27,8 +27,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     It counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
     `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
-    `pace` emulates the worker's accelerator. `sample_decay`: of the moving average of the weights
-    that snapshots are of; None if they are of the weights. `split`: this process's part of a split
+    `pace` emulates the worker's accelerator. `sample_decay`: of the moving average that
+    snapshots have, too; None for no average. `split`: this process's part of a split
     worker.
     """
 
@@ -146,33 +146,39 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         self.diverged = not self._is_finite()
         trainer = self.trained_module().trainer
         trainer.should_stop = trainer.should_stop or self.diverged
-        with self._averages():
-            if self.split is not None:
-                self.split.gather()
-            if self._speaks:
-                self._keep_weights(seconds)
+        index = self._snapshot_samples.index(self.samples)
+        is_kept_here = self._speaks and index % self._workers == worker_index()
+        weights = [self._whole_weights(is_kept_here)]
+        if self._average is not None:
+            with self._averages(self._average):
+                weights.append(self._whole_weights(is_kept_here))
+        if self._speaks:
+            statistics = _mean_over_workers(statistics_of(self.whole_module))
+            if is_kept_here:
+                kept = torch.stack(weights)
+                snapshot = Snapshot(self.samples, self.updates, seconds, kept, statistics)
+                self._snapshots.append(snapshot)
 
     @contextmanager
-    def _averages(self) -> Generator[None]:
-        """Hold the moving averages, if there are any, in place of the weights."""
-        weights = self._trained_weights if self._average else []
-        held = [weight.data for weight in weights]
-        for weight, average in zip(
-            weights, self._average.weights if self._average else [], strict=True
-        ):
-            weight.data = average
+    def _averages(self, average: MovingAverage) -> Generator[None]:
+        """Hold the moving averages in place of the weights."""
+        held = [weight.data for weight in self._trained_weights]
+        for weight, own in zip(self._trained_weights, average.weights, strict=True):
+            weight.data = own
         yield
-        for weight, own in zip(weights, held, strict=True):
+        for weight, own in zip(self._trained_weights, held, strict=True):
             weight.data = own
 
-    def _keep_weights(self, seconds: float) -> None:
-        statistics = _mean_over_workers(statistics_of(self.whole_module))
-        weights = self.held_weights
-        index = self._snapshot_samples.index(self.samples)
-        if index % self._workers == worker_index():
-            size = sum(weight.numel() for weight in weights)
-            kept = flatten(weights, torch.empty(size, dtype=weights[0].dtype))
-            self._snapshots.append(Snapshot(self.samples, self.updates, seconds, kept, statistics))
+    def _whole_weights(self, is_kept_here: bool) -> torch.Tensor:
+        """Return a copy on the CPU, which is empty unless `is_kept_here`.
+
+        All processes of a split worker must call it.
+        """
+        if self.split is not None:
+            self.split.gather()
+        weights = self.held_weights if is_kept_here else []
+        size = sum(weight.numel() for weight in weights)
+        return flatten(weights, torch.empty(size, dtype=self.held_weights[0].dtype))
 
 
 def _without_sigterm_broadcast(trainer: Trainer) -> None:

@@ -1,0 +1,120 @@
+"""What tuning says: best after k trials, the luck of a search, and winners at an edge."""
+
+import itertools
+import math
+import statistics
+
+import pytest
+
+from paceline.analysis.cautions import cautions
+from paceline.analysis.tables import read_tables
+from paceline.analysis.tuned import best_trials, may_be_faulted, tuning_sd
+from paceline.analysis.tuning_curve import expected_best, tuning_curve
+from paceline.measurement.rows import TUNING
+from tests.made_reports import make_run, write_reports, write_rows
+
+SEARCHES = {100: [0.5, 0.9, 0.7], 101: [0.8, 0.6, None]}  # None: diverged
+EDGES = [(0.1, "largest training.lr"), (0.01, ""), (0.001, "smallest training.lr")]
+OLD = ["key", "scheme", "workers", "lr", "top1", "status", "chosen"]
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """Tables of a study with these rows of tuning.csv: `tuned(rows)`."""
+
+    def write(rows, columns=("key", "scheme", "workers", *TUNING)):
+        axes = ["scheme", "workers", "training.rate", "seed"]
+        runs = [make_run(**{"training.rate": rate}, key=rate) for rate in ("by_rule", "tuned")]
+        folder = write_reports(tmp_path / "made", runs, axes=axes)
+        write_rows(folder / "tuning.csv", list(columns), rows)
+        return read_tables(folder)
+
+    return write
+
+
+def trials(workers=4, edge="", searches=SEARCHES):
+    """Rows of a configuration; test top-1 is half that of validation, the last is chosen."""
+    rows = [
+        {
+            "key": f"{workers}-{seed}-{index}",
+            "scheme": "gossip",
+            "workers": workers,
+            "seed": seed,
+            "lr": 0.1 + index,
+            "momentum": 0.5,
+            "top1": top1,
+            "test_top1": top1 and top1 / 2,
+            "status": "diverged" if top1 is None else "finished",
+            "chance": 0.1,
+            "chosen": "false",
+            "at_edge": "",
+        }
+        for seed, scores in searches.items()
+        for index, top1 in enumerate(scores)
+    ]
+    rows[-1] |= {"chosen": "true", "at_edge": edge}
+    return rows
+
+
+@pytest.mark.parametrize("scores", [[0.5], [0.3, 0.9, 0.1, 0.7, 0.7], [0.2, 0.2, 0.8, 0.4]])
+def test_the_expected_best_is_that_of_all_orders(scores):
+    for count in range(1, len(scores) + 1):
+        bests = [max(order[:count]) for order in itertools.permutations(scores)]
+        assert expected_best(scores, count) == pytest.approx(statistics.mean(bests), rel=1e-12)
+
+
+def test_a_curve_by_hand(tuned):
+    """A trial that diverged has the accuracy of chance."""
+    curve = tuning_curve(tuned([*trials(), *trials(workers=8, searches={100: [0.5, 0.6]})]))
+    assert list(curve["workers"]) == [4] * 6 + [8] * 2
+    assert list(curve["trials"]) == [1, 2, 3, 4, 5, 6, 1, 2]
+    mean = statistics.mean([0.5, 0.9, 0.7, 0.8, 0.6, 0.1])
+    assert curve["expected_best"].tolist()[0] == pytest.approx(mean)
+    assert curve["expected_best"].tolist()[5:] == pytest.approx([0.9, 0.55, 0.6])
+    medians, sds = curve["searches_median"].tolist(), curve["top1_sd"].tolist()
+    assert medians[:3] == pytest.approx([0.65, 0.85, 0.85])
+    assert sds[:3] == pytest.approx([0.3 / math.sqrt(2), *[0.1 / math.sqrt(2)] * 2])
+    assert curve["test_top1_sd"].tolist()[2] == pytest.approx(0.05 / math.sqrt(2))
+    assert all(map(math.isnan, medians[3:6]))
+    assert all(map(math.isnan, sds[6:]))  # of one search
+
+
+def test_the_luck_of_a_search_is_that_of_whole_searches(tuned):
+    tables = tuned([*trials(), *trials(workers=8, searches={100: [0.5, 0.6]})])
+    gossip = {"kind": "virtual", "scheme": "gossip", "training.rate": "tuned"}
+    assert tuning_sd(tables, gossip | {"workers": 4}) == pytest.approx(0.05 / math.sqrt(2))
+    assert math.isnan(tuning_sd(tables, gossip | {"workers": 8}))
+
+
+def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tuned):
+    waits = [row | {"chosen": "false"} for row in trials(workers=16)]
+    tables = tuned([*trials(), *trials(workers=8, edge="lowest effective_rate"), *waits])
+    said = {
+        (rate, workers): may_be_faulted(
+            tables, {"scheme": "gossip", "workers": workers, "training.rate": rate}
+        )
+        for rate in ("tuned", "by_rule")
+        for workers in (4, 8, 16)
+    }
+    assert [key for key, may in said.items() if not may] == [("tuned", 8), ("tuned", 16)]
+    (row,) = cautions(tables).query("what == 'at_edge'").to_dict("records")
+    assert (row["points"], row["of"]) == (1, 2)
+    assert row["value"] == "gossip, workers 8, lowest effective_rate"
+
+
+def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
+    tables = tuned([])
+    assert may_be_faulted(tables, {"scheme": "gossip", "workers": 4})
+    assert tuning_curve(tables).empty
+    assert best_trials(tables).empty
+    assert "at_edge" not in set(cautions(tables)["what"])
+
+
+@pytest.mark.parametrize(("best", "edge"), EDGES)
+def test_tables_of_older_code_have_edges_too(tuned, best, edge):
+    tried = [(lr, 0.5, "finished", str(lr == best).lower()) for lr in (0.1, 0.01, 0.001)]
+    rows = [dict(zip(OLD, (f"{t[0]}", "gossip", 4, *t), strict=True)) for t in tried]
+    tables = tuned(rows, OLD)
+    assert list(best_trials(tables)["at_edge"]) == [edge]
+    assert may_be_faulted(tables, {"scheme": "gossip", "workers": 4}) == (edge == "")
+    assert tuning_curve(tables).empty

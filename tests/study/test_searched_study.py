@@ -1,0 +1,146 @@
+"""A study with a search: the same trials for each configuration, and their best is reported."""
+
+import csv
+import json
+
+import pytest
+
+from paceline.study.collect import collect
+from paceline.study.study_points import study_points
+from paceline.study.sweep import sweep
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from tests.made_records import make_record
+
+SEARCH = {
+    "effective_rate": [0.001, 1],
+    "one_minus_momentum": [0.03, 1],
+    "searches": 2,
+    "trials": 2,
+    "extensions": 1,
+    "extension_trials": 1,
+    "seed": 118,  # by which small and large rates are both in the outer tenth
+}
+SCHEMES = ("sync_allreduce", "async_parameter_server")
+CONFIGURATION = ["training.rate=by_rule", "training.lr=null", "training.momentum=null", "seed=118"]
+
+
+@pytest.fixture(autouse=True)
+def searched(root, studied):
+    """The study `made`: 2 schemes, tuned, with 2 seeds."""
+    more = {"tuning": SEARCH, "measurement": {"mlflow": {"tracking_uri": None}}}
+    studied("made", more, scheme=",".join(SCHEMES), seed="0,1", **{"training.rate": "tuned"})
+
+
+def configurations(root):
+    tuning = study_tuning(study_points("made", root))
+    return tuned_configurations("made", root, [], tuning)
+
+
+def score(point, large):
+    """Top-1 of a world in which small rates are good; with `large` large ones are."""
+    training = point.config.values["training"]
+    rate = training["lr"] / (1 - training["momentum"])
+    return rate / 1000 if large else 1 - rate / 1000
+
+
+def make(points, large=SCHEMES[1]):
+    for point in points:
+        if point.result is None and point.has_rate:
+            top1 = score(point, large=point.config.names["scheme"] == large)
+            made = {"top1": top1, "test_top1": top1 - 0.01, "source_digest": "0"}
+            make_record(point.folder, point.config, **made)
+
+
+class Multirun:
+    """Stands for Hydra: makes the records of what it is asked for, `limit` times."""
+
+    def __init__(self, root, limit=100):
+        self.root, self.limit, self.asked = root, limit, []
+
+    def __call__(self, overrides):
+        self.asked.append(overrides)
+        if len(self.asked) <= self.limit:
+            make(study_points("made", self.root, overrides))
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_configuration_has_the_same_trials(root):
+    first, second = configurations(root)
+    assert (first.axes, second.axes) == tuple({"scheme": scheme} for scheme in SCHEMES)
+    assert list(first.points) == list(second.points)
+    assert len(first.points) == 4
+    assert [trial.seed for trial in first.points] == [118, 118, 119, 119]
+    for trial, point in first.points.items():
+        optimizer = point.config.values["model"]["optimizer"]
+        assert (optimizer["lr"], optimizer["momentum"]) == (trial.lr, trial.momentum)
+        assert (point.config.seed, point.is_tuned) == (trial.seed, False)
+    assert len({point.key for point in points_of([first, second])}) == 8
+
+
+def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
+    trial, point = next(iter(configurations(root)[0].points.items()))
+    asked = ["training.rate=by_rule", f"training.lr={trial.lr}", f"seed={trial.seed}"]
+    (same,) = study_points(
+        "made", root, [*asked, f"training.momentum={trial.momentum}", f"scheme={SCHEMES[0]}"]
+    )
+    assert same.key == point.key
+
+
+def test_a_search_is_extended_and_goes_on_where_it_stopped(root, capsys):
+    """Small rates are good for the first scheme, and large ones for the second."""
+    multirun = Multirun(root, limit=2)  # stops after the extension of the first scheme
+    assert not sweep("made", root, multirun)
+    everywhere, *extended = multirun.asked
+    assert everywhere[:-1] == ["experiments=made", *CONFIGURATION]
+    assert everywhere[-1].count("lr:") == 4
+    assert [asked[0] for asked in extended] == [f"scheme={scheme}" for scheme in SCHEMES]
+    assert all(asked[-1].count("lr:") == 2 for asked in extended)
+    more = Multirun(root)
+    assert sweep("made", root, more)
+    assert [asked[0] for asked in more.asked] == [extended[1][0], "experiments=made"]
+    tuning = "made, tuning: 8 points: 8 finished"
+    assert capsys.readouterr().out.splitlines() == [
+        tuning,
+        "made, tuning, extension 1: 4 points: 2 finished, 2 to do",
+        tuning,
+        "made, tuning, extension 1: 4 points: 4 finished",
+        "made: 4 points: 4 finished",
+    ]
+
+
+def test_the_best_trial_is_reported_and_collected(root):
+    for _ in range(2):
+        assert not any(point.has_rate for point in study_points("made", root))
+        make(points_of(configurations(root)))
+    points = study_points("made", root)
+    make(points)
+    found = rows(collect("made", root) / "tuning.csv")
+    assert [row["seed"] for row in found] == 2 * ["118", "118", "119", "119", "118", "119"]
+    chosen = [row for row in found if row["chosen"] == "true"]
+    assert [row["at_edge"] for row in chosen] == ["", "highest effective_rate"]
+    assert {row["at_edge"] for row in found if row["chosen"] == "false"} == {""}
+    for row, each, own in zip(chosen, configurations(root), (points[:2], points[2:]), strict=True):
+        best = each.tried.best
+        assert (row["scheme"], row["chance"]) == (each.axes["scheme"], "0.1")
+        assert (float(row["lr"]), float(row["momentum"])) == (best.lr, best.momentum)
+        assert float(row["test_top1"]) == float(row["top1"]) - 0.01
+        assert [point.config.seed for point in own] == [0, 1]
+        for point in own:
+            training = point.config.values["training"]
+            assert (training["lr"], training["momentum"]) == (best.lr, best.momentum)
+    assert best.effective_rate > 1  # of the second scheme, beyond the box
+    about = json.loads((root / "reports/made/study.json").read_text())
+    assert (about["num_points"], about["missing"], about["other_records"]) == (4, [], [])
+
+
+def test_grids_that_share_a_configuration_tune_it_once(root, studied):
+    grids = [
+        {"training.rate": "by_rule", "seed": "0"},
+        {"training.rate": "tuned", "seed": "0,1"},
+    ]
+    studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
+    assert len(points_of(configurations(root))) == 8
