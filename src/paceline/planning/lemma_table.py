@@ -100,7 +100,7 @@ def _row(point: Point, steps: int) -> LemmaRow:
 
 
 class _Pushes(NamedTuple):
-    """What decides the number of servers: bytes of a push, of a link a second, and of a step."""
+    """Load of servers: bytes of a push, of a link in a second, and seconds of a step."""
 
     num_bytes: int
     bandwidth: float
