@@ -46,7 +46,9 @@ def test_it_trains_and_validates_the_shared_weights(scheme):
     found = [*module.line.weight.detach().flatten().tolist(), float(module.line.bias.detach())]
     assert found == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
     shared = strategy.clock.shared()
-    assert_close(torch.cat([w.detach().flatten() for w in strategy.held_weights]), shared.weights[0])
+    assert_close(
+        torch.cat([w.detach().flatten() for w in strategy.held_weights]), shared.weights[0]
+    )
     means = torch.stack([worker.statistics.vector for worker in strategy.clock.workers]).mean(0)
     if strategy.clock.servers is None:
         assert_close(
