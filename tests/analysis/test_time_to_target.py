@@ -1,8 +1,10 @@
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from paceline.analysis.points import points
 from paceline.analysis.time_to_target import first_crossing, targets, time_to_target
 from tests.made_reports import fail, make_run
 
@@ -80,6 +82,37 @@ def test_runs_are_held_to_the_value_of_the_study(made):
     runs = [make_run(workers=2, seed=s, top1=top1) for s, top1 in enumerate((0.8, 0.6))]
     (row,) = time_to_target(made(runs, target={"metric": "top1", "value": 0.7})).to_dict("records")
     assert (row["target"], row["n_reached"], row["n_censored"]) == (0.7, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "column", "ends", "asked", "target"),
+    [
+        ("top5", "top5", (0.9, 0.8), {"value": 0.85}, 0.85),
+        ("top5", "top5", (0.9, 0.8), {"below_baseline": 0.05}, 0.85),
+        ("loss", "validation_loss", (0.4, 0.6), {"value": 0.5}, 0.5),
+        ("loss", "validation_loss", (0.4, 0.6), {"below_baseline": 0.1}, 0.5),
+    ],
+)
+def test_a_target_of_another_metric(made, metric, column, ends, asked, target):
+    """The better of two settings sets the baseline; of a loss less is better, NaN is none."""
+    runs = [
+        make_run(batch_size=size, **{column: end, "samples": 300})
+        for size, end in zip((32, 64), ends, strict=True)
+    ]
+    tables = made(runs, target={"metric": metric, **asked})
+    worst = 0.1 if metric == "top5" else 0.9
+    (first, second), bad = runs, float("nan")
+    rows = [
+        {"key": run["key"], "samples": 100 * n, "seconds": 10.0 * n, "top1": 0.5, column: value}
+        for run in (first, second)
+        for n, value in enumerate((worst, bad, run[column]), 1)
+    ]
+    tables = replace(tables, curves=pd.DataFrame(rows))
+    found = time_to_target(tables)
+    assert list(found["target"]) == pytest.approx([target] * 2)
+    assert list(found["n_reached"]) == [1, 0]
+    assert found["seconds_mean"].iloc[0] == 30
+    assert list(points(tables)["target_seconds"].fillna(-1)) == [30, -1]
 
 
 def test_the_study_says_how_far_the_target_is_below_the_best(made):

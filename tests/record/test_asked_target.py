@@ -10,7 +10,13 @@ from tests.record.test_point_config import CONFIG
 VALUE = {"metric": "top1", "value": 0.85}
 
 
-@pytest.mark.parametrize("target", [None, VALUE, {"metric": "top1", "below_baseline": 0.03}])
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(None, VALUE, {"metric": "top5", "below_baseline": 0.03}),
+        *({"metric": "loss", name: 1.5} for name in ("value", "below_baseline")),
+    ],
+)
 def test_a_target_is_kept_as_asked(target):
     assert asked_target(target) == target
 
@@ -21,7 +27,8 @@ def test_a_target_is_kept_as_asked(target):
         (0.85, "target"),
         ({"metric": "top1"}, "target"),
         (VALUE | {"below_baseline": 0.1}, "target"),
-        (VALUE | {"metric": "loss"}, "target.metric"),
+        (VALUE | {"metric": "top2"}, "target.metric"),
+        *[({"metric": "loss", "value": v}, "target.value") for v in (0, -1, math.inf)],
         *[(VALUE | {"value": v}, "target.value") for v in (85, 0, math.nan, math.inf, "x", True)],
         ({"metric": "top1", "below_baseline": -0.1}, "target.below_baseline"),
     ],

@@ -18,3 +18,13 @@ ORIGINS = [
 def test_the_caption_says_where_the_target_comes_from(findings, target, origin):
     table = time_to_target(findings([make_run(top1=0.9)], target=target))
     assert f"at or above the target, {origin}" in table.caption
+
+
+def test_a_loss_is_reached_from_above(findings):
+    runs = [make_run(validation_loss=0.4)]
+    table = time_to_target(findings(runs, target={"metric": "loss", "below_baseline": 0.1}))
+    assert "at or below the target, 0.1 above the best mean validation loss of one" in table.caption
+    table = time_to_target(findings(runs, target={"metric": "loss", "value": 0.5}))
+    assert "a validation loss of 0.5 that the study asks for. " in table.caption
+    table = time_to_target(findings(runs, target={"metric": "top5", "value": 0.98}))
+    assert "at or above the target, a validation top-5 of 98 % that" in table.caption

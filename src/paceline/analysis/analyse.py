@@ -22,6 +22,7 @@ from paceline.analysis.rules import RULES, rules
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
+from paceline.analysis.target_metric import target_metric
 from paceline.analysis.time_to_target import targets, time_to_target
 from paceline.analysis.tuning_curve import tuning_curve
 from paceline.analysis.verdicts import verdicts
@@ -94,7 +95,8 @@ def _metrics(tables: Tables, means: Frame, speedups: Frame) -> Row:
     """Collect the numbers that `dvc metrics diff` compares between two versions of the code."""
     by_kind: dict[str, Row] = {}
     for _, goal in targets(tables).iterrows():
-        target = {f"target top1 {goal['data']}": _short(goal["target"])}
+        metric = target_metric(tables).column
+        target = {f"target {metric} {goal['data']}": _short(goal["target"])}
         by_kind.setdefault(goal["kind"], {}).update(target)
     for (_, row), (_, speedup) in zip(means.iterrows(), speedups.iterrows(), strict=True):
         shown = {name: row[f"{name}_mean"] for name in _METRICS}

@@ -7,6 +7,7 @@ import pandas as pd
 from paceline.analysis.configuration import SPLIT, num_processes
 from paceline.analysis.equal_time import at_equal_budgets
 from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.target_metric import TargetMetric, target_metric
 from paceline.analysis.time_to_target import first_crossing, targets
 
 CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
@@ -16,14 +17,14 @@ def points(tables: Tables) -> Frame:
     """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
 
     `speedup` and `efficiency` are against one process of the same scheme, settings and seed.
-    `target` is the top-1 to reach; `target_seconds` is the time of the first evaluation at or above
-    it. `common_*` and `top1_equal_*` are those of at_equal_budgets.
+    `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
+    first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
     table = _with_speedup(tables)
-    goals = targets(tables)[["kind", "data", "target"]]
+    goals, metric = targets(tables)[["kind", "data", "target"]], target_metric(tables)
     table = table.merge(goals, how="left", on=["kind", "data"])
     table["target_seconds"] = [
-        _seconds(tables.curves, key, target)
+        _seconds(tables.curves, key, target, metric)
         for key, target in zip(table["key"], table["target"], strict=True)
     ]
     budgets = at_equal_budgets(tables).drop(columns="top1")
@@ -42,6 +43,8 @@ def _with_speedup(tables: Tables) -> Frame:
     return table
 
 
-def _seconds(curves: Frame, key: str, target: float) -> float:
-    crossing = None if pd.isna(target) else first_crossing(curves[curves["key"] == key], target)
+def _seconds(curves: Frame, key: str, target: float, metric: TargetMetric) -> float:
+    if pd.isna(target):
+        return math.nan
+    crossing = first_crossing(curves[curves["key"] == key], target, metric)
     return crossing[0] if crossing else math.nan

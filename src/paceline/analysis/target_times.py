@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.target_metric import TargetMetric, target_metric
 from paceline.inference.crossing import NEVER, Crossing, crossing
 from paceline.inference.ratio import fastest
 from paceline.inference.restricted_mean import RestrictedMean, restricted_mean
@@ -21,16 +22,16 @@ def crossings(tables: Tables, goals: Frame) -> Crossings:
     """
     runs = tables.runs.merge(goals[["kind", "data", "target"]], on=["kind", "data"])
     curves = {key: curve for key, curve in tables.curves.groupby("key", sort=False)}
-    none = tables.curves.iloc[:0]
+    none, metric = tables.curves.iloc[:0], target_metric(tables)
     return {
-        key: _crossing(curves.get(key, none), status, target)
+        key: _crossing(curves.get(key, none), status, target, metric)
         for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True)
     }
 
 
-def _crossing(curve: Frame, status: str, target: float) -> Crossing:
+def _crossing(curve: Frame, status: str, target: float, metric: TargetMetric) -> Crossing:
     curve = curve.sort_values("samples", kind="stable")
-    found = crossing(curve["seconds"], curve["top1"], target)
+    found = crossing(curve["seconds"], metric.gain(curve), metric.sign * target)
     return NEVER if status == "diverged" and not found.reached else found
 
 

@@ -1,4 +1,4 @@
-"""Computes the seconds and samples until validation top-1 first reaches a target.
+"""Computes the seconds and samples until top-1, top-5 or loss of validation first reach a target.
 
 Runs that never reach it are counted. The target is the one that the study asks for, or else
 two points below the best mean final top-1 of one worker.
@@ -12,6 +12,7 @@ from paceline.analysis.configuration import Configuration, configurations, match
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.target_metric import TOP1, TargetMetric, target_metric
 
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
@@ -27,6 +28,7 @@ def targets(tables: Tables) -> Frame:
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
+    metric = target_metric(tables)
     if "value" in asked:
         own = {"target": asked["value"], "set_by": BY_STUDY}
         rows = [group | own for group, _ in configurations(tables.runs, ["data"])]
@@ -34,36 +36,39 @@ def targets(tables: Tables) -> Frame:
     alone = tables.finished[tables.finished["workers"] == 1]
     for group, points in configurations(alone, ["data"]):
         means = {
-            _configuration_text(configuration): interval(same["top1"]).mean
+            _configuration_text(configuration): interval(metric.gain(same)).mean
             for configuration, same in configurations(points, tables.axes)
         }
         name, best = max(means.items(), key=lambda item: item[1])
         if not math.isnan(best):
-            rows.append(group | {"target": best - asked["below_baseline"], "set_by": name})
+            target = metric.sign * (best - asked["below_baseline"])
+            rows.append(group | {"target": target, "set_by": name})
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def time_to_target(tables: Tables) -> Frame:
     """Return one row per configuration and data set; the table has no rows without a target.
 
-    A run reaches the target at its first evaluation at or above it. `n_censored` counts runs that
+    A run reaches the target at its first evaluation that is as good. `n_censored` counts runs that
     finished or diverged without reaching it. Means exist only if every run reached it, because a
     mean of the fast runs alone would be biased. In the median, a run that did not reach the target
     counts as later than any that did.
     """
-    goals = targets(tables)
+    goals, metric = targets(tables), target_metric(tables)
     rows = []
     for _, goal in goals.iterrows():
         runs = matching(tables.runs, {"kind": goal["kind"], "data": goal["data"]})
         for configuration, points in configurations(runs, tables.axes):
             row = configuration | {"target": goal["target"], "set_by": goal["set_by"]}
-            rows.append(row | _reached(points, tables.curves, goal["target"]))
+            rows.append(row | _reached(points, tables.curves, goal["target"], metric))
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "target"])
 
 
-def _reached(points: Frame, curves: Frame, target: float) -> Row:
+def _reached(points: Frame, curves: Frame, target: float, metric: TargetMetric) -> Row:
     trained = points[points["status"] != "failed"]
-    crossings = [first_crossing(curves[curves["key"] == key], target) for key in trained["key"]]
+    crossings = [
+        first_crossing(curves[curves["key"] == key], target, metric) for key in trained["key"]
+    ]
     reached = [crossing for crossing in crossings if crossing is not None]
     censored = len(crossings) - len(reached)
     row: Row = {"n": len(points), "n_reached": len(reached)}
@@ -77,12 +82,14 @@ def _reached(points: Frame, curves: Frame, target: float) -> Row:
     return row
 
 
-def first_crossing(curve: Frame, target: float) -> tuple[float, float] | None:
-    """Return (seconds, samples) of the first row with top1 >= target, or None without one."""
-    above = curve[curve["top1"] >= target] if len(curve) else curve
-    if above.empty:
+def first_crossing(
+    curve: Frame, target: float, metric: TargetMetric = TOP1
+) -> tuple[float, float] | None:
+    """Return (seconds, samples) of the first row that is as good as `target`, or None if none."""
+    good = curve[metric.gain(curve) >= metric.sign * target] if len(curve) else curve
+    if good.empty:
         return None
-    first = above.sort_values("samples", kind="stable").iloc[0]
+    first = good.sort_values("samples", kind="stable").iloc[0]
     return float(first["seconds"]), float(first["samples"])
 
 

@@ -1,4 +1,4 @@
-"""Checks the target that a study asks for: the accuracy to which the time is measured."""
+"""Checks the target that a study asks for: the accuracy or loss to which time is measured."""
 
 import math
 from collections.abc import Mapping
@@ -6,14 +6,15 @@ from typing import Any, cast
 
 from paceline.errors import SettingError
 
-_METRICS = ("top1",)  # of validation
+_METRICS = ("top1", "top5", "loss")  # of validation
 _DISTANCES = ("value", "below_baseline")
 
 
 def asked_target(target: Any) -> Mapping[str, Any] | None:
-    """Return {metric, value} or {metric, below_baseline}, shares; None leaves it to the analysis.
+    """Return {metric, value} or {metric, below_baseline}; None leaves it to the analysis.
 
-    Raises SettingError for other settings, another metric, or a number that is no share.
+    Raises SettingError for other settings, another metric, or a number that is no share, or for a
+    loss not above 0.
     """
     if target is None:
         return None
@@ -26,11 +27,15 @@ def asked_target(target: Any) -> Mapping[str, Any] | None:
         message = f"one of {', '.join(_METRICS)} is needed, not {values['metric']!r}"
         raise SettingError("target.metric", message)
     (name,) = names - {"metric"}
-    return {"metric": values["metric"], name: _share(name, values[name])}
+    metric = values["metric"]
+    return {"metric": metric, name: _number(metric, name, values[name])}
 
 
-def _share(name: str, value: Any) -> float:
+def _number(metric: str, name: str, value: Any) -> float:
+    most, what = (
+        (math.inf, "a number above 0") if metric == "loss" else (1, "a share between 0 and 1")
+    )
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value < 1:
-        raise SettingError(f"target.{name}", f"a share between 0 and 1 is needed, not {value!r}")
+    if not number or not math.isfinite(value) or not 0 < value < most:
+        raise SettingError(f"target.{name}", f"{what} is needed, not {value!r}")
     return float(value)

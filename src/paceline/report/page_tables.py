@@ -25,6 +25,7 @@ from paceline.report.number_format import (
 )
 from paceline.report.prediction_sentences import about_predictions, predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
+from paceline.report.target_sentences import is_of_loss, origin, side
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
@@ -190,9 +191,9 @@ def comparison(findings: StudyFindings) -> Table:
 
 def time_to_target(findings: StudyFindings) -> Table:
     """Show the seconds and samples until the target is reached."""
-    frame = findings.concluded["time_to_target"]
+    frame, asked = findings.concluded["time_to_target"], findings.tables.about["target"]
     cells = {
-        "target": lambda row: percent(row["target"]),
+        "target": lambda row: (decimals if is_of_loss(asked) else percent)(row["target"]),
         "reached": _reached,
         "seconds, mean": spread("seconds", seconds),
         "seconds, median": lambda row: shown(row["seconds_median"], seconds),
@@ -201,22 +202,12 @@ def time_to_target(findings: StudyFindings) -> Table:
     }
     best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
     caption = (
-        f"First evaluation at or above the target, {_origin(findings, best)}. A run that ended "
+        f"First evaluation at or {side(asked)} the target, {origin(asked, best)}. A run that ended "
         "before is counted as not reached (right-censored): then there is no mean, and the median "
         "takes it as later than all that got there."
     )
     caption = caption if best else "No target: no finished point with one worker."
     return concluded_table(findings, "time_to_target", "Time to target", caption, cells)
-
-
-def _origin(findings: StudyFindings, best: str) -> str:
-    asked = findings.tables.about["target"]
-    if asked and "value" in asked:
-        return f"a validation top-1 of {100 * asked['value']:g} % that the study asks for"
-    points = f"{100 * asked['below_baseline']:g} points" if asked else "two points"
-    says = ", as the study asks" if asked else ""
-    below = f"{points} of validation top-1 below the best mean of one worker"
-    return f"{below} ({best}){says}"
 
 
 def _reached(row: Frame) -> str:

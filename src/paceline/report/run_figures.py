@@ -28,6 +28,8 @@ def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], x: s
     runs = ends_of_scale(findings.tables, trained).sort_values("workers", kind="stable")
     several = runs["kind"].nunique() > 1
     figure, axes = grid(shown, 2.9)
+    asked = findings.tables.about["target"]
+    of_top1 = not asked or asked["metric"] == "top1"
     log = x == "seconds" and _far_apart(runs["seconds"].dropna())
     for axis, panel in zip(axes, shown, strict=True):
         for _, run in panel.of(runs).iterrows():
@@ -47,7 +49,7 @@ def curves(findings: StudyFindings, shown: list[Panel], schemes: list[str], x: s
                 alpha=alpha,
                 label=label,
             )
-        for target in panel_targets(panel.of(runs)):
+        for target in panel_targets(panel.of(runs)) if of_top1 else ():
             axis.axhline(target, color="#888888", lw=1, ls=":", label="target")
         axis.set_xlabel(_X_LABELS[x] + (" (log)" if log else ""))
         if log:

@@ -1,0 +1,32 @@
+"""Says where a study's target comes from."""
+
+from paceline.analysis.tables import Row
+
+_NAMES = {"top1": "top-1", "top5": "top-5", "loss": "loss"}
+
+
+def is_of_loss(asked: Row | None) -> bool:
+    """Return True if the target that is `asked` is a loss, of which less is better."""
+    return asked is not None and asked["metric"] == "loss"
+
+
+def side(asked: Row | None) -> str:
+    """Name the side of the target on which it is reached."""
+    return "below" if is_of_loss(asked) else "above"
+
+
+def origin(asked: Row | None, best: str) -> str:
+    """Say which target it is; `best`: the one-worker configuration that it is a distance from."""
+    if asked is None:
+        return f"two points of validation top-1 below the best mean of one worker ({best})"
+    number = asked["value"] if "value" in asked else asked["below_baseline"]
+    name, amount = _NAMES[asked["metric"]], f"{100 * number:g}"
+    if is_of_loss(asked):
+        amount = f"{number:g}"
+    if "value" in asked:
+        unit = "" if is_of_loss(asked) else " %"
+        return f"a validation {name} of {amount}{unit} that the study asks for"
+    distance = f"{amount} points of validation {name} below the best mean"
+    if is_of_loss(asked):
+        distance = f"{amount} above the best mean validation loss"
+    return f"{distance} of one worker ({best}), as the study asks"
