@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
+from paceline.planning.columns import aligned
 from paceline.planning.lemma import (
     efficiency,
     largest_overhead,
@@ -58,13 +58,11 @@ def lemma_table(found: Sequence[LemmaRow]) -> str:
     rows = [head, *map(_columns, found)]
     if any(len(row) > len(head) for row in rows):
         head += ["servers by lemma", "predicted with these", "they serve"]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
     names = found[0].point.config.names
     of = f"{names['workload']} on {names['cluster']}, {names['scheme']}"
     return "\n".join(
         [
-            *(line.rstrip() for line in lines),
+            aligned(rows),
             f"{of}; the lemma takes the overhead of two workers for any number of them,",
             "where it is predicted to grow as the column says; alpha: efficiency by the lemma;",
             "if workers share the images of a step, it is half from so many workers on, and the",
@@ -79,13 +77,7 @@ def _row(point: Point, steps: int) -> LemmaRow:
     overhead = max(0.0, two - step)
     batch, workers = point.batch_size * point.workers, point.workers
     seconds = _step_seconds(point, steps)
-    pushes = _pushes(point, step) if point.scheme.servers else None
-    servers = None if pushes is None else servers_needed(pushes.num_bytes, workers, *pushes[1:])
-    served = (
-        None
-        if pushes is None or servers is None
-        else workers_served(pushes.num_bytes, servers, *pushes[1:])
-    )
+    servers, served = _servers(point, step) if point.scheme.servers else (None, None)
     with_servers = None if servers is None else _step_seconds(point, steps, servers=servers)
     return LemmaRow(
         point=point,
@@ -99,21 +91,15 @@ def _row(point: Point, steps: int) -> LemmaRow:
     )
 
 
-class _Pushes(NamedTuple):
-    """Load of servers: bytes of a push, of a link in a second, and seconds of a step."""
-
-    num_bytes: int
-    bandwidth: float
-    seconds: float
-
-
-def _pushes(point: Point, step: float) -> _Pushes:
+def _servers(point: Point, step: float) -> tuple[int, int]:
+    """Return how many servers suffice, and the most workers for which so many do."""
     cluster = point.cluster
     assert isinstance(cluster, VirtualCluster)
     profile = cluster.profile
     link = profile.node_link if profile.one_machine else profile.link
     num_bytes = sized_workload(point).message_bytes(1, 1)
-    return _Pushes(num_bytes, link.bandwidth, step)
+    servers = servers_needed(num_bytes, point.workers, link.bandwidth, step)
+    return servers, workers_served(num_bytes, servers, link.bandwidth, step)
 
 
 def _step_seconds(
