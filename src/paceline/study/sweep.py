@@ -18,7 +18,13 @@ from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
-from paceline.study.tuning import points_of, study_tuning, tuned_configurations, untried
+from paceline.study.tuning import (
+    Configuration,
+    points_of,
+    study_tuning,
+    tuned_configurations,
+    untried,
+)
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
@@ -54,7 +60,7 @@ def sweep(
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     arguments = multirun_arguments(study, root, overrides)
     if tuning:
-        if not _tune(study, root, overrides, tuning, multirun):
+        if not _tune(study, root, overrides, tuning, tuned, multirun):
             return False
         points = study_points(study, root, overrides)  # with their rates
     return _complete(study, points, multirun, arguments)
@@ -65,12 +71,15 @@ def _tune(
     root: Path,
     overrides: Sequence[str],
     tuning: AbstractTuning,
+    tuned: Sequence[Configuration],
     multirun: Callable[[list[str]], None],
 ) -> bool:
-    """Run all first trials, then those of each extension; return True if all have a record then."""
+    """Run all first trials, then those of each extension; return True if all have a record then.
+
+    `tuned`: configurations as the records were before.
+    """
     everywhere = [*tuning.overrides(), trial_override(tuning.first)]
     arguments = [[*each, *everywhere] for each in multirun_arguments(study, root, overrides)]
-    tuned = tuned_configurations(study, root, overrides, tuning)
     new = [each.points[trial] for each in tuned for trial in tuning.first]
     if not _complete(f"{study}, tuning", new, multirun, arguments):
         return False
