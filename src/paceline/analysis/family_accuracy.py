@@ -5,15 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.analysis.comparison import DIFFERENCES
-from paceline.analysis.intervals import Interval, interval_of
+from paceline.analysis.intervals import NONE, Interval, interval_of
 from paceline.analysis.tables import Frame, Row
 from paceline.inference.against_reference import against_reference, for_equivalence
 from paceline.inference.equivalence import judge
 from paceline.inference.estimate import Array
 from paceline.inference.pooled import intervals_of_means, pooled
 from paceline.inference.space import POINTS, POSITIVE
-
-NONE = Interval(np.nan, np.nan, np.nan, 0)
 
 
 def accuracies(

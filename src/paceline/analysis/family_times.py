@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from paceline.analysis.configuration import Configuration
-from paceline.analysis.intervals import Interval, interval_of
+from paceline.analysis.intervals import NONE, Interval, interval_of
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.target_times import Crossings, best_one_worker, horizon_of, target_times
 from paceline.inference.estimate import LEVEL, Array
@@ -17,7 +17,6 @@ from paceline.inference.restricted_mean import RestrictedMean
 from paceline.inference.success import success_rate
 
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
-NONE = Interval(math.nan, math.nan, math.nan, 0)
 Pair = tuple[int, int]
 
 

@@ -24,12 +24,15 @@ class Interval(NamedTuple):
         return {f"{name}_{field}": value for field, value in self._asdict().items()}
 
 
+NONE = Interval(math.nan, math.nan, math.nan, 0)
+
+
 def interval(values: Iterable[float]) -> Interval:
     """Return the mean and its 95 % interval by Student's t; NaNs are left out of n."""
     numbers = [float(value) for value in values if not math.isnan(value)]
     n = len(numbers)
     if not n:
-        return Interval(math.nan, math.nan, math.nan, 0)
+        return NONE
     mean = math.fsum(numbers) / n
     if n == 1:
         return Interval(mean, math.nan, math.nan, 1)

@@ -11,6 +11,7 @@ from paceline.report.number_format import form_of, percent_of_point, setting
 from paceline.report.table import Table, cell, table_of
 
 _SOURCES = ("hardware.", "versions.")
+_MOMENTUM = {"training.momentum": lambda row: setting(row["momentum"])}  # older tables have none
 
 
 def origin_tables(findings: StudyFindings) -> list[Table]:
@@ -46,11 +47,7 @@ def tuning(findings: StudyFindings) -> Table:
     axes = tuning_axes(findings.tables)
     cells = {
         "training.lr": lambda row: setting(row["lr"]),
-        **(
-            {"training.momentum": lambda row: setting(row["momentum"])}
-            if "momentum" in frame
-            else {}
-        ),
+        **(_MOMENTUM if "momentum" in frame else {}),
         "top-1, validation": cell("top1", percent_of_point),
         "status": lambda row: row["status"],
         "chosen": _chosen,
@@ -66,9 +63,6 @@ def tuning(findings: StudyFindings) -> Table:
         "effective rate is taken."
     )
     return Table("Tuning", caption, "tuning.csv", (*axes, *cells), rows)
-
-
-_momentum = {"training.momentum": lambda row: setting(row["momentum"])}
 
 
 def _chosen(row: Frame) -> str:
