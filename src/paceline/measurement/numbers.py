@@ -151,7 +151,12 @@ NUMBERS = [  # listed in the order of result.json
         Shown("Summary", "top-1, test", 2, each_point=True),
     ),
     Number("averaged_top1", "share", _last_score("averaged_top1")),
-    Number("averaged_test_top1", "share", _test_score("averaged_top1")),
+    Number(
+        "averaged_test_top1",
+        "share",
+        _test_score("averaged_top1"),
+        Shown("Summary", "top-1, test, moving average", 5),
+    ),
     Number("test_top5", "share", _test_score("top5")),
     Number("test_loss", "nats", _test_score("loss")),
     Number(
