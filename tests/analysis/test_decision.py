@@ -10,62 +10,12 @@ from paceline.analysis.family_times import tiers
 from paceline.analysis.tables import read_tables
 from paceline.inference.crossing import NEVER, Crossing
 from paceline.inference.restricted_mean import restricted_mean
-from tests.made_reports import EVALUATED, SPEED, fail, make_run, write_reports, write_rows
-
-SEEDS = range(4)
-TARGET = {"metric": "top1", "value": 0.8}
-AXES = ["scheme", "workers", "batch_size", "seed"]
-
-
-@pytest.fixture(autouse=True)
-def _more_schemes(monkeypatch):
-    for scheme in ("gossip", "local_sgd", "mixed"):
-        monkeypatch.setitem(SPEED, scheme, (8000, 12000))
-        monkeypatch.setitem(EVALUATED, scheme, EVALUATED["sync_allreduce"])
-
-
-def arm(scheme, crossing, top1, workers=4, **changes):
-    """Runs of 1,000 s with a point more or less by seed, and the time at which each crosses."""
-    return [
-        make_run(
-            scheme,
-            workers,
-            seed=seed,
-            seconds=1000.0,
-            top1=top1 + (seed - 1.5) / 1000,
-            test_top1=top1 + (seed - 1.5) / 1000,
-            images_per_second=100.0 * workers,
-            crossing=None if crossing is None else crossing + 10 * seed,
-        )
-        | changes
-        for seed in SEEDS
-    ]
+from tests.made_decisions import AXES, arm, made_family, write_decided
+from tests.made_reports import fail
 
 
 def decided(folder, runs, **about):
-    """Write tables with a curve of 100 evaluations a run, and decide."""
-    crossings = {run["key"]: run.pop("crossing", None) for run in runs}
-    write_reports(folder, runs, **({"axes": AXES, "target": TARGET} | about))
-    rows = [
-        {"key": key, "samples": n, "updates": n, "seconds": 10.0 * n}
-        | {"top1": 0.9 if crossing is not None and 10 * n > crossing else 0.5}
-        for key, crossing in crossings.items()
-        for n in range(1, 101)
-    ]
-    write_rows(folder / "curves.csv", list(rows[0]), rows)
-    return decision(read_tables(folder))
-
-
-def made_family():
-    return [
-        *arm("sync_allreduce", 801, 0.90, workers=1),
-        *arm("gossip", 701, 0.90, workers=1),
-        *arm("sync_allreduce", 301, 0.90),
-        *arm("gossip", 201, 0.9002),
-        *arm("local_sgd", 201, 0.895),
-        *arm("mixed", 451, 0.85),
-        *arm("async_parameter_server", None, 0.70),
-    ]
+    return decision(read_tables(write_decided(folder, runs, **about)))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.analysis.cautions import cautions
 from paceline.analysis.tables import read_tables
-from paceline.analysis.tuned import best_trials, may_be_faulted, tuning_sd
+from paceline.analysis.tuned import best_trials, edge_of, tuning_sd
 from paceline.analysis.tuning_curve import expected_best, tuning_curve
 from paceline.measurement.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
@@ -90,13 +90,16 @@ def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tune
     waits = [row | {"chosen": "false"} for row in trials(workers=16)]
     tables = tuned([*trials(), *trials(workers=8, edge="lowest effective_rate"), *waits])
     said = {
-        (rate, workers): may_be_faulted(
+        (rate, workers): edge_of(
             tables, {"scheme": "gossip", "workers": workers, "training.rate": rate}
         )
         for rate in ("tuned", "by_rule")
         for workers in (4, 8, 16)
     }
-    assert [key for key, may in said.items() if not may] == [("tuned", 8), ("tuned", 16)]
+    assert {key: edge for key, edge in said.items() if edge} == {
+        ("tuned", 8): "lowest effective_rate",
+        ("tuned", 16): "tuning has not ended",
+    }
     (row,) = cautions(tables).query("what == 'at_edge'").to_dict("records")
     assert (row["points"], row["of"]) == (1, 2)
     assert row["value"] == "gossip, workers 8, lowest effective_rate"
@@ -104,7 +107,7 @@ def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tune
 
 def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
     tables = tuned([])
-    assert may_be_faulted(tables, {"scheme": "gossip", "workers": 4})
+    assert edge_of(tables, {"scheme": "gossip", "workers": 4}) == ""
     assert tuning_curve(tables).empty
     assert best_trials(tables).empty
     assert "at_edge" not in set(cautions(tables)["what"])
@@ -116,5 +119,5 @@ def test_tables_of_older_code_have_edges_too(tuned, best, edge):
     rows = [dict(zip(OLD, (f"{t[0]}", "gossip", 4, *t), strict=True)) for t in tried]
     tables = tuned(rows, OLD)
     assert list(best_trials(tables)["at_edge"]) == [edge]
-    assert may_be_faulted(tables, {"scheme": "gossip", "workers": 4}) == (edge == "")
+    assert edge_of(tables, {"scheme": "gossip", "workers": 4}) == edge
     assert tuning_curve(tables).empty

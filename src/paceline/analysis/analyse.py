@@ -13,19 +13,19 @@ from paceline.analysis.comparison import comparison
 from paceline.analysis.decision import decision
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
-from paceline.analysis.fastest import fastest
-from paceline.analysis.phase_seconds import phase_seconds
+from paceline.analysis.mean_curves import mean_curves
+from paceline.analysis.phase_shares import phase_shares
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted, predicted_comparisons
 from paceline.analysis.predicted_exchange import EXCHANGE, predicted_exchange
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.scaling import scaling
+from paceline.analysis.staleness_spread import staleness_spread
 from paceline.analysis.summary import counts, summary
 from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
 from paceline.analysis.target_metric import target_metric
 from paceline.analysis.time_to_target import targets, time_to_target
 from paceline.analysis.tuning_curve import tuning_curve
-from paceline.analysis.verdicts import verdicts
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ CONCLUSIONS = [
     Conclusion("decision", decision),
     Conclusion("clocks", clocks),
     Conclusion("points", points, exact=True),
-    Conclusion("phase_seconds", phase_seconds, exact=True),
-    Conclusion("verdicts", verdicts),
-    Conclusion("fastest", fastest),
+    Conclusion("mean_curves", mean_curves),
+    Conclusion("phase_shares", phase_shares),
+    Conclusion("staleness_spread", staleness_spread),
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("predicted", predicted),
     Conclusion("predicted_comparisons", predicted_comparisons),

@@ -18,6 +18,7 @@ from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.target_times import crossings
 from paceline.analysis.time_to_target import targets
+from paceline.analysis.tuned import edge_of
 
 
 def decision(tables: Tables) -> Frame:
@@ -31,7 +32,9 @@ def decision(tables: Tables) -> Frame:
       run reached the target; empty without a target;
     - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
       runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
-      told), and `within_margin` is 1 if it is shown to lie within the margin of the study.
+      told), and `within_margin` is 1 if it is shown to lie within the margin of the study;
+    - `at_edge`: the edge of what was tried at which its best trial lies, where a better one may lie
+      beyond: then nothing may be said against it.
     """
     goals = targets(tables)
     found = crossings(tables, goals)
@@ -57,7 +60,13 @@ def _rows(
     members, schemes = [own for _, own in arms], [arm["scheme"] for arm, _ in arms]
     judged = accuracies(members, schemes, reference_scheme(tables.runs), tables.margin)
     speeds = means_of_family(members, "images_per_second")
+    edges = [edge_of(tables, situation | arm) for arm, _ in arms]
+    columns = zip(times, judged, speeds, edges, strict=True)
     return [
-        situation | arm | {"n": len(own)} | counts(own) | time | accuracy | speed
-        for (arm, own), time, accuracy, speed in zip(arms, times, judged, speeds, strict=True)
+        situation
+        | arm
+        | {"n": len(own)}
+        | counts(own)
+        | {**time, **accuracy, **speed, "at_edge": edge}
+        for (arm, own), (time, accuracy, speed, edge) in zip(arms, columns, strict=True)
     ]

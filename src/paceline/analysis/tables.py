@@ -32,6 +32,7 @@ _LATER = ("timeline",)  # tables that reports of older code lack
 _LATER_ABOUT = {
     "margin": 1.0,
     "target": None,
+    "settings": {},
 }  # what their study.json lacks: as in conf/config.yaml
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
@@ -46,7 +47,8 @@ class About(TypedDict):
     `missing` are points without a record, `other_records` are records of other points in the same
     folder, and `stale_code` counts the records of other code than the latest. `margin` is the
     difference of accuracies, in points, up to which the study calls them equal. `target`
-    is {metric, value} or {metric, below_baseline} as the study asks for it, or None.
+    is {metric, value} or {metric, below_baseline} as the study asks for it, or None. `settings`
+    are those that all points have in common, by dotted name.
     """
 
     study: str
@@ -58,6 +60,7 @@ class About(TypedDict):
     stale_code: int
     margin: float
     target: Row | None
+    settings: Row
 
 
 @dataclass(frozen=True)

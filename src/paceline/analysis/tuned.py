@@ -11,16 +11,17 @@ from paceline.analysis.tuning_curve import tuning_axes, tuning_curve
 _RATE = "training.rate"
 
 
-def may_be_faulted(tables: Tables, configuration: Configuration) -> bool:
-    """Return True if it may be said of a configuration that it fails, diverges or costs accuracy.
+def edge_of(tables: Tables, configuration: Configuration) -> str:
+    """Return the edge of what was tried at which the best trial of a configuration lies, or "".
 
-    It may not while its best trial lies at an edge of what was tried, where a better one may lie
-    beyond, nor before its tuning has ended. Of a rate by rule it may: nothing else is claimed.
+    A better one may lie beyond, so that it may not be said that the configuration fails, diverges
+    or costs accuracy; nor before its tuning has ended. Of a rate by rule it may: nothing else is
+    claimed.
     """
     if tables.tuning.empty or configuration.get(_RATE, "tuned") != "tuned":
-        return True
+        return ""
     edges = matching(best_trials(tables), _own(tables, configuration))["at_edge"]
-    return len(edges) > 0 and bool((edges == "").all())
+    return str(edges.iloc[0]) if len(edges) else "tuning has not ended"
 
 
 def tuning_sd(tables: Tables, configuration: Configuration) -> float:
