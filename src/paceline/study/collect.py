@@ -21,7 +21,8 @@ class StudyState(TypedDict):
     `missing`: keys of points without a record. `other_records`: keys in the study's folder of
     records with other settings. `stale_code`: number of records made by another version of the
     source. `margin`: difference of accuracies, in points, up to which they count as equal.
-    `target`: what the study asks for as its target, None if nothing.
+    `target`: what the study asks for as its target, None if nothing. `settings`: those that all
+    points have in common, by dotted name.
     """
 
     study: str
@@ -33,6 +34,7 @@ class StudyState(TypedDict):
     stale_code: int
     margin: float
     target: Row | None
+    settings: Row
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -114,6 +116,29 @@ def _state(
         "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
         "margin": points[0].config.margin,
         "target": points[0].config.asked_target,
+        "settings": _common([_flat(point.config.values) for point in points]),
+    }
+
+
+def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
+    """Return settings by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{group}{name}.")
+        else:
+            flat[f"{group}{name}"] = value
+    return flat
+
+
+def _common(settings: Sequence[Row]) -> Row:
+    """Return the settings that all points have with the same value."""
+    first, *others = settings
+    absent = object()
+    return {
+        name: value
+        for name, value in first.items()
+        if all(each.get(name, absent) == value for each in others)
     }
 
 
