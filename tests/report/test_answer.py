@@ -1,64 +1,109 @@
+"""The answer is what decision.csv says, in words."""
+
 import pytest
 
-from paceline.report.answer import answer
-from tests.made_reports import fail, made_two_schemes, make_run
+from paceline.analysis.analyse import analyse
+from paceline.report.answer import answers, summary_sentences
+from paceline.report.findings import read_findings
+from tests.made_decisions import AXES, arm, made_family, write_decided
+from tests.made_reports import fail, make_run, write_rows
 
 
-def test_what_the_numbers_tell_apart(findings):
-    first, against, *scaled = answer(findings(made_two_schemes()))
-    assert first == (
-        "Highest mean images/s at 2 workers (measured, n = 3): "
-        "async_parameter_server in 1 of 1 setting."
+@pytest.fixture
+def decided(tmp_path):
+    """Findings of these runs with their times to the target: `decided(runs)`."""
+
+    def make(runs, tuning=(), **about):
+        folder = write_decided(tmp_path / "made", runs, **about)
+        if tuning:
+            write_rows(folder / "tuning.csv", list(tuning[0]), tuning)
+        analyse(folder)
+        return read_findings(folder)
+
+    return make
+
+
+def test_a_situation_has_the_best_scheme_and_the_others_by_tier(decided):
+    found = decided(made_family())
+    (answer,) = answers(found)
+    row = found.concluded["decision"].query("tier == 'best' and workers == 4").iloc[0]
+    assert (answer.situation, answer.use) == ("4 workers", "gossip")
+    low, mean, high = (f"{row[f'speedup_{end}']:.1f}" for end in ("low", "mean", "high"))
+    assert answer.text == (
+        f"{mean} ({low} to {high}) times as fast as the best one worker; 4 of 4 runs reached "
+        "80.0 % on validation images."
     )
-    assert "async_parameter_server, 2 workers: 1.20 times the images/s of sync_all" in against
-    assert "): faster. Its test top-1 differs by -10.00 points (measured, n = 3" in against
-    assert against.endswith("less accurate.")
-    assert len(scaled) == 2
-    assert all("measured, n = 3, 95 % interval" in text for text in scaled)
-    assert all(": more workers are faster. Test top-1 (measured): " in text for text in scaled)
-    one = "80.1 % (79.9 to 80.3), n = 3"
-    assert scaled[1].endswith(f"{one} with one worker; {one} with these.")
+    tied, behind, never, accuracy = answer.details
+    assert tied == "Not told from it: local SGD."
+    assert behind.startswith("Behind: all-reduce (2.")
+    assert "mixed groups (1." in behind
+    assert never == "Never there: asynchronous servers."
+    assert accuracy.startswith("Its accuracy against all-reduce: +0.02 (")
+    assert accuracy.endswith(" points, not told apart, and within the margin.")
 
 
-def test_what_they_do_not(findings):
-    _, against, *scaled = answer(findings(made_two_schemes(spread=-700, accuracy=0.9)))
-    assert against.count("3 seeds cannot tell them apart") == 2
-    assert all("no gain can be told from noise." in text for text in scaled)
+def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search(decided):
+    row = {"key": "t", "scheme": "gossip", "workers": 4, "seed": 9, "lr": 1, "momentum": 0}
+    row |= {"top1": 0.9, "test_top1": 0.9, "status": "finished", "chance": 0.1, "chosen": "true"}
+    schemes = ("sync_allreduce", "gossip", "local_sgd", "mixed", "async_parameter_server")
+    edges = {"async_parameter_server": "lowest effective_rate", "mixed": "lowest effective_rate"}
+    tuning = [row | {"key": s, "scheme": s, "at_edge": edges.get(s, "")} for s in schemes]
+    (answer,) = answers(decided(made_family(), tuning))
+    text = " ".join(answer.details)
+    assert "Never there" not in text
+    assert (
+        "Not judged, since the best rate lies at an edge of what was tried: mixed groups, "
+        "asynchronous servers." in text
+    )
+    assert "Behind: all-reduce (" in text
 
 
-def test_a_paired_difference_is_not_enough_where_own_intervals_overlap(findings):
-    """Each seed 20 % faster, but the seeds lie far apart."""
-    runs = made_two_schemes(spread=0)
+def test_where_no_run_reaches_the_target_no_scheme_is_named(decided):
+    runs = [*arm("sync_allreduce", 801, 0.9, workers=1), *arm("sync_allreduce", None, 0.7)]
+    runs += arm("gossip", None, 0.6)
+    (answer,) = answers(decided(runs))
+    assert (answer.use, answer.text) == ("", "No run reached 80.0 % on validation images.")
+    assert answer.details[0].startswith("The most images per second: all-reduce, 400")
+
+
+def test_without_a_target_the_most_images_per_second_decide(findings):
+    runs = [make_run(s, 2, seed=n) for s in ("sync_allreduce", "gossip") for n in (0, 1, 2)]
     for run in runs:
-        run["images_per_second"] *= 1 + run["seed"]
-    assert "3 seeds cannot tell them apart" in answer(findings(runs))[1]
+        run["images_per_second"] = 100.0 + run["seed"] + 50 * (run["scheme"] == "gossip")
+    (answer,) = answers(findings(runs, axes=AXES))
+    assert answer.use == "gossip"
+    assert answer.text.startswith("the most images per second: gossip, 151 (")
+    assert answer.details[0].startswith("Its accuracy against all-reduce: ")
 
 
-def test_one_seed_tells_nothing(findings):
-    _, against, *scaled = answer(findings(made_two_schemes(seeds=(0,))))
-    assert "n = 1, no interval" in against
-    assert "one seed in common cannot tell them apart" in against
-    assert all("one seed cannot tell this from chance" in text for text in scaled)
+def test_rates_by_rule_are_no_answer_where_tuned_ones_are_there(decided):
+    rate, axes = "training.rate", [*AXES, "training.rate"]
+    runs = [run | {rate: "tuned"} for run in made_family()]
+    runs += [run | {rate: "by_rule", "key": f"{run['key']}r"} for run in made_family()]
+    assert [each.situation for each in answers(decided(runs, axes=axes))] == [
+        "4 workers, tuned rate"
+    ]
+    only = [run | {rate: "by_rule"} for run in made_family()]
+    assert len(answers(decided(only, axes=axes))) == 1
 
 
-def test_where_every_seed_diverged(findings):
-    """At 4 workers one of two has finished."""
-    points = [(8, 0), (8, 1), (16, 0), (16, 1), (4, 0)]
-    lost = [make_run(workers=w, seed=s, kind="virtual", key=f"{w}-{s}") for w, s in points]
-    runs = [make_run(workers=4, seed=1, kind="virtual", key="4-1")]
-    runs += [fail(run, "diverged", "NaN") for run in lost]
-    assert answer(findings(runs))[0] == (
-        "sync_allreduce: every seed diverged at 8 and 16 workers (virtual, n = 2)."
-    )
+def test_many_situations_are_counted_by_their_scheme(decided):
+    runs = arm("sync_allreduce", 801, 0.9, workers=1)
+    for workers in range(2, 11):
+        runs += arm("sync_allreduce", 301, 0.9, workers=workers)
+        runs += arm("gossip", 201 if workers < 8 else 401, 0.9, workers=workers)
+    found = decided(runs)
+    assert len(answers(found)) == 9
+    (text,) = summary_sentences(found)
+    assert text == "Of 9 situations, the one to use is: gossip in 6; all-reduce in 3."
 
 
-@pytest.mark.parametrize("scheme", ["sync", "async"])
-def test_one_scheme_is_compared_with_none(findings, scheme):
-    texts = answer(findings(made_two_schemes(schemes=(scheme,))))
-    assert len(texts) == 2
-    assert texts[1].startswith("Nothing can be said between schemes")
+def test_a_single_scheme_is_compared_with_none(findings):
+    found = findings([make_run(seed=seed) for seed in (0, 1)])
+    assert answers(found) == []
+    assert summary_sentences(found)[0].startswith("Nothing can be said between schemes")
 
 
-def test_without_one_worker_there_is_no_speedup(findings):
-    runs = [run for run in made_two_schemes() if run["workers"] == 2]
-    assert "What more workers bring cannot be said" in answer(findings(runs))[-1]
+def test_without_a_finished_point_there_is_no_answer(findings):
+    (text,) = summary_sentences(findings([fail(make_run(seed=0))]))
+    assert text.startswith("No point has finished yet")

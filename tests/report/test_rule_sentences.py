@@ -26,9 +26,9 @@ def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
     assert text.startswith("Rule 1 of comparison is broken in 1 of 1 case (a speed-up is at equal ")
     assert "workers 2, -3.00 points (-3.00 to -3.00, n = 3)" in text
     page = report(folder).read_text()
-    assert f'<li class="broken">{text}</li>' in page
-    assert '.broken { color: #a30000; font-weight: bold; list-style: "✗  "; }' in page
-    assert f"- **✗ {text}**" in (folder / "README.md").read_text()
+    assert f"<p>✗ {text}</p>" in page.split('<section class="broken">')[1]
+    assert ".broken { border-color: var(--bad); background: var(--warn); color: var(--bad)" in page
+    assert f"**✗ {text}**" in (folder / "README.md").read_text()
     assert [row[-2] for row in scaling(findings).rows] == [MISSING, "throughput only"]
 
 

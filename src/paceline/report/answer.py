@@ -1,154 +1,164 @@
-"""Writes the short answer in plain words, from the verdicts of analysis."""
+"""Writes the answer in plain words: a sentence per situation, from decision.csv alone."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups, matching, one_process
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
-    Form,
+    count,
     decimals,
     percent,
     percent_points,
     plural,
-    setting,
-    with_interval,
+    times,
 )
 from paceline.report.prediction_sentences import predictions
+from paceline.report.situations import RATE, Situation, of_several_schemes
+from paceline.report.target_sentences import is_of_loss
+from paceline.report.words import scheme_words
 
 HEDGE = (
-    "Two schemes are told apart here only if the 95 % interval of their difference, paired by "
-    "seed, leaves out 'no difference', and their own 95 % intervals do not overlap."
+    "Intervals are of 95 %, and at most one family of comparisons in twenty holds a false one: "
+    "times between all schemes of a situation by Holm's tests, accuracies against the reference by "
+    "Dunnett's. Not told apart is not equal."
 )
-_MOST_SENTENCES = 12
-_SPEED = {"higher": "faster", "lower": "slower"}
-_ACCURACY = {"higher": "more accurate", "lower": "less accurate"}
-_GAIN = {
-    "higher": ": more workers are faster.",
-    "lower": ": more workers are slower.",
-    "not told apart": ": no gain can be told from noise.",
-    "one seed": "; one seed cannot tell this from chance.",
-}
-_SPLITS = {"test_top1": "test", "top1": "validation"}
+MOST = 8  # situations with a sentence each; more are counted by their best scheme
 
 
-def answer(findings: StudyFindings) -> list[str]:
-    """Return the sentences of the short answer; each states its kind of number and n."""
+class Answer(NamedTuple):
+    """Answer for a situation.
+
+    `use`: the scheme, "" if none can be named. `text`: what it brings, in a sentence. `details`:
+    what else is known of it and of the others, a short sentence each.
+    """
+
+    situation: str
+    use: str
+    text: str
+    details: Sequence[str]
+
+
+def answers(findings: StudyFindings) -> list[Answer]:
+    """Return an answer for each situation with several schemes, at tuned rates if there are any."""
+    several = of_several_schemes(findings)
+    tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
+    return [
+        _answer(findings, each)
+        for each in several
+        if each.values.get(RATE) != "by_rule" or _without_rate(each) not in tuned
+    ]
+
+
+def summary_sentences(findings: StudyFindings) -> list[str]:
+    """Return sentences on the study as a whole: on clocks and predictions, and on what is best."""
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
-    scaled, compared = _scaling_sentences(findings), _scheme_sentences(findings)
+    texts = [*agreement(findings), *predictions(findings)]
+    found = answers(findings)
+    if len(found) > MOST:
+        best = pd.Series([each.use for each in found if each.use]).value_counts()
+        counted = "; ".join(f"{name} in {number}" for name, number in best.items())
+        texts.append(f"Of {len(found)} situations, the one to use is: {counted}.")
+    if not found and not texts:
+        texts.append("Nothing can be said between schemes: no two of them share a situation.")
+    return texts
+
+
+def _without_rate(situation: Situation) -> tuple:
+    return tuple(str(value) for name, value in situation.values.items() if name != RATE)
+
+
+def _answer(findings: StudyFindings, situation: Situation) -> Answer:
+    rows = situation.of(findings.concluded["decision"])
+    words = situation.words[:1].upper() + situation.words[1:]
+    best = rows[rows["tier"] == "best"]
+    if best.empty:
+        return _by_rate(findings, rows, words)
+    first = best.iloc[0]
+    details = [*_others(rows), _accuracy(first)]
+    return Answer(words, scheme_words(first), _reaches(findings, first), [d for d in details if d])
+
+
+def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
+    """Name the scheme with the most images/s, where none reaches the target or there is none."""
+    judged = rows[~_at_edge(rows)]
+    target = target_words(findings, rows.iloc[0])
+    none = f"No run reached {target}." if (judged["tier"] == "never").any() else ""
+    rates = rows["images_per_second_mean"].dropna()
+    if rates.empty:
+        return Answer(words, "", f"{none} No run finished.".strip(), [])
+    first = rows.loc[rates.idxmax()]
+    rate = _spread(first, "images_per_second", count)
+    most = f"the most images per second: {scheme_words(first)}, {rate}"
+    if none:
+        return Answer(words, "", none, [f"{most[:1].upper()}{most[1:]}."])
+    accuracy = _accuracy(first)
+    return Answer(words, scheme_words(first), f"{most}.", [accuracy] if accuracy else [])
+
+
+def target_words(findings: StudyFindings, row: Frame) -> str:
+    """Say the target of a row, as in "87.7 % on validation images"."""
+    asked = findings.tables.about["target"]
+    if is_of_loss(asked):
+        return f"a validation loss of {decimals(row['target'])}"
+    top5 = " (top-5)" if asked is not None and asked["metric"] == "top5" else ""
+    return f"{percent(row['target'])}{top5} on validation images"
+
+
+def _reaches(findings: StudyFindings, row: Frame) -> str:
+    target, runs = target_words(findings, row), int(row["n"] - row["n_failed"])
+    reached = f"{row['n_reached']:.0f} of {plural(runs, 'run')} reached {target}"
+    if pd.isna(row["speedup_mean"]):
+        return f"the first to get there; {reached}."
+    speed = _spread(row, "speedup", times)
+    return f"{speed} times as fast as the best one worker; {reached}."
+
+
+def _spread(row: Frame, name: str, form) -> str:
+    mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
+    return form(mean) if pd.isna(low) else f"{form(mean)} ({form(low)} to {form(high)})"
+
+
+def _others(rows: Frame) -> list[str]:
+    """Name the other schemes by tier; nothing is said against one at the edge of its search."""
+    edge = _at_edge(rows)
+    behind = rows[(rows["tier"] == "behind") & ~edge]
+    slow = [_with_speed(row) for _, row in behind.iterrows()]
     texts = [
-        *agreement(findings),
-        *predictions(findings),
-        *_fastest_sentences(findings),
-        *_diverged_sentences(findings),
+        ("Not told from it", _names(rows[rows["tier"] == "tied"])),
+        ("Behind", ", ".join(slow)),
+        ("Never there", _names(rows[(rows["tier"] == "never") & ~edge])),
+        (
+            "Not judged, since the best rate lies at an edge of what was tried",
+            _names(rows[rows["tier"].isin(["behind", "never"]) & edge]),
+        ),
     ]
-    texts += [*compared[:_MOST_SENTENCES], *scaled[:_MOST_SENTENCES]]
-    if max(len(scaled), len(compared)) > _MOST_SENTENCES:
-        texts.append("Further settings are in the tables below.")
-    if not scaled:
-        texts.append("What more workers bring cannot be said: no pair of runs with one and more.")
-    if not compared:
-        texts.append("Nothing can be said between schemes: no two of them share workers and seeds.")
-    return texts
+    return [f"{start}: {names}." for start, names in texts if names]
 
 
-def _fastest_sentences(findings: StudyFindings) -> list[str]:
-    texts = []
-    for group, rows in groups(findings.concluded["fastest"], ["kind", "workers"]):
-        times = "; ".join(
-            f"{row['scheme']} in {row['settings_won']} of {plural(row['settings'], 'setting')}"
-            for _, row in rows.iterrows()
-        )
-        first = rows.iloc[0]
-        texts.append(
-            f"Highest mean images/s at {plural(int(rows['workers'].iloc[0]), 'worker')} "
-            f"({group['kind']}, n = {_range(first['n_least'], first['n_most'])}): {times}."
-        )
-    return texts
+def _with_speed(row: Frame) -> str:
+    known = not pd.isna(row["speedup_mean"])
+    return f"{scheme_words(row)} ({times(row['speedup_mean'])})" if known else scheme_words(row)
 
 
-def _diverged_sentences(findings: StudyFindings) -> list[str]:
-    """Name the settings whose seeds all diverged, since no comparison of means contains them."""
-    rows = matching(findings.concluded["verdicts"], {"what": "diverged"})
-    texts = []
-    for group, same in groups(rows, ["kind", "scheme", *findings.varying]):
-        parts = [f"{axis} {setting(group[axis])}" for axis in findings.varying]
-        counts = " and ".join(str(count) for count in sorted(same["workers"]))
-        n = sorted(same["n"])
-        texts.append(
-            f"{', '.join([str(group['scheme']), *parts])}: every seed diverged at {counts} workers "
-            f"({group['kind']}, n = {_range(n[0], n[-1])})."
-        )
-    return texts
+def _at_edge(rows: Frame) -> Frame:
+    return rows["at_edge"].fillna("").astype(str) != ""
 
 
-def _range(low: float, high: float) -> str:
-    return f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+def _names(rows: Frame) -> str:
+    return ", ".join(scheme_words(row) for _, row in rows.iterrows())
 
 
-def _scaling_sentences(findings: StudyFindings) -> list[str]:
-    """Compare many workers with one worker of the same scheme."""
-    rows = matching(findings.concluded["verdicts"], {"what": "workers", "most_workers": 1})
-    texts = []
-    for _, row in rows.iterrows():
-        ratio = f"{decimals(row['mean'])} times the images/s of one worker"
-        text = f"{row['scheme']}, {_settings(findings, row)}: {ratio} {_interval(row, decimals)}"
-        texts.append(f"{text}{_GAIN[row['verdict']]} {_accuracy_sentence(findings, row)}".strip())
-    return texts
-
-
-def _accuracy_sentence(findings: StudyFindings, row: Frame) -> str:
-    """State the accuracy with one process and with those of `row`; "" if either is unknown."""
-    configuration = {name: row[name] for name in ["kind", *findings.tables.axes]}
-    one, these = (
-        matching(findings.concluded["summary"], side).iloc[0]
-        for side in (one_process(configuration), configuration)
-    )
-    if pd.isna(one["test_top1_mean"]) or pd.isna(these["test_top1_mean"]):
+def _accuracy(row: Frame) -> str:
+    """Say what the scheme to use costs in accuracy against the reference, if that is another."""
+    if pd.isna(row["top1_difference_mean"]):
         return ""
-    before, after = (with_interval(side, "test_top1", percent) for side in (one, these))
-    return f"Test top-1 ({row['kind']}): {before} with one worker; {after} with these."
-
-
-def _scheme_sentences(findings: StudyFindings) -> list[str]:
-    """Compare each scheme with the reference, in a sentence on speed and one on accuracy."""
-    rows = matching(findings.concluded["verdicts"], {"what": "scheme", "most_workers": 1})
-    return [
-        _against_reference(findings, *(row for _, row in pair.iterrows()))
-        for _, pair in groups(rows, ["kind", *findings.tables.axes])
-    ]
-
-
-def _against_reference(findings: StudyFindings, speed: Frame, accuracy: Frame) -> str:
-    ratio = f"{decimals(speed['mean'])} times the images/s of {speed['against']}"
-    text = (
-        f"{speed['scheme']}, {_settings(findings, speed)}: {ratio} "
-        f"{_interval(speed, decimals)}: {_verdict_text(speed, _SPEED)}"
-    )
-    if accuracy["verdict"] == "unknown":
-        return f"{text}. Their accuracies cannot be compared."
-    return (
-        f"{text}. Its {_SPLITS[accuracy['metric']]} top-1 differs by "
-        f"{percent_points(accuracy['mean'])} points {_interval(accuracy, percent_points)}: "
-        f"{_verdict_text(accuracy, _ACCURACY)}."
-    )
-
-
-def _verdict_text(row: Frame, words: dict[str, str]) -> str:
-    if row["verdict"] == "one seed":
-        return "one seed in common cannot tell them apart"
-    return words.get(row["verdict"], f"{row['n']:.0f} seeds cannot tell them apart")
-
-
-def _settings(findings: StudyFindings, row: Frame) -> str:
-    parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
-    return ", ".join([f"{row['workers']:.0f} workers", *parts])
-
-
-def _interval(row: Frame, form: Form) -> str:
-    label = f"{row['kind']}, n = {row['n']:.0f}"
-    if pd.isna(row["low"]):
-        return f"({label}, no interval)"
-    return f"({label}, 95 % interval {form(row['low'])} to {form(row['high'])})"
+    points = f"{_spread(row, 'top1_difference', percent_points)} points"
+    judged = {"better": "higher", "worse": "lower"}.get(str(row["accuracy"]), "not told apart")
+    if row["within_margin"] == 1:
+        judged = f"{judged}, and within the margin"
+    return f"Its accuracy against {scheme_words({'scheme': row['reference']})}: {points}, {judged}."

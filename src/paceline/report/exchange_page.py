@@ -6,10 +6,11 @@ from paceline.analysis.analyse import FOLDER, table_path
 from paceline.analysis.analyse_exchanges import TABLES
 from paceline.analysis.exchanges import NAME, Exchanges, read_exchanges
 from paceline.analysis.tables import Frame, read_table, require
-from paceline.report.exchange_figures import exchange_drawings
+from paceline.report.answer import MOST
+from paceline.report.chart.collective_chart import collective_chart
 from paceline.report.exchange_sentences import exchange_cautions, recommended
 from paceline.report.number_format import count, decimals, general, percent, setting, shown
-from paceline.report.page import KINDS, render, write_figures
+from paceline.report.page import KINDS, write_page
 from paceline.report.table import Cell, Table, cell, spread
 
 HEDGE = (
@@ -30,29 +31,30 @@ def report_exchanges(folder: Path) -> Path:
     first = f"paceline analyse {folder.name}"
     paths = [table_path(folder, make.__name__) for make in TABLES]
     seconds, best = (read_table(require(path, first)) for path in paths)
-    drawn = exchange_drawings(exchanges, seconds)
-    write_figures(folder / "figures", drawn)
-    finished = int((seconds["status"] == "finished").sum())
+    chart = collective_chart(exchanges, seconds)
+    drawn = [chart] if chart is not None else []
     content = {
         "about": {"study": exchanges.study, "num_points": len(seconds)},
         "question": exchanges.question or "This study states no question.",
-        "answer": recommended(exchanges, best),
+        "subtitle": "collectives without training",
+        "sentences": [] if len(best) else ["No exchange has finished, so nothing is recommended."],
+        "answers": recommended(exchanges, best),
+        "most_answers": MOST,
         "hedge": HEDGE,
         "broken_rules": [],
         "cautions": exchange_cautions(exchanges),
         "kinds": {kind: _MEANING[kind] for kind in [*dict.fromkeys(seconds["kind"]), "predicted"]},
         "num_points": len(seconds),
-        "num_finished": finished,
-        "drawings": drawn,
-        "tables": [_recommendation(exchanges, best)],
-        "points": _seconds(exchanges, seconds),
-        "origin": [_sources(exchanges.rows)],
+        "num_finished": int((seconds["status"] == "finished").sum()),
+        "situations": [],
+        "how": _how(exchanges.rows),
+        "tables": [_recommendation(exchanges, best), _seconds(exchanges, seconds)],
+        "points_json": "",
+        "points_source": NAME,
+        "origin": [],
         "csvs": [NAME, *(str(path.relative_to(folder)) for path in paths)],
     }
-    (folder / "README.md").write_text(render("readme.md.j2", content))
-    page = folder / "index.html"
-    page.write_text(render("page.html.j2", content))
-    return page
+    return write_page(folder, drawn, content)
 
 
 def _recommendation(exchanges: Exchanges, rows: Frame) -> Table:
@@ -97,7 +99,6 @@ def _table(
     return Table(name, caption, source, [*axes, *cells, "kind"], texts)
 
 
-def _sources(rows: Frame) -> Table:
+def _how(rows: Frame) -> list[tuple[str, str]]:
     names = [name for name in rows if name.startswith(_SOURCES)]
-    values = [[name, "; ".join(dict.fromkeys(map(setting, rows[name])))] for name in names]
-    return Table("Hardware and code", "What ran.", NAME, ["what", "value"], values)
+    return [(name, "; ".join(dict.fromkeys(map(setting, rows[name])))) for name in names]

@@ -1,25 +1,52 @@
 """Says which collective to use, and what to know before believing it."""
 
+import pandas as pd
+
 from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
 from paceline.analysis.recommendation import NO_DIFFERENCE
 from paceline.analysis.tables import Frame
-from paceline.report.number_format import count, decimals, general, plural, setting, with_interval
+from paceline.report.answer import Answer
+from paceline.report.number_format import count, decimals, general, plural
+from paceline.report.words import value_words
 
 
-def recommended(exchanges: Exchanges, recommendation: Frame) -> list[str]:
-    """Return a sentence per cluster, kind and number of bytes, on all numbers of workers."""
-    texts = []
-    for group, rows in groups(recommendation, [*_cluster(exchanges), "num_bytes"]):
-        said = "; ".join(_with_workers(row) for _, row in rows.iterrows())
-        texts.append(f"{place(exchanges, group)}, {count(group['num_bytes'])} bytes: {said}.")
-    return texts or ["No exchange has finished, so nothing can be recommended."]
+def recommended(exchanges: Exchanges, recommendation: Frame) -> list[Answer]:
+    """Return an answer per cluster, kind and number of bytes, on all numbers of workers."""
+    return [
+        _answer(exchanges, group, rows)
+        for group, rows in groups(recommendation, [*_cluster(exchanges), "num_bytes"])
+    ]
+
+
+def _answer(exchanges: Exchanges, group: Frame, rows: Frame) -> Answer:
+    shown = rows[(rows["verdict"] != NO_DIFFERENCE) & (rows["runner_up"] != "")]
+    rest = rows[~rows.index.isin(shown.index)]
+    texts = [_first(name["collective"], same) for name, same in groups(shown, ["collective"])]
+    if len(rest):
+        texts.append(f"{_with(rest)} none is told from the next.")
+    collectives = set(shown["collective"])
+    use = collectives.pop() if len(collectives) == 1 else ""
+    words = f"{place(exchanges, group)}, {group['num_bytes'] / 1e6:g} MB"
+    return Answer(words, use, " ".join(text[:1].upper() + text[1:] for text in texts), [])
+
+
+def _first(collective: str, rows: Frame) -> str:
+    low, high = (decimals(rows["ratio_mean"].agg(end)) for end in ("min", "max"))
+    times = low if low == high else f"{low} to {high}"
+    return f"{_with(rows)} {collective} is first; the next takes {times} times as long."
+
+
+def _with(rows: Frame) -> str:
+    workers = [str(int(number)) for number in rows["workers"]]
+    many = ", ".join(workers[:-1]) + " and " + workers[-1] if len(workers) > 1 else workers[0]
+    return f"with {many} {'worker' if many == '1' else 'workers'}"
 
 
 def place(exchanges: Exchanges, row: Frame) -> str:
     """Name the cluster of a row with its kind, and the settings by which clusters differ."""
-    parts = [f"{name} {setting(row[name])}" for name in exchanges.facets]
-    return ", ".join([f"{row['cluster']} ({row['kind']})", *parts])
+    parts = [value_words(name, row[name]) for name in exchanges.facets if pd.notna(row[name])]
+    return ", ".join([f"{str(row['cluster']).replace('_', ' ')} ({row['kind']})", *parts])
 
 
 def exchange_cautions(exchanges: Exchanges) -> list[str]:
@@ -42,13 +69,3 @@ def exchange_cautions(exchanges: Exchanges) -> list[str]:
 
 def _cluster(exchanges: Exchanges) -> list[str]:
     return ["cluster", "kind", *exchanges.facets]
-
-
-def _with_workers(row: Frame) -> str:
-    workers = plural(int(row["workers"]), "worker")
-    if not row["runner_up"]:
-        return f"{workers} {row['collective']}, the only one"
-    ratio = with_interval(row, "ratio", decimals)
-    if row["verdict"] == NO_DIFFERENCE:
-        return f"{workers} {row['collective']} or {row['runner_up']}, {NO_DIFFERENCE}: {ratio}"
-    return f"{workers} {row['collective']}, {row['runner_up']} takes {ratio} times as long"

@@ -32,6 +32,11 @@ def decimals(value: float) -> str:
     return f"{value:.2f}"
 
 
+def times(value: float) -> str:
+    """Format a factor with two digits, or with all before the point."""
+    return f"{value:,.{0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2}f}"
+
+
 def seconds(value: float) -> str:
     """Format seconds with three digits, or with all before the point."""
     return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"

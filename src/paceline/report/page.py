@@ -1,21 +1,27 @@
 """Writes the figures, the page and the README of a study, all from the same tables."""
 
-import re
+from collections.abc import Sequence
 from pathlib import Path
 
+import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.tables import Row
 from paceline.measurement.rows import POINT_TABLES
-from paceline.report.answer import HEDGE, answer
+from paceline.report.answer import HEDGE, MOST, answers, summary_sentences
 from paceline.report.caution_sentences import cautions
-from paceline.report.figures import Drawing, drawings
+from paceline.report.chart.chart_style import Chart, static_svg
+from paceline.report.charts import charts
 from paceline.report.findings import StudyFindings, read_findings
+from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.origin_tables import all_points, origin_tables
+from paceline.report.page_data import as_json, chart_json, points_json, situation_names
 from paceline.report.page_tables import page_tables
 from paceline.report.rule_sentences import broken_rules
+from paceline.report.situations import Situation, situations
+from paceline.report.subtitle import subtitle
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",
@@ -23,6 +29,8 @@ KINDS = {
     "virtual": "real gradients on a virtual clock: time is modelled",
     "predicted": "by a model, not observed",
 }
+RECORDS = "records.zip"
+_MOST_ROWS = 60  # of a table that is there before it is opened; longer ones are made then
 _COLLECTED = ("runs", *(table.collected for table in POINT_TABLES), "tuning")
 
 
@@ -33,27 +41,44 @@ def report(folder: Path) -> Path:
     SettingError("study") if the output of `paceline collect` or `paceline analyse` is missing.
     """
     findings = read_findings(folder)
-    drawn = drawings(findings)
-    write_figures(folder / "figures", drawn)
-    content = _content(findings, drawn)
+    drawn = charts(findings)
     paths = [folder / f"{name}.csv" for name in _COLLECTED]
     paths += [table_path(folder, conclusion.name) for conclusion in CONCLUSIONS]
-    content["csvs"] = [str(path.relative_to(folder)) for path in paths if path.is_file()]
+    csvs = [str(path.relative_to(folder)) for path in paths if path.is_file()]
+    return write_page(folder, drawn, _content(findings, drawn) | {"csvs": csvs})
+
+
+def write_page(folder: Path, drawn: Sequence[Chart], content: Row) -> Path:
+    """Write the figures, README.md and index.html of a study; return the path of the last."""
+    shown: Sequence[Situation] = content["situations"]
+    write_figures(folder / "figures", drawn, shown[0] if shown else None)
+    content = content | {
+        "charts": drawn,
+        "charts_json": chart_json(drawn),
+        "records": RECORDS if (folder / RECORDS).is_file() else "",
+        "scheme_names": list(
+            dict.fromkeys(str(row["scheme"]) for chart in drawn for row in chart.rows)
+        ),
+    }
     (folder / "README.md").write_text(render("readme.md.j2", content))
     page = folder / "index.html"
-    page.write_text(render("page.html.j2", content))
+    page.write_text(render("page.html.j2", content | assets()))
     return page
 
 
-def inline(drawing: Drawing) -> Markup:
-    """Return the SVG for use inside a page.
+def assets() -> Row:
+    """Return the style and the scripts of a page, which loads nothing from elsewhere."""
+    return {
+        "most_rows": _MOST_ROWS,
+        "css": Markup(_source("page.css")),
+        "script": Markup(_source("page.js")),
+        "library": Markup(_library()),
+    }
 
-    Its ids become unique on the page, and screen readers get the title.
-    """
-    svg = drawing.svg[drawing.svg.index("<svg") :]
-    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{drawing.name}-", svg)
-    label = Markup.escape(drawing.title)
-    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
+
+def _library() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
+    return vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]
 
 
 def folded(text: str) -> Markup:
@@ -64,36 +89,47 @@ def folded(text: str) -> Markup:
     return Markup('{}<br><small class="spread">({}</small>').format(mean, spread)
 
 
-def write_figures(folder: Path, drawn: list[Drawing]) -> None:
+def write_figures(folder: Path, drawn: Sequence[Chart], situation: Situation | None) -> None:
+    """Write each chart as a file, for the situation that the page shows first."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):  # left by earlier settings
         old.unlink()
-    for drawing in drawn:
-        if drawing.svg:
-            (folder / f"{drawing.name}.svg").write_text(drawing.svg)
+    for chart in drawn:
+        shown = situation if chart.by_situation else None
+        svg = static_svg(chart, shown.name if shown else None, shown.words if shown else "")
+        (folder / f"{chart.name}.svg").write_text(svg)
 
 
-def _content(findings: StudyFindings, drawn: list[Drawing]) -> Row:
+def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
     runs = findings.tables.runs
-    kinds = list(dict.fromkeys(runs["kind"]))
+    points = all_points(findings)
     return {
         "about": findings.tables.about,
         "question": findings.tables.about["question"] or "This study states no question.",
-        "answer": answer(findings),
+        "subtitle": subtitle(findings),
+        "sentences": summary_sentences(findings),
+        "answers": answers(findings),
+        "most_answers": MOST,
         "hedge": HEDGE,
         "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),
-        "kinds": {kind: KINDS.get(kind, "") for kind in kinds},
+        "kinds": {kind: KINDS.get(kind, "") for kind in dict.fromkeys(runs["kind"])},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
-        "drawings": drawn,
+        "situations": situation_names(drawn, situations(findings)),
+        "how": how_it_was_run(findings),
         "tables": page_tables(findings),
-        "points": all_points(findings),
+        "points_json": points_json(findings, points),
+        "points_source": points.source,
         "origin": origin_tables(findings),
     }
 
 
 def render(template: str, content: Row) -> str:
+    return _environment().get_template(template).render(content)
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("paceline.report"),
         autoescape=lambda name: bool(name and ".html" in name),
@@ -102,8 +138,19 @@ def render(template: str, content: Row) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"inline": inline, "cell": _markdown_cell, "folded": folded}
-    return environment.get_template(template).render(content)
+    environment.filters |= {
+        "cell": _markdown_cell,
+        "folded": folded,
+        "json_table": lambda table: as_json({"columns": table.columns, "rows": table.rows}),
+    }
+    return environment
+
+
+def _source(name: str) -> str:
+    """Return a file of templates/ as it is."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
 
 
 def _markdown_cell(text: str) -> str:

@@ -134,15 +134,11 @@ def _shown_cells(findings: StudyFindings, section: Section) -> dict[str, Cell]:
 
 
 def _has(findings: StudyFindings, name: str, shown: Shown) -> bool:
-    """Return True if the summary has the number and the page shows it in this study.
-
-    Reports of older code may lack a number.
-    """
+    """Return True if the summary has the number of any point, and the page shows it."""
     frame, column = findings.concluded["summary"], f"{name}_mean"
-    if not shown.beside_virtual:
-        return column in frame
-    virtual = "virtual" in set(frame["kind"])
-    return virtual and column in frame and bool(frame[column].notna().any())
+    if column not in frame or not frame[column].notna().any():
+        return False
+    return not shown.beside_virtual or "virtual" in set(frame["kind"])
 
 
 def scaling(findings: StudyFindings) -> Table:

@@ -1,0 +1,119 @@
+"""Says what all charts have in common: a form for the page and for files, colours, and type."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import altair as alt
+import vl_convert
+
+from paceline.analysis.tables import Row
+
+Marks: TypeAlias = Any  # an Altair chart of any kind
+
+ROWS = alt.NamedData("rows")  # of a chart; the page puts those of one situation there
+COLOURS = (  # told apart also by those who see few colours; after Okabe and Ito, extended
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#7F7F7F",
+    "#6A51A3",
+    "#B2182B",
+    "#999933",
+    "#8C510A",
+)
+INK, FAINT = "#1a1a1a", "#8a8a8a"  # of files; on the page, text has the colour of the page
+TIER_COLOURS = {"best": "#0072B2", "tied": "#56B4E9", "behind": "#E69F00", "never": "#B2182B"}
+LOG_TICKS = [mark * 10.0**power for power in range(-3, 7) for mark in (1, 2, 5)]
+_FONT = "system-ui, -apple-system, Segoe UI, sans-serif"
+HIGHLIGHT = alt.param(name="highlight", value="")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Chart of a study: `spec` in Vega-Lite, whose data `rows` are.
+
+    With `by_situation`, rows have the name of a situation in the column `situation`, and are shown
+    for one at a time.
+    """
+
+    name: str
+    title: str
+    caption: str
+    spec: Row
+    rows: Sequence[Row]
+    by_situation: bool = False
+
+    def of(self, situation: str | None) -> list[Row]:
+        """Return the rows to be shown for a situation."""
+        if not self.by_situation:
+            return list(self.rows)
+        return [row for row in self.rows if row["situation"] == situation]
+
+
+def specification(marks: Marks) -> Row:
+    """Return the chart in Vega-Lite, styled, with currentColor for what has the page's ink."""
+    styled = marks.configure(
+        font=_FONT,
+        background="transparent",
+        axis=alt.AxisConfig(
+            labelColor="currentColor",
+            titleColor="currentColor",
+            gridColor="#8a8a8a40",
+            domainColor=FAINT,
+            tickColor=FAINT,
+            titleFontWeight="normal",
+            labelLimit=220,
+        ),
+        legend=alt.LegendConfig(labelColor="currentColor", titleColor="currentColor"),
+        header=alt.HeaderConfig(labelColor="currentColor", titleColor="currentColor"),
+        title=alt.TitleConfig(color="currentColor", fontWeight="bold", fontSize=12, anchor="start"),
+        text=alt.MarkConfig(color="currentColor"),
+        view=alt.ViewConfig(stroke=None),
+    )
+    return styled.to_dict()
+
+
+def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> str:
+    """Return the SVG of a file: black on white, for one situation; equal charts, equal bytes."""
+    spec = json.loads(json.dumps(chart.spec).replace("currentColor", INK))
+    own = spec.get("datasets", {})
+    spec |= {"datasets": {**own, "rows": chart.of(situation)}, "background": "white"}
+    if title:
+        spec["title"] = {"text": title}
+    return _renumbered(vl_convert.vegalite_to_svg(spec))
+
+
+def _renumbered(svg: str) -> str:
+    """Number clipping paths from 0, which Vega numbers on from chart to chart of a process."""
+    places: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"clip{places.setdefault(found[1], len(places))}"
+
+    return re.sub(r"\bclip(\d+)\b", number, svg)
+
+
+def scheme_colour(names: Sequence[str], **legend: Any) -> alt.Color:
+    """Return the encoding of schemes, of which each has the same colour on the whole page."""
+    return alt.Color(
+        "scheme:N",
+        title=None,
+        scale=alt.Scale(domain=list(names), range=list(scheme_colours(names).values())),
+        **legend,
+    )
+
+
+def scheme_colours(names: Sequence[str]) -> Mapping[str, str]:
+    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+
+
+def faded(full: float = 1.0) -> Any:
+    """Return the opacity that leaves a highlighted scheme, or all if none is highlighted."""
+    chosen = "highlight == '' || highlight == datum.scheme"
+    return alt.condition(chosen, alt.value(full), alt.value(0.12))

@@ -1,0 +1,167 @@
+"""Draws what decides between schemes: time to the target, accuracy, images per second."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from paceline.analysis.tables import Frame, Row
+from paceline.report.chart.chart_style import (
+    FAINT,
+    HIGHLIGHT,
+    LOG_TICKS,
+    ROWS,
+    TIER_COLOURS,
+    Chart,
+    Marks,
+    faded,
+    specification,
+)
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import count, plural, shown, times
+from paceline.report.situations import of_several_schemes
+from paceline.report.words import scheme_words
+
+_CAPTION = (
+    "Left: how many times as fast as the best one worker a scheme reaches the target; one that "
+    "never does is named there. Middle: accuracy against {reference}, in points, with the margin "
+    "of {margin:g} in grey. Right: images per second. Lines are 95 % intervals, of accuracies "
+    "simultaneous over the schemes of a situation."
+)
+_ROW = 24  # height of a scheme
+
+
+def decision_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart, with a row per scheme; None if no situation has several schemes."""
+    decision, several = findings.concluded["decision"], of_several_schemes(findings)
+    rows = [row for each in several for row in _rows(each.name, each.of(decision))]
+    if not rows:
+        return None
+    reference = next((row["reference"] for row in rows if row["reference"]), "")
+    margin = findings.tables.about["margin"]
+    parts = [_names()]
+    if any(row["target_known"] for row in rows):
+        parts.append(_speedups())
+    if any(row["points"] is not None for row in rows):
+        parts.append(_accuracies(margin))
+    parts.append(_rates())
+    marks = alt.hconcat(*parts, spacing=10).add_params(HIGHLIGHT).resolve_scale(y="independent")
+    caption = _CAPTION.format(reference=scheme_words({"scheme": reference}), margin=margin)
+    return Chart("decision", "Which scheme", caption, specification(marks), rows, True)
+
+
+def _rows(situation: str, decision: Frame) -> list[Row]:
+    order = decision.assign(
+        speed=decision["speedup_mean"].where(decision["tier"] != "never"),
+    ).sort_values(["speed", "images_per_second_mean"], ascending=False, na_position="last")
+    return [_row(situation, place, row) for place, (_, row) in enumerate(order.iterrows())]
+
+
+def _row(situation: str, place: int, row: Frame) -> Row:
+    never = row["tier"] == "never"
+    runs = plural(int(row["n"] - row["n_failed"]), "run")
+    reached = f"{row['n_reached']:.0f} of {runs}"
+    edge = bool(str(row["at_edge"] or "")) and not pd.isna(row["at_edge"])
+    faulted = row["tier"] in ("behind", "never")
+    tier = "not judged" if edge and faulted else str(row["tier"] or "")
+    return {
+        "situation": situation,
+        "place": place,
+        "scheme": scheme_words(row),
+        "tier": tier,
+        "tier_colour": FAINT if tier == "not judged" else TIER_COLOURS.get(tier, FAINT),
+        "reference": str(row["reference"] or ""),
+        "target_known": bool(pd.notna(row["target"])),
+        "speedup": None if never else _number(row["speedup_mean"]),
+        "low": None if never else _number(row["speedup_low"]),
+        "high": None if never else _number(row["speedup_high"]),
+        "instead": _instead(tier, reached) if never else "",
+        "reached": reached,
+        "points": _number(row["top1_difference_mean"], 100),
+        "points_low": _number(row["top1_difference_low"], 100),
+        "points_high": _number(row["top1_difference_high"], 100),
+        "rate": _number(row["images_per_second_mean"]),
+        "rate_text": shown(row["images_per_second_mean"], count),
+        "cost": shown(None if never else row["worker_seconds"], times),
+    }
+
+
+def _instead(tier: str, reached: str) -> str:
+    return f"never ({reached})" if tier == "never" else f"{reached}, rate at an edge"
+
+
+def _number(value: float, factor: float = 1.0) -> float | None:
+    return None if pd.isna(value) else float(f"{factor * value:.6g}")
+
+
+def _y(**axis: Any) -> alt.Y:
+    sort = alt.EncodingSortField("place", op="min", order="ascending")
+    return alt.Y("scheme:N", title=None, sort=sort, axis=alt.Axis(**axis) if axis else None)
+
+
+def _tips() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("scheme:N", title="scheme"),
+        alt.Tooltip("tier:N", title="tier"),
+        alt.Tooltip("speedup:Q", title="times as fast as one worker", format=".3~g"),
+        alt.Tooltip("low:Q", title="at least", format=".3~g"),
+        alt.Tooltip("high:Q", title="at most", format=".3~g"),
+        alt.Tooltip("reached:N", title="reached the target"),
+        alt.Tooltip("points:Q", title="accuracy, points", format="+.2f"),
+        alt.Tooltip("rate_text:N", title="images/s"),
+        alt.Tooltip("cost:N", title="worker-seconds to the target"),
+    ]
+
+
+def _names() -> Marks:
+    """Show the tier of each scheme, in words, beside its name."""
+    return (
+        alt.Chart(ROWS)
+        .mark_text(align="left", dx=-26)
+        .encode(
+            y=_y(labelPadding=8, ticks=False, domain=False),
+            text="tier:N",
+            opacity=faded(),
+            tooltip=_tips(),
+        )
+        .properties(width=56, height=alt.Step(_ROW))
+    )
+
+
+def _speedups() -> Marks:
+    base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_tips())
+    scale = alt.Scale(type="log", nice=False)
+    title = "times as fast to the target as one worker"
+    x = alt.X("low:Q", scale=scale, title=title, axis=alt.Axis(values=LOG_TICKS, format="~g"))
+    points = base.mark_point(filled=True, size=75, opacity=1)
+    return (
+        base.mark_rule(strokeWidth=2).encode(
+            x=x, x2="high:Q", color=alt.Color("tier_colour:N", scale=None)
+        )
+        + points.encode(x=alt.X("speedup:Q"), color=alt.Color("tier_colour:N", scale=None))
+        + base.mark_text(align="left", fontSize=11).encode(x=alt.value(4), text="instead:N")
+    ).properties(width=230, height=alt.Step(_ROW))
+
+
+def _accuracies(margin: float) -> Marks:
+    base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_tips())
+    x = alt.X("points_low:Q", title="accuracy, points", axis=alt.Axis(format="+~g", tickCount=6))
+    band = alt.Chart(alt.InlineData([{"low": -margin, "high": margin}]))
+    zero = alt.Chart(alt.InlineData([{"zero": 0}]))
+    return (
+        band.mark_rect(color=FAINT, opacity=0.18).encode(x="low:Q", x2="high:Q")
+        + zero.mark_rule(color=FAINT, strokeDash=[3, 3]).encode(x="zero:Q")
+        + base.mark_rule(strokeWidth=2, color="#009E73").encode(x=x, x2="points_high:Q")
+        + base.mark_point(filled=True, size=75, color="#009E73").encode(x=alt.X("points:Q"))
+    ).properties(width=200, height=alt.Step(_ROW))
+
+
+def _rates() -> Marks:
+    base = alt.Chart(ROWS).encode(
+        y=_y(), x=alt.X("rate:Q", title="images/s", axis=alt.Axis(tickCount=3, format="~s"))
+    )
+    bars = base.mark_bar(color=FAINT, height={"band": 0.6}).encode(opacity=faded(0.6))
+    texts = base.mark_text(align="left", dx=3, fontSize=10).encode(
+        text="rate_text:N", opacity=faded(), tooltip=_tips()
+    )
+    return (bars + texts).properties(width=110, height=alt.Step(_ROW))

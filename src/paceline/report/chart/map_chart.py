@@ -1,0 +1,86 @@
+"""Draws a map: which scheme is best in which situation, and where none is told from another."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from paceline.analysis.tables import Frame, Row
+from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import times
+from paceline.report.situations import RATE, Situation, of_several_schemes
+from paceline.report.words import SETTINGS, scheme_words, value_words
+
+_CAPTION = (
+    "The scheme that is first at the target in each situation, with how many times as fast as the "
+    "best one worker it is. Pale: another scheme is not told from it; their number is below."
+)
+_FEWEST = 6  # situations, below which sentences say the same
+
+
+def map_chart(findings: StudyFindings) -> Chart | None:
+    """Return the map over two settings; None for few situations, or if one setting alone varies."""
+    several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
+    decision = findings.concluded["decision"]
+    axes = _axes(several)
+    if len(several) < _FEWEST or len(axes) < 2:
+        return None
+    *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
+    rows = [_row(e, e.of(decision), panels, down, across) for e in several]
+    names = list(dict.fromkeys(str(row["scheme"]) for row in rows if row["scheme"]))
+    spec = specification(_marks(names, down, across))
+    return Chart("map", "Which scheme in which situation", _CAPTION, spec, rows)
+
+
+def _axes(several: Sequence[Situation]) -> dict[str, int]:
+    """Return the settings by which situations differ, with how many values each has."""
+    names = [name for name in (several[0].values if several else ()) if name not in ("kind", RATE)]
+    counts = {name: len({str(each.values[name]) for each in several}) for name in names}
+    return {name: count for name, count in counts.items() if count > 1}
+
+
+def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
+    best = rows[rows["tier"] == "best"]
+    tied = int((rows["tier"] == "tied").sum())
+    known = len(best) > 0
+    return {
+        "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
+        "down": situation.values[down],
+        "across": situation.values[across],
+        "scheme": scheme_words(best.iloc[0]) if known else "",
+        "speed": times(best["speedup_mean"].iloc[0]) if known else "no run reaches it",
+        "others": (f"or {tied} more" if tied else "alone") if known else "",
+        "tied": tied,
+        "words": situation.words,
+        "tied_with": ", ".join(
+            scheme_words(row) for _, row in rows[rows["tier"] == "tied"].iterrows()
+        ),
+    }
+
+
+def _marks(names: Sequence[str], down: str, across: str) -> Marks:
+    titles = [SETTINGS.get(name, name) for name in (down, across)]
+    base = alt.Chart().encode(
+        x=alt.X("across:O", title=titles[1], axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("down:O", title=titles[0]),
+        tooltip=[
+            alt.Tooltip("words:N", title="situation"),
+            alt.Tooltip("scheme:N", title="first"),
+            alt.Tooltip("speed:N", title="times as fast as one worker"),
+            alt.Tooltip("tied_with:N", title="not told from it"),
+        ],
+    )
+    text = {"color": "#000000", "fontSize": 11}
+    return (
+        alt.layer(
+            base.mark_rect(stroke="#ffffff").encode(
+                color=scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220)),
+                opacity=alt.condition("datum.tied > 0", alt.value(0.3), alt.value(0.75)),
+            ),
+            base.mark_text(dy=-7, **text).encode(text="speed:N"),
+            base.mark_text(dy=8, **text).encode(text="others:N"),
+            data=ROWS,
+        )
+        .properties(width=alt.Step(92), height=alt.Step(48))
+        .facet(facet=alt.Facet("panel:N", title=None), columns=2)
+    )

@@ -1,0 +1,113 @@
+"""Draws what is predicted of real processes against what they did."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import altair as alt
+
+from paceline.analysis.tables import Row
+from paceline.report.chart.chart_style import (
+    FAINT,
+    HIGHLIGHT,
+    LOG_TICKS,
+    ROWS,
+    Chart,
+    Marks,
+    faded,
+    scheme_colour,
+    specification,
+)
+from paceline.report.findings import StudyFindings
+from paceline.report.words import scheme_words, value_words
+
+
+class _Predicted(NamedTuple):
+    """Table and columns that are drawn, with words for them."""
+
+    table: str
+    observed: str
+    predicted: str
+    what: str
+    title: str
+    caption: str
+
+
+_DRAWN = (
+    _Predicted(
+        "predicted",
+        "observed",
+        "predicted",
+        "images/s",
+        "Predicted against observed throughput",
+        "Images per second, harmonic means over seeds; the line is where both are equal. Crosses "
+        "went into the prediction and are not judged.",
+    ),
+    _Predicted(
+        "predicted_exchange",
+        "exchange",
+        "predicted_exchange",
+        "seconds of exchange",
+        "Predicted against observed seconds of exchange",
+        "What messages and servers add to a step of paced processes; the line is where both are "
+        "equal.",
+    ),
+)
+
+
+def prediction_charts(findings: StudyFindings) -> list[Chart]:
+    """Return a chart of images per second and one of the exchange, where they were predicted."""
+    return [chart for each in _DRAWN if (chart := _chart(findings, each)) is not None]
+
+
+def _chart(findings: StudyFindings, drawn: _Predicted) -> Chart | None:
+    table = findings.concluded[drawn.table]
+    table = table[(table[drawn.observed] > 0) & (table[drawn.predicted] > 0)]  # axes are log
+    if table.empty:
+        return None
+    names = [name for name in findings.varying if name in table]
+    rows = [_row(row, names, drawn) for _, row in table.iterrows()]
+    spec = specification(_marks(rows, drawn.what).add_params(HIGHLIGHT))
+    return Chart(drawn.table, drawn.title, drawn.caption, spec, rows)
+
+
+def _row(row: Row, names: Sequence[str], drawn: _Predicted) -> Row:
+    settings = [value_words(name, row[name]) for name in ("workers", *names)]
+    return {
+        "scheme": scheme_words(row),
+        "settings": ", ".join(settings),
+        "observed": float(f"{row[drawn.observed]:.5g}"),
+        "predicted": float(f"{row[drawn.predicted]:.5g}"),
+        "error": float(f"{row['error']:.4g}"),
+        "verdict": str(row["verdict"]),
+    }
+
+
+def _marks(rows: Sequence[Row], what: str) -> Marks:
+    ends = [float(row[name]) for row in rows for name in ("observed", "predicted")]
+    low, high = min(ends) / 1.15, max(ends) * 1.15
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = alt.Axis(values=LOG_TICKS, format="~s")
+    diagonal = alt.Chart(alt.InlineData([{"at": low}, {"at": high}])).mark_line(color=FAINT)
+    names = list(dict.fromkeys(str(row["scheme"]) for row in rows))
+    points = (
+        alt.Chart(ROWS)
+        .mark_point(filled=False, size=45)
+        .encode(
+            x=alt.X("observed:Q", title=f"observed {what}", scale=scale, axis=axis),
+            y=alt.Y("predicted:Q", title=f"predicted {what}", scale=scale, axis=axis),
+            color=scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220)),
+            shape=alt.condition(
+                "datum.verdict == 'calibrated'", alt.value("cross"), alt.value("circle")
+            ),
+            opacity=faded(0.9),
+            tooltip=[
+                alt.Tooltip("scheme:N", title="scheme"),
+                alt.Tooltip("settings:N", title="settings"),
+                alt.Tooltip("observed:Q", title="observed", format=",.4~g"),
+                alt.Tooltip("predicted:Q", title="predicted", format=",.4~g"),
+                alt.Tooltip("error:Q", title="error", format="+.0%"),
+                alt.Tooltip("verdict:N", title="verdict"),
+            ],
+        )
+    )
+    return (diagonal.encode(x="at:Q", y="at:Q") + points).properties(width=440, height=440)

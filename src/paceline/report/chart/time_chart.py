@@ -1,0 +1,82 @@
+"""Draws accuracy against time, with the front of what no other scheme had reached by then."""
+
+import altair as alt
+import pandas as pd
+
+from paceline.analysis.tables import Row
+from paceline.report.chart.chart_style import (
+    FAINT,
+    HIGHLIGHT,
+    LOG_TICKS,
+    ROWS,
+    Chart,
+    Marks,
+    faded,
+    scheme_colour,
+    specification,
+)
+from paceline.report.findings import StudyFindings
+from paceline.report.situations import situations
+from paceline.report.words import scheme_words
+
+_CAPTION = (
+    "Mean top-1 on validation over finished seeds against seconds of training, a line per scheme. "
+    "Large points: no other scheme of the situation was as accurate by then. Dashed: the target."
+)
+
+
+def time_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart; None without curves."""
+    curves = findings.concluded["mean_curves"]
+    if curves.empty or curves["seconds"].isna().all():
+        return None
+    decision = findings.concluded["decision"]
+    rows: list[Row] = []
+    for each in situations(findings):
+        targets = each.of(decision)["target"].dropna()
+        of_top1 = (findings.tables.about["target"] or {"metric": "top1"})["metric"] == "top1"
+        target = float(targets.iloc[0]) if len(targets) and of_top1 else None
+        for _, row in each.of(curves).iterrows():
+            if pd.notna(row["seconds"]) and row["seconds"] > 0:
+                rows.append(_row(each.name, row, target))
+    names = list(dict.fromkeys(str(row["scheme"]) for row in rows))
+    if not rows:
+        return None
+    spec = specification(_marks(names).add_params(HIGHLIGHT))
+    return Chart("time", "Accuracy against time", _CAPTION, spec, rows, True)
+
+
+def _row(situation: str, row: Row, target: float | None) -> Row:
+    return {
+        "situation": situation,
+        "scheme": scheme_words(row),
+        "seconds": float(f"{row['seconds']:.5g}"),
+        "top1": float(f"{row['top1']:.5g}"),
+        "front": int(row["is_front"]),
+        "n": int(row["n"]),
+        "target": target,
+    }
+
+
+def _marks(names: list[str]) -> Marks:
+    axis = alt.Axis(values=LOG_TICKS, format="~s")
+    x = alt.X("seconds:Q", scale=alt.Scale(type="log", nice=False), axis=axis, title="seconds")
+    y = alt.Y(
+        "top1:Q",
+        scale=alt.Scale(zero=False),
+        axis=alt.Axis(format="~%", tickCount=8),
+        title="top-1, validation",
+    )
+    tips = [
+        alt.Tooltip("scheme:N", title="scheme"),
+        alt.Tooltip("seconds:Q", title="seconds", format=",.4~g"),
+        alt.Tooltip("top1:Q", title="top-1", format=".1%"),
+        alt.Tooltip("n:Q", title="seeds"),
+    ]
+    legend = alt.Legend(columns=1, symbolType="stroke", labelLimit=220)
+    base = alt.Chart(ROWS).encode(x=x, y=y, color=scheme_colour(names, legend=legend))
+    lines = base.mark_line(strokeWidth=1.6).encode(opacity=faded(0.8))
+    size = alt.condition("datum.front", alt.value(55), alt.value(9))
+    points = base.mark_point(filled=True).encode(size=size, opacity=faded(), tooltip=tips)
+    rule = alt.Chart(ROWS).mark_rule(color=FAINT, strokeDash=[5, 4]).encode(y="min(target):Q")
+    return (rule + lines + points).properties(width=520, height=320)

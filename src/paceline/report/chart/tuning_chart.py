@@ -1,0 +1,66 @@
+"""Draws the best that tuning finds against the number of trials that it may spend."""
+
+import altair as alt
+
+from paceline.analysis.configuration import groups
+from paceline.analysis.tuning_curve import tuning_axes
+from paceline.report.chart.chart_style import (
+    HIGHLIGHT,
+    ROWS,
+    Chart,
+    faded,
+    scheme_colour,
+    specification,
+)
+from paceline.report.findings import StudyFindings
+from paceline.report.words import scheme_words, value_words
+
+_CAPTION = (
+    "Expected top-1 on validation of the best of so many trials of rate and momentum, a line per "
+    "scheme. Where a line still rises at its end, more trials would bring more."
+)
+
+
+def tuning_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart, with a panel per setting that was tuned apart; None without trials."""
+    curve = findings.concluded["tuning_curve"]
+    axes = [name for name in tuning_axes(findings.tables) if name in curve]
+    if curve.empty:
+        return None
+    varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]
+    settings = [n for n in varying if n != "scheme" and not n.startswith("scheme.")] or ["workers"]
+    rows = []
+    for values, same in groups(curve, [name for name in settings if name in curve]):
+        panel = ", ".join(value_words(name, value) for name, value in values.items())
+        rows += [
+            {
+                "panel": panel,
+                "scheme": scheme_words(row),
+                "trials": int(row["trials"]),
+                "best": float(f"{row['expected_best']:.5g}"),
+            }
+            for _, row in same.iterrows()
+        ]
+    names = list(dict.fromkeys(str(row["scheme"]) for row in rows))
+    tips = [
+        alt.Tooltip("scheme:N", title="scheme"),
+        alt.Tooltip("trials:Q", title="trials"),
+        alt.Tooltip("best:Q", title="expected best top-1", format=".2%"),
+    ]
+    y = alt.Y("best:Q", title="top-1, validation", scale=alt.Scale(zero=False))
+    marks = (
+        alt.Chart(ROWS)
+        .mark_line(point=alt.OverlayMarkDef(size=12), clip=True)
+        .encode(
+            x=alt.X("trials:Q", title="trials"),
+            y=y.axis(format="~%", tickCount=6),
+            color=scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220)),
+            opacity=faded(0.9),
+            tooltip=tips,
+        )
+        .properties(width=230, height=180)
+        .add_params(HIGHLIGHT)
+        .facet(facet=alt.Facet("panel:N", title=None), columns=2)
+        .resolve_scale(y="independent")
+    )
+    return Chart("tuning", "What tuning found", _CAPTION, specification(marks), rows)

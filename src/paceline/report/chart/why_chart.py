@@ -1,0 +1,103 @@
+"""Draws why schemes differ: on what workers spend their time, and how stale pushes are."""
+
+import altair as alt
+
+from paceline.analysis.phase_shares import PHASES
+from paceline.analysis.tables import Row
+from paceline.report.chart.chart_style import HIGHLIGHT, ROWS, Chart, faded, specification
+from paceline.report.findings import StudyFindings
+from paceline.report.situations import situations
+from paceline.report.words import scheme_words
+
+_WORDS = {"compute": "compute", "exchange": "exchange and waiting", "loading": "waiting for data"}
+_COLOURS = ["#56B4E9", "#444444", "#E69F00"]
+_HEIGHT = 20
+_SHARES = (
+    "On what workers spend their time: mean over workers and finished seeds. Waiting for other "
+    "workers is part of the exchange; what computing hides of an exchange is not."
+)
+_STALENESS = (
+    "Staleness: the updates that a server applied between a worker's read of the weights and the "
+    "arrival of its gradient. Point: mean; line: from the 5 % to the 95 % quantile of all pushes. "
+    "Schemes without a server have none."
+)
+
+
+def phase_chart(findings: StudyFindings) -> Chart | None:
+    """Return stacked shares of a worker's time, a bar per scheme; None if nothing was recorded."""
+    table = findings.concluded["phase_shares"]
+    rows: list[Row] = [
+        {
+            "situation": each.name,
+            "scheme": scheme_words(row),
+            "phase": _WORDS[phase],
+            "order": order,
+            "share": float(f"{row[phase]:.5g}"),
+            "seconds": float(f"{row[f'{phase}_seconds']:.4g}"),
+        }
+        for each in situations(findings)
+        for _, row in each.of(table).iterrows()
+        for order, phase in enumerate(PHASES.values())
+        if row[phase] == row[phase]
+    ]
+    if not rows:
+        return None
+    domain = list(_WORDS.values())
+    marks = (
+        alt.Chart(ROWS)
+        .mark_bar()
+        .encode(
+            y=alt.Y("scheme:N", title=None),
+            x=alt.X(
+                "share:Q",
+                title="share of a worker's time",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="~%"),
+            ),
+            order="order:Q",
+            color=alt.Color(
+                "phase:N",
+                title=None,
+                scale=alt.Scale(domain=domain, range=_COLOURS),
+                legend=alt.Legend(orient="top"),
+            ),
+            opacity=faded(),
+            tooltip=[
+                alt.Tooltip("scheme:N", title="scheme"),
+                alt.Tooltip("phase:N", title="on"),
+                alt.Tooltip("share:Q", title="share", format=".1%"),
+                alt.Tooltip("seconds:Q", title="seconds of a worker", format=",.4~g"),
+            ],
+        )
+        .properties(width=520, height=alt.Step(_HEIGHT))
+        .add_params(HIGHLIGHT)
+    )
+    return Chart("phases", "Where the time goes", _SHARES, specification(marks), rows, True)
+
+
+def staleness_chart(findings: StudyFindings) -> Chart | None:
+    """Return mean and spread of staleness, a row per scheme; None if no scheme has a server."""
+    table = findings.concluded["staleness_spread"]
+    rows: list[Row] = [
+        {"situation": each.name, "scheme": scheme_words(row)}
+        | {name: float(f"{row[name]:.5g}") for name in ("mean", "low", "median", "high")}
+        for each in situations(findings)
+        for _, row in each.of(table).iterrows()
+    ]
+    if not rows:
+        return None
+    tips = [
+        alt.Tooltip("scheme:N", title="scheme"),
+        alt.Tooltip("mean:Q", title="mean", format=".4~g"),
+        alt.Tooltip("low:Q", title="5 % quantile"),
+        alt.Tooltip("median:Q", title="median"),
+        alt.Tooltip("high:Q", title="95 % quantile"),
+    ]
+    base = alt.Chart(ROWS).encode(y=alt.Y("scheme:N", title=None), opacity=faded(), tooltip=tips)
+    marks = base.mark_rule(strokeWidth=2, color="#CC79A7").encode(
+        x=alt.X("low:Q", title="staleness, updates"), x2="high:Q"
+    ) + base.mark_point(filled=True, size=70, color="#CC79A7").encode(x="mean:Q")
+    spec = specification(
+        marks.properties(width=520, height=alt.Step(_HEIGHT)).add_params(HIGHLIGHT)
+    )
+    return Chart("staleness", "How stale gradients are", _STALENESS, spec, rows, True)

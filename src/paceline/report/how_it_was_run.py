@@ -1,0 +1,130 @@
+"""Says how a study was run: data, network, optimizer, search, cluster, machine, cost."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from paceline.analysis.tables import Frame
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import count, percent, plural, setting
+
+_CLUSTER = "cluster."
+
+
+def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
+    """Return pairs of what and how, in words; what the tables do not say is left out."""
+    settings: Mapping[str, Any] = findings.tables.about["settings"]
+    return [pair for pair in _pairs(findings, settings) if pair[1]]
+
+
+def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    runs, study = findings.tables.runs, findings.tables.about["study"]
+    yield "Data", _listed(runs, "data")
+    yield "Network", _network(runs)
+    yield "Images per worker and step", _listed(runs, "batch_size")
+    yield "Budget", _budget(runs, known)
+    yield "Optimizer", _optimizer(known)
+    yield "Search", _search(findings)
+    yield "Cluster", _cluster(runs, known)
+    seeds = sorted(set(runs["seed"]))
+    yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
+    yield "Machine", _machine(runs)
+    yield "Software", _software(runs)
+    yield "Code", f"commit {_listed(runs, 'commit', 12)}"
+    yield "Cost", _cost(runs)
+    yield "Run it again", f"paceline sweep {study}"
+
+
+def _listed(runs: Frame, name: str, length: int | None = None) -> str:
+    if name not in runs:
+        return ""
+    return ", ".join(dict.fromkeys(setting(v)[:length] for v in runs[name].dropna()))
+
+
+def _network(runs: Frame) -> str:
+    if "num_parameters" not in runs:
+        return _listed(runs, "model")
+    pairs = runs.dropna(subset=["num_parameters"])[["model", "num_parameters"]].drop_duplicates()
+    return ", ".join(
+        f"{row.model}, {count(row.num_parameters)} parameters" for row in pairs.itertuples()
+    )
+
+
+def _budget(runs: Frame, known: Mapping[str, Any]) -> str:
+    epochs = known.get("training.epochs")
+    if epochs is not None:
+        return f"{plural(epochs, 'epoch')} over all workers together"
+    samples = runs["samples"].dropna() if "samples" in runs else pd.Series(dtype=float)
+    if samples.empty:
+        return ""
+    low, high = samples.min(), samples.max()
+    both = count(low) if low == high else f"{count(low)} to {count(high)}"
+    return f"{both} images over all workers together"
+
+
+def _optimizer(known: Mapping[str, Any]) -> str:
+    if not known:
+        return ""
+    parts = ["SGD"]
+    for name, words in (("momentum", "momentum"), ("weight_decay", "weight decay")):
+        if (value := known.get(f"training.{name}")) is not None:
+            parts.append(f"{words} {value:g}")
+    if schedule := known.get("training.schedule"):
+        parts.append(f"{schedule} schedule")
+    if rule := known.get("training.lr_rule"):
+        parts.append(f"rate rule {str(rule).replace('_', ' ')}")
+    if (decay := known.get("training.ema_decay")) is not None:
+        parts.append(f"moving average of the weights with decay {decay:g} evaluated beside them")
+    return ", ".join(parts)
+
+
+def _search(findings: StudyFindings) -> str:
+    tuning = findings.tables.tuning
+    if tuning.empty:
+        return ""
+    lrs, number = tuning["lr"].astype(float), len(tuning)
+    chosen = int((tuning["chosen"] == "true").sum())
+    text = f"{number} trials for {plural(chosen, 'configuration')}"
+    text += f", rates {lrs.min():.3g} to {lrs.max():.3g}"
+    if "momentum" in tuning and tuning["momentum"].notna().any():
+        momenta = tuning["momentum"].astype(float)
+        text += f", momentum {momenta.min():.3g} to {momenta.max():.3g}"
+    return f"{text}, best by validation; the page reports other seeds"
+
+
+def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
+    parts = [_listed(runs, "cluster")]
+    for name, words in (
+        ("step_seconds", "{:g} s a step"),
+        ("step_jitter", "jitter {:g}"),
+        ("link.bandwidth", "links of {:g} bytes/s"),
+        ("link.latency", "latency {:g} s"),
+        ("slow_factor", "a slow worker takes {:g} times as long"),
+    ):
+        value = known.get(_CLUSTER + name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            parts.append(words.format(value))
+    if known and known.get("cluster.link.bandwidth", 0) is None:
+        parts.append("links cost nothing")
+    return ", ".join(parts)
+
+
+def _machine(runs: Frame) -> str:
+    cpu, cores = _listed(runs, "hardware.cpu"), _listed(runs, "hardware.cores")
+    gpus = _listed(runs, "hardware.gpus").replace("[]", "no GPU")
+    return ", ".join(part for part in (cpu, f"{cores} cores" if cores else "", gpus) if part)
+
+
+def _software(runs: Frame) -> str:
+    names = [name for name in runs if name.startswith("versions.")]
+    return ", ".join(f"{name.removeprefix('versions.')} {_listed(runs, name)}" for name in names)
+
+
+def _cost(runs: Frame) -> str:
+    if "wall_seconds" not in runs:
+        return ""
+    hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
+    failed = float((runs["status"] != "finished").mean())
+    rest = f", of which {percent(failed)} did not finish" if failed else ""
+    return f"{hours:.1f} hours for {plural(len(runs), 'point')}{rest}, without tuning"

@@ -1,0 +1,162 @@
+"use strict";
+const read = (id) => JSON.parse(document.getElementById(id).textContent);
+const charts = read("charts").map((chart) => ({
+  ...chart,
+  rows: chart.rows.map((row) => Object.fromEntries(chart.columns.map((name, i) => [name, row[i]]))),
+}));
+const situation = document.getElementById("situation");
+const highlight = document.getElementById("highlight");
+const views = [];
+
+const chosenRows = (chart) =>
+  chart.bySituation && situation ? chart.rows.filter((row) => row.situation === situation.value) : chart.rows;
+
+async function draw(chart) {
+  const place = document.getElementById(`chart-${chart.name}`);
+  const rows = chosenRows(chart);
+  const spec = { ...chart.spec, datasets: { ...(chart.spec.datasets || {}), rows } };
+  const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const options = { actions: false, renderer: "svg", tooltip: { theme } };
+  const { view } = await vegaEmbed(place, spec, options);
+  const svg = place.querySelector("svg");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", chart.title);
+  svg.removeAttribute("aria-roledescription");
+  for (const part of svg.querySelectorAll("[role],[aria-label],[aria-roledescription]")) {
+    for (const name of ["role", "aria-label", "aria-roledescription"]) part.removeAttribute(name);
+  }
+  views.push({ chart, view });
+  empty(chart, rows);
+  if (highlight && highlight.value) await emphasize({ view });
+}
+
+function empty(chart, rows) {
+  document.getElementById(`chart-${chart.name}`).hidden = rows.length === 0;
+  document.getElementById(`none-${chart.name}`).hidden = rows.length > 0;
+}
+
+async function emphasize({ view }) {
+  const known = Object.keys(view.getState({ signals: (name) => name === "highlight" }).signals);
+  if (known.length) await view.signal("highlight", highlight.value).runAsync();
+}
+
+async function show() {
+  // a fresh drawing for other rows: scales, panels and sizes are then those of what is shown
+  views.length = 0;
+  for (const chart of charts) await draw(chart);
+}
+
+async function change() {
+  const drawn = views.splice(0);
+  for (const { chart, view } of drawn) {
+    if (chart.bySituation) { view.finalize(); await draw(chart); } else views.push({ chart, view });
+  }
+}
+
+const number = (text) => {
+  const found = text.replace(/[,%]/g, "").match(/[-+−]?\d+(\.\d+)?(e[-+]?\d+)?/i);
+  return found ? Number(found[0].replace("−", "-")) : NaN;
+};
+
+function order(table, column, head) {
+  const body = table.tBodies[0];
+  const up = head.getAttribute("aria-sort") !== "ascending";
+  for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  const keyed = [...body.rows].map((row) => ({ row, text: row.cells[column].textContent.trim() }));
+  const numeric = keyed.filter(({ text }) => Number.isFinite(number(text)) && /^[-+−\d]/.test(text)).length > keyed.length / 2;
+  const compare = numeric
+    ? (a, b) => (Number.isNaN(number(a.text)) - Number.isNaN(number(b.text))) || number(a.text) - number(b.text)
+    : (a, b) => a.text.localeCompare(b.text);
+  keyed.sort(compare);
+  if (!up) keyed.reverse();
+  body.append(...keyed.map(({ row }) => row));
+}
+
+function sortable(table) {
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => order(table, column, head));
+    head.append(button);
+  });
+}
+
+function searchable(table) {
+  const label = document.createElement("label");
+  const input = document.createElement("input");
+  input.type = "search";
+  label.className = "search";
+  label.append("Find rows with ", input);
+  label.style.display = "block";
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of table.tBodies[0].rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+  });
+  (table.closest(".wide") || table).before(label);
+}
+
+function points() {
+  const place = document.getElementById("points-table");
+  if (!place || place.tHead) return;
+  const { columns, rows, commands } = read("points");
+  fill(place, columns, rows, columns.indexOf("key"), commands);
+}
+
+function later(details) {
+  for (const place of details.querySelectorAll("table.later")) {
+    if (place.tHead) continue;
+    const { columns, rows } = JSON.parse(place.closest("section").querySelector("script").textContent);
+    fill(place, columns, rows, -1, []);
+  }
+}
+
+function fill(place, columns, rows, key, commands) {
+  const head = place.createTHead().insertRow();
+  for (const name of columns) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = name;
+    head.append(cell);
+  }
+  const body = place.createTBody();
+  rows.forEach((row, at) => {
+    const line = body.insertRow();
+    row.forEach((text, column) => {
+      const cell = line.insertCell();
+      if (column !== key) { cell.textContent = text; return; }
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.addEventListener("click", () => tell(text, commands[at]));
+      cell.append(button);
+    });
+  });
+  sortable(place);
+  searchable(place);
+}
+
+function tell(key, command) {
+  document.getElementById("point-key").textContent = key;
+  document.getElementById("point-command").textContent = command;
+  document.getElementById("point-mlflow").textContent = `tags.key = '${key}'`;
+  document.getElementById("point").showModal();
+}
+
+function theme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+}
+
+document.querySelectorAll("table.sort").forEach((table) => { sortable(table); if (table.tBodies[0].rows.length > 12) searchable(table); });
+document.querySelectorAll("details").forEach((details) => details.addEventListener("toggle", () => later(details)));
+document.getElementById("all-points")?.addEventListener("toggle", points);
+document.getElementById("theme").addEventListener("click", theme);
+situation?.addEventListener("change", change);
+highlight?.addEventListener("change", () => views.forEach(emphasize));
+show();

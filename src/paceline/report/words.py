@@ -1,0 +1,87 @@
+"""Says schemes, settings and their values in the reader's words, not in configuration keys."""
+
+import pandas as pd
+
+from paceline.analysis.tables import Entry, Frame, Row
+from paceline.report.number_format import plural, setting
+
+SCHEMES = {
+    "sync_allreduce": "all-reduce",
+    "sync_parameter_server": "synchronous servers",
+    "async_parameter_server": "asynchronous servers",
+    "stale_synchronous": "bounded staleness",
+    "mixed": "mixed groups",
+    "sync_then_async": "synchronous, then asynchronous",
+    "local_sgd": "local SGD",
+    "post_local_sgd": "post-local SGD",
+    "elastic_averaging": "elastic averaging",
+    "gossip": "gossip",
+    "independent": "independent workers",
+}
+SETTINGS = {
+    "batch_size": "images per worker and step",
+    "global_batch_size": "images per step, all workers",
+    "cluster.slow_workers": "slow workers",
+    "cluster.link.bandwidth": "bytes/s of a link",
+    "cluster": "cluster",
+    "cluster.step_seconds": "seconds of a step",
+    "cluster.server_seconds": "seconds of an update at a server",
+    "cluster.nodes": "nodes",
+    "model": "network",
+    "data": "data set",
+    "training.samples": "images in all",
+    "training.precision": "precision",
+    "training.rate": "learning rate",
+    "training.lr": "learning rate",
+    "training.momentum": "momentum",
+    "scheme.backup_workers": "backup workers",
+    "scheme.servers": "servers",
+    "scheme.period": "steps between means",
+    "scheme.group_size": "workers in a group",
+    "model.shards": "processes of a worker",
+    "model.split": "layers divided",
+    "workload": "network that gradients stand for",
+    "workload.num_bytes": "bytes of a gradient",
+    "measurement.repeat": "repetition",
+}
+_VALUES = {
+    ("training.rate", "tuned"): "tuned rate",
+    ("training.rate", "by_rule"): "rate by rule",
+    ("cluster.slow_workers", 0): "even workers",
+    ("cluster.slow_workers", 1): "one slow worker",
+    ("training.precision", "64-true"): "64 bits",
+    ("training.precision", "32-true"): "32 bits",
+}
+TIERS = {
+    "best": "best",
+    "tied": "not told from the best",
+    "behind": "behind",
+    "never": "never reaches it",
+}
+
+
+def scheme_words(row: Frame | Row) -> str:
+    """Name the scheme of a row, with those of its settings that the study varies."""
+    parts = [
+        f"{SETTINGS.get(name, name.removeprefix('scheme.'))} {setting(row[name])}"
+        for name in dict(row)
+        if name.startswith("scheme.") and not pd.isna(row[name]) and row[name] != 0
+    ]
+    name = str(row["scheme"])
+    return ", ".join([SCHEMES.get(name, name), *parts])
+
+
+def value_words(name: str, value: Entry) -> str:
+    """Say a setting with its value, as in "one slow worker" or "32 images per worker and step"."""
+    if name == "workers":
+        return plural(int(value), "worker")
+    if (name, value) in _VALUES:
+        return _VALUES[name, value]
+    words = SETTINGS.get(name, name)
+    if pd.isna(value):
+        return f"{words}: as it is"
+    if name.endswith(".bandwidth"):
+        return f"links of {8 * value / 1e6:,g} Mbit/s"
+    if isinstance(value, str):
+        return f"{words} {value.replace('_', ' ')}"
+    return f"{value:,g} {words}"

@@ -1,0 +1,123 @@
+"""What charts draw is what the tables say, for the situation that is shown."""
+
+import json
+import re
+
+import pytest
+
+from paceline.analysis.analyse import analyse
+from paceline.report.chart.chart_style import static_svg
+from paceline.report.charts import charts
+from paceline.report.findings import read_findings
+from paceline.report.words import scheme_words
+from tests.made_decisions import AXES, arm, made_family, write_decided
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    folder = write_decided(tmp_path_factory.mktemp("family") / "made", made_family())
+    analyse(folder)
+    return read_findings(folder)
+
+
+@pytest.fixture(scope="module")
+def drawn(family):
+    return {chart.name: chart for chart in charts(family)}
+
+
+def test_the_decision_is_drawn_as_it_is_in_the_table(family, drawn):
+    table = family.concluded["decision"].query("workers == 4").set_index("scheme")
+    rows = {row["scheme"]: row for row in drawn["decision"].rows}
+    assert len(rows) == 5
+    for scheme, row in table.iterrows():
+        shown = rows[scheme_words({"scheme": scheme})]
+        assert shown["rate"] == pytest.approx(row["images_per_second_mean"], rel=1e-4)
+        assert shown["reached"] == f"{row['n_reached']} of 4 runs"
+        if row["tier"] == "never":
+            assert (shown["speedup"], shown["instead"]) == (None, "never (0 of 4 runs)")
+        else:
+            assert shown["speedup"] == pytest.approx(row["speedup_mean"], rel=1e-4)
+            assert shown["low"] < shown["speedup"] < shown["high"]
+        if scheme != "sync_allreduce":
+            assert shown["points"] == pytest.approx(100 * row["top1_difference_mean"], abs=1e-4)
+    order = [row["scheme"] for row in sorted(rows.values(), key=lambda row: row["place"])]
+    assert order[-1] == "asynchronous servers"
+    assert set(order[:2]) == {"gossip", "local SGD"}
+
+
+def test_the_front_is_what_nobody_else_had_reached_by_then(drawn):
+    rows = drawn["time"].of("s0")
+    for row in rows:
+        before = [r["top1"] for r in rows if r["seconds"] < row["seconds"]]
+        assert not row["front"] or row["top1"] > max(before, default=-1)
+    assert {row["scheme"] for row in rows if row["front"] and row["top1"] > 0.6} <= {
+        "gossip",
+        "local SGD",
+    }
+    assert {row["target"] for row in rows} == {0.8}
+
+
+def test_each_panel_has_the_reference_beside_its_scheme(drawn):
+    rows = drawn["scale"].of("s0")
+    panels = {row["scheme"]: [r for r in rows if r["scheme"] == row["scheme"]] for row in rows}
+    grey = [(r["workers"], r["mean"]) for r in panels["all-reduce"] if r["own"]]
+    assert [workers for workers, _ in grey] == [1, 4]
+    for name, own in panels.items():
+        if name != "all-reduce":
+            assert [(r["workers"], r["mean"]) for r in own if not r["own"]] == grey
+
+
+def test_a_file_shows_one_situation_alone(tmp_path):
+    runs = [*arm("sync_allreduce", 801, 0.9, workers=1)]
+    for workers in (2, 4):
+        runs += [*arm("sync_allreduce", 301, 0.9, workers=workers)]
+        runs += [*arm("gossip", 201, 0.9, workers=workers)]
+    folder = write_decided(tmp_path / "made", runs)
+    analyse(folder)
+    chart = next(c for c in charts(read_findings(folder)) if c.name == "decision")
+    assert {row["situation"] for row in chart.rows} == {"s0", "s1"}
+    rates = [re.findall(r">(\d+)</text>", static_svg(chart, name)) for name in ("s0", "s1")]
+    assert "400" in rates[0]
+    assert "200" in rates[1]
+    assert "400" not in rates[1]
+
+
+def test_a_file_has_no_colour_of_the_page_and_the_same_bytes_again(drawn):
+    for chart in drawn.values():
+        svg = static_svg(chart, "s0", "A title")
+        assert "currentColor" not in svg
+        assert "A title" in svg
+        assert svg == static_svg(chart, "s0", "A title")
+
+
+def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
+    slow = "cluster.slow_workers"
+    runs = [run | {slow: 0} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    for workers in (2, 4, 8):
+        for late in (0, 1):
+            first = 201 if late else 401
+            runs += [
+                run | {slow: late, "key": f"{run['key']}{late}{workers}"}
+                for run in (
+                    *arm("sync_allreduce", 301, 0.9, workers=workers),
+                    *arm("gossip", first, 0.9, workers=workers),
+                )
+            ]
+    folder = write_decided(tmp_path / "made", runs, axes=[*AXES, slow])
+    analyse(folder)
+    chart = next(c for c in charts(read_findings(folder)) if c.name == "map")
+    assert len(chart.rows) == 6
+    assert {row["scheme"] for row in chart.rows if row["down"] == 1 or row["across"] == 1} >= {
+        "gossip"
+    }
+    by_late = {(row["across"], row["down"]): row["scheme"] for row in chart.rows}
+    late_first = {key if key[0] in (0, 1) else key[::-1]: name for key, name in by_late.items()}
+    assert {name for (late, _), name in late_first.items() if late == 1} == {"gossip"}
+    assert {name for (late, _), name in late_first.items() if late == 0} == {"all-reduce"}
+
+
+def test_specifications_are_plain_and_their_rows_are_apart(drawn):
+    for chart in drawn.values():
+        text = json.dumps(chart.spec)
+        assert '"name": "rows"' in text
+        assert "http" not in text.replace(chart.spec["$schema"], "")
