@@ -1,12 +1,14 @@
 """Sweep of a study, which skips points that have a record and so continues an earlier sweep.
 
+A record that another study has of the same point is copied in place of training again.
+
 If points are tuned, the study's tuning runs first, in the same way and the same folder.
 """
 
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
+from paceline.study.take_over import take_over, to_take_over
 from paceline.study.tuning import (
     Configuration,
     points_of,
@@ -86,7 +89,8 @@ def _tune(
     tried, extension = {point.key for point in new}, 0
     while further := untried(tuned_configurations(study, root, overrides, tuning), tried):
         new, extension = points_of(further), extension + 1
-        arguments = [each.arguments for each in further if points_to_run(points_of([each]))]
+        # a generator, so that it is asked when records of other studies have been taken over
+        arguments = (each.arguments for each in further if points_to_run(points_of([each])))
         if not _complete(f"{study}, tuning, extension {extension}", new, multirun, arguments):
             return False
         tried |= {point.key for point in new}
@@ -97,9 +101,10 @@ def _complete(
     name: str,
     points: Sequence[StudyPoint],
     multirun: Callable[[list[str]], None],
-    arguments: Sequence[list[str]],
+    arguments: Iterable[list[str]],
 ) -> bool:
     """Run each `multirun` if any point needs it; return True if all have a record then."""
+    take_over(points_to_run(points))
     for each in arguments if points_to_run(points) else ():
         multirun(each)
     points = [replace(point, result=read_result(point.folder)) for point in points]
@@ -109,9 +114,9 @@ def _complete(
 
 
 def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
-    """Return the points that need a run, by `sweep.rerun` and their records."""
+    """Return the points that need a run, by `sweep.rerun` and the records that are there now."""
     digest = source_digest()
-    return [p for p in points if p.config.sweep.needs_run(p.result, digest)]
+    return [p for p in points if p.config.sweep.needs_run(read_result(p.folder), digest)]
 
 
 def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
@@ -147,13 +152,18 @@ def _print_plan(trials: Sequence[StudyPoint], points: Sequence[StudyPoint], root
     if untuned:
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
     jobs = points[0].config.sweep.jobs
-    to_run = points_to_run([*trials, *points])
+    needed = points_to_run([*trials, *points])
+    others = to_take_over(needed)
+    to_run = [point for point in needed if point.key not in others]
     print(estimate(to_run, finished_results(root / "runs"), jobs))
 
 
 def _print_points(name: str, points: Sequence[StudyPoint]) -> None:
     print(table(points))
-    print(f"{name}{counts(points)}; {len(points_to_run(points))} to run", flush=True)
+    needed = points_to_run(points)
+    others = len(to_take_over(needed))
+    taken = f", {others} to take over from other studies" if others else ""
+    print(f"{name}{counts(points)}; {len(needed) - others} to run{taken}", flush=True)
 
 
 def _warn_of_crowding(points: Sequence[StudyPoint]) -> None:
