@@ -37,6 +37,9 @@ class PartialRecord:
         text = yaml.safe_dump(dict(config), sort_keys=False)
         self._guard(lambda: (self.folder / "config.yaml").write_text(text))
 
+    def write_file(self, name: str, content: bytes) -> None:
+        self._guard(lambda: (self.folder / name).write_bytes(content))
+
     def copy_files(self, source: Path, without: Collection[str]) -> None:
         """Copy the files of another record, except those of these names."""
         left = shutil.ignore_patterns(*without)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
@@ -45,9 +46,11 @@ def sweep(
 ) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
 
+    Records that were collected with the study, and are not in runs/, are unpacked first.
     `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run. Raises
     SettingError for an invalid setting of any point, before the first one runs.
     """
+    _unpack(study, root)
     points = study_points(study, root, overrides)
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
     tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
@@ -67,6 +70,13 @@ def sweep(
             return False
         points = study_points(study, root, overrides)  # with their rates
     return _complete(study, points, multirun, arguments)
+
+
+def _unpack(study: str, root: Path) -> None:
+    """Unpack the records that were collected with the study, and that runs/ lacks."""
+    archive = root / "reports" / study / ARCHIVE
+    if archive.exists() and (number := unpack_archive(archive, root / "runs" / study)):
+        print(f"{number} records unpacked from {archive.relative_to(root)}", flush=True)
 
 
 def _tune(
