@@ -11,6 +11,7 @@ import yaml
 
 from paceline.analysis.analyse import FOLDER
 from paceline.measurement.rows import POINT_TABLES
+from paceline.record.archive import ARCHIVE
 
 ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -88,16 +89,19 @@ def test_records_outlive_a_rerun_and_tables_are_committed(study):
     _, deps, outs = stage("sweep", study)
     assert {"conf", f"experiments/{study}.yaml"} <= set(deps)
     assert outs.pop(f"runs/{study}") == {"persist": True}
-    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
+    archive = {f"reports/{study}/{ARCHIVE}": {"cache": False}}  # removed before a run
+    assert outs == {f"reports/{study}/{each}": {"cache": False} for each in COLLECTED} | archive
     for name in ("prepare", "analyse", "report"):
         assert all(options == {"cache": False} for options in stage(name, study)[2].values())
 
 
 @pytest.mark.parametrize("study", LISTS["long_studies"] + LISTS["predicted_studies"])
-def test_of_a_long_study_the_tables_alone_are_outputs(study):
+def test_of_a_long_study_the_tables_and_the_archive_are_outputs(study):
+    """DVC must not remove the archive before the sweep, which unpacks it."""
     _, deps, outs = stage(stages(study)[0], study)
     assert deps == ["conf", f"experiments/{study}.yaml"]
-    assert outs == {f"reports/{study}/{table}": {"cache": False} for table in COLLECTED}
+    archive = {f"reports/{study}/{ARCHIVE}": {"cache": False, "persist": True}}
+    assert outs == {f"reports/{study}/{each}": {"cache": False} for each in COLLECTED} | archive
 
 
 @pytest.mark.parametrize("study", LISTS["predicted_studies"])

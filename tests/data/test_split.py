@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from paceline.data.split import stratified_split
+from paceline.data.split import curve_images, stratified_split
 from paceline.errors import SettingError
 
 LABELS = np.repeat([0, 1, 2], [50, 30, 20])[::-1].copy()
@@ -37,3 +37,25 @@ def test_every_class_keeps_an_image():
 def test_impossible_sizes_are_refused_by_name(num_held_out):
     with pytest.raises(SettingError, match=r"data\.num_validation: .* 1 to 97 can"):
         stratified_split(LABELS, num_held_out, seed=0)
+
+
+@pytest.mark.parametrize("number", [1, 7, 20, 99, 100])
+def test_images_of_a_curve_are_stratified(number):
+    chosen = curve_images(LABELS, number)
+    assert len(set(chosen.tolist())) == len(chosen) == number
+    shares = number * np.array([0.5, 0.3, 0.2])
+    assert (abs(np.bincount(LABELS[chosen], minlength=3) - shares) < 1).all()
+
+
+def test_images_of_a_curve_are_the_same_each_time_and_not_the_first_of_each_class():
+    chosen = curve_images(LABELS, 20).tolist()
+    assert chosen == curve_images(LABELS, 20).tolist() == sorted(chosen)
+    firsts = [np.flatnonzero(label == LABELS)[:n] for label, n in enumerate([10, 6, 4])]
+    assert chosen != sorted(np.concatenate(firsts).tolist())
+
+
+def test_more_images_of_a_curve_than_there_are_are_refused_by_name():
+    assert curve_images(LABELS, None) is None
+    message = r"measurement\.curve_images: 101, but there are 100 validation images"
+    with pytest.raises(SettingError, match=message):
+        curve_images(LABELS, 101)

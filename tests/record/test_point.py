@@ -79,6 +79,8 @@ OTHERS = [
     ("seed", -1),
     ("seed", 0.5),
     ("measurement.warmup_fraction", 1),
+    ("measurement.curve_images", 0),
+    ("measurement.curve_images", "all"),
     ("cluster.accelerator", "tpu"),
     ("training.precision", "8-true"),
     ("training.precision", "16-mixed"),

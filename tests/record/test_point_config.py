@@ -67,6 +67,7 @@ LATER = {
         "feed": "own",
         "store": None,
     },
+    "measurement": {**CONFIG["measurement"], "curve_images": None},
 }
 
 
@@ -107,6 +108,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("scheme.group_size", 2),
         ("scheme.overlap", True),
         ("scheme.sharding", "round_robin"),
+        ("measurement.curve_images", 2000),
         ("training.poly_power", 1),
         ("training.gradient_clip_algorithm", "value"),
         ("training.ema_decay", 0.999),

@@ -1,6 +1,6 @@
 """Makes batches by indexing: one gather of bytes, then arithmetic on the batch as a whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -79,13 +79,19 @@ def evaluation_batches(
     mean: Sequence[float],
     std: Sequence[float],
     dtype: torch.dtype,
+    chosen: Tensor | None = None,
 ) -> Iterator[Batch]:
     """Yield every image once, in the order of the set; the last batch may be smaller.
 
-    A batch is a pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B].
+    `chosen`: int64, the images to yield instead of all. A batch is a pair of normalised images,
+    `dtype` [B, C, H, W], and labels, int64 [B].
     """
     normalise = Normalisation(mean, std, dtype)
-    for pixels, labels in zip(
-        images.images.split(batch_size), images.labels.split(batch_size), strict=True
-    ):
+    batches: Iterable[Batch]
+    if chosen is None:
+        parts = (images.images.split(batch_size), images.labels.split(batch_size))
+        batches = zip(*parts, strict=True)
+    else:
+        batches = (images.take(some) for some in chosen.split(batch_size))
+    for pixels, labels in batches:
         yield normalise(pixels), labels

@@ -1,4 +1,4 @@
-"""Divides a training set into training and validation by a seed, stratified by class."""
+"""Draws images by a seed, stratified by class: those to validate on, and some of those."""
 
 import numpy as np
 
@@ -21,24 +21,45 @@ def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[
             f"{num_held_out} of {len(labels)} training images of {len(classes)} classes cannot be "
             f"held out: 1 to {largest} can",
         )
-    quotas = _quotas(class_sizes, num_held_out)
-    held_out = np.zeros(len(labels), dtype=bool)
-    for label, quota in zip(classes, quotas, strict=True):
-        members = np.flatnonzero(labels == label)
-        order = random_permutation(len(members), "split", seed, int(label))
-        held_out[members[order[:quota]]] = True
+    held_out = _drawn(labels, _quotas(class_sizes, class_sizes - 1, num_held_out), "split", seed)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def _quotas(class_sizes: np.ndarray, total: int) -> np.ndarray:
+def curve_images(labels: np.ndarray, number: int | None) -> np.ndarray | None:
+    """Return the indices into the validation `labels` of the images that intermediate scores use.
+
+    They are sorted int64, the same in each run; None stands for all. Each class contributes the
+    same share of its images, to within one image. Raises SettingError("measurement.curve_images")
+    for more images than there are.
+    """
+    if number is None:
+        return None
+    if number > len(labels):
+        message = f"{number}, but there are {len(labels)} validation images"
+        raise SettingError("measurement.curve_images", message)
+    _, class_sizes = np.unique(labels, return_counts=True)
+    return np.flatnonzero(_drawn(labels, _quotas(class_sizes, class_sizes, number), "curve", 0))
+
+
+def _drawn(labels: np.ndarray, quotas: np.ndarray, *key: int | str) -> np.ndarray:
+    """Draw as many images of each class as its quota; returns bool [len(labels)]."""
+    drawn = np.zeros(len(labels), dtype=bool)
+    for label, quota in zip(np.unique(labels), quotas, strict=True):
+        members = np.flatnonzero(labels == label)
+        order = random_permutation(len(members), *key, int(label))
+        drawn[members[order[:quota]]] = True
+    return drawn
+
+
+def _quotas(class_sizes: np.ndarray, most: np.ndarray, total: int) -> np.ndarray:
     """Apportion `total` to the classes in proportion to their sizes, by largest remainder.
 
-    Returns int64 [classes]; each class keeps at least one image.
+    Returns int64 [classes], of which none exceeds `most`.
     """
     shares = class_sizes * (total / class_sizes.sum())
-    quotas = np.minimum(np.floor(shares).astype(np.int64), class_sizes - 1)
+    quotas = np.minimum(np.floor(shares).astype(np.int64), most)
     while (missing := total - int(quotas.sum())) > 0:
-        remainders = np.where(quotas < class_sizes - 1, shares - quotas, -np.inf)
+        remainders = np.where(quotas < most, shares - quotas, -np.inf)
         quotas[np.argsort(-remainders, kind="stable")[:missing]] += 1
-        quotas = np.minimum(quotas, class_sizes - 1)
+        quotas = np.minimum(quotas, most)
     return quotas

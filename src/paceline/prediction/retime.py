@@ -88,7 +88,8 @@ def _with_timing(config: PointConfig, defaults: PointConfig) -> PointConfig:
     """Add what records of earlier versions lack."""
     missing = {name: defaults.values[name] for name in _TIMING if name not in config.values}
     model = {**defaults.of_the_run("model"), **config.values["model"]}
-    return config.replaced(model=model, **missing)
+    measurement = {**defaults.values["measurement"], **config.values["measurement"]}
+    return config.replaced(model=model, measurement=measurement, **missing)
 
 
 def _check(old: Point, new: Point) -> None:

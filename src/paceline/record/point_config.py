@@ -46,6 +46,7 @@ _LATER: dict[str, object] = {
     "cluster.link.unevenness": 0,
     "scheme.overlap": False,
     "scheme.sharding": "bytes",
+    "measurement.curve_images": None,
     "training.poly_power": 0.5,
     "training.gradient_clip_algorithm": "norm",
     "training.ema_decay": None,

@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,14 @@ class PartialRecord:
     def write_config(self, config: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(dict(config), sort_keys=False)
         self._guard(lambda: (self.folder / "config.yaml").write_text(text))
+
+    def write_file(self, name: str, content: bytes) -> None:
+        self._guard(lambda: (self.folder / name).write_bytes(content))
+
+    def copy_files(self, source: Path, without: Collection[str]) -> None:
+        """Copy the files of another record, except those of these names."""
+        left = shutil.ignore_patterns(*without)
+        self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
 
     def write_table(
         self, name: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]

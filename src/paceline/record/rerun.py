@@ -16,6 +16,11 @@ class Sweep:
     jobs: Whole
     rerun: Literal["none", "failed", "stale", "all"]
 
+    @property
+    def takes_over(self) -> bool:
+        """True if a record of another study can stand for a run."""
+        return self.rerun != "all"
+
     def needs_run(self, result: Mapping[str, Any] | None, digest: str) -> bool:
         """Return True if a point must run.
 

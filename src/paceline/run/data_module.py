@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, Sampler
+from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
 
 from paceline.data.order import AbstractOrder
 from paceline.data.row_format import RowFormat
 from paceline.data.share import Share
+from paceline.data.split import curve_images
 from paceline.errors import SettingError
 from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
@@ -120,6 +121,24 @@ class ModuleBatches:
         )
 
 
+def _curve_loader(module: Any, number: int | None) -> DataLoader | None:
+    """Return a loader of this number of the module's validation images; None for all of them."""
+    if number is None:
+        return None
+    loader = module.val_dataloader()
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        message = f"{number} images cannot be drawn but from a map-style set: null is needed"
+        raise SettingError("measurement.curve_images", message)
+    chosen = curve_images(ModuleItems(loader).labels(), number)
+    assert chosen is not None
+    return DataLoader(
+        Subset(loader.dataset, chosen.tolist()),
+        batch_size=loader.batch_size,
+        collate_fn=loader.collate_fn,
+        num_workers=loader.num_workers,
+    )
+
+
 def open_data_module(module: Any, reading: Reading) -> PointData:
     """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
 
@@ -143,6 +162,7 @@ def open_data_module(module: Any, reading: Reading) -> PointData:
         for images, labels in batches:
             yield images.to(torch.float64) if double else images, labels
 
+    chosen = _curve_loader(module, reading.curve_images)
     training = ModuleItems(loader)
     placed = PlacedData(training, reading)
     return PointData(
@@ -151,5 +171,6 @@ def open_data_module(module: Any, reading: Reading) -> PointData:
         placed.train,
         placed.batch,
         lambda: evaluation(module.val_dataloader()),
+        lambda: evaluation(chosen or module.val_dataloader()),
         lambda: evaluation(module.test_dataloader()),
     )

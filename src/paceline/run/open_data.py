@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from paceline.data.batches import evaluation_batches
 from paceline.data.image_set import AbstractImageData, ImageSet
 from paceline.data.samples import DecodedImages
+from paceline.data.split import curve_images
 from paceline.run.data_module import open_data_module
 from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
@@ -20,15 +23,15 @@ def open_data(data: Any, reading: Reading) -> PointData:
     """
     if not isinstance(data, AbstractImageData):
         return open_data_module(data, reading)
-    training, validation, test = _open_images(data, reading)
+    training, evaluations = _open_images(data, reading)
     placed = PlacedData(training, reading)
-    return PointData(len(training), placed.traffic, placed.train, placed.batch, validation, test)
+    return PointData(len(training), placed.traffic, placed.train, placed.batch, *evaluations)
 
 
 def _open_images(
     data: AbstractImageData, reading: Reading
-) -> tuple[TrainingImages, Callable[[], Iterable[Any]], Callable[[], Iterable[Any]]]:
-    """Return the training images, and the batches of the other two sets.
+) -> tuple[TrainingImages, list[Callable[[], Iterable[Any]]]]:
+    """Return the training images, and the batches of validation, of the curve, and of the test.
 
     Nothing else refers to the training images, so that they are freed when a share is held.
     """
@@ -38,8 +41,18 @@ def _open_images(
     samples = DecodedImages(data.encoded()) if decoded else splits.train
     training = TrainingImages(splits, samples, data.augmentation, reading.dtype)
 
-    def evaluation(images: ImageSet) -> Callable[[], Iterable[Any]]:
-        size = reading.evaluation_batch_size
-        return lambda: evaluation_batches(images, size, mean, std, reading.dtype)
+    validation = splits.validation
+    drawn = curve_images(validation.labels.numpy(), reading.curve_images)
+    chosen = None if drawn is None else torch.from_numpy(drawn)
 
-    return training, evaluation(splits.validation), evaluation(splits.test)
+    def evaluation(
+        images: ImageSet, chosen: torch.Tensor | None = None
+    ) -> Callable[[], Iterable[Any]]:
+        size = reading.evaluation_batch_size
+        return lambda: evaluation_batches(images, size, mean, std, reading.dtype, chosen)
+
+    return training, [
+        evaluation(validation),
+        evaluation(validation, chosen),
+        evaluation(splits.test),
+    ]

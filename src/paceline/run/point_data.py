@@ -15,7 +15,8 @@ class Reading:
     """Settings by which a run reads its data.
 
     `batch_size`: images per worker and step. `dtype`: type of image values. `worker`: worker of
-    this process; None if one process draws for all.
+    this process; None if one process draws for all. `curve_images`: number of validation images on
+    which all snapshots but the last are scored; None for all.
     """
 
     num_workers: int
@@ -25,6 +26,7 @@ class Reading:
     placement: Placement
     dtype: torch.dtype = torch.float32
     worker: int | None = None
+    curve_images: int | None = None
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class PointData:
     """Data of a run.
 
     `train(worker, num_batches)` iterates over the first batches of a worker; `batch(worker, n)`
-    returns one of them. `validation()` and `test()` start a new pass over (images, labels).
+    returns one of them. `validation()`, `curve()` and `test()` start a new pass over (images,
+    labels): `curve()` over those validation images on which all snapshots but the last are scored.
     `traffic`: order of the data, and how they move among workers.
     """
 
@@ -41,4 +44,5 @@ class PointData:
     train: Callable[..., Any]
     batch: Callable[[int, int], Any]
     validation: Callable[[], Iterable[Any]]
+    curve: Callable[[], Iterable[Any]]
     test: Callable[[], Iterable[Any]]

@@ -177,14 +177,15 @@ class TrainingProcess:
 
         The last one, or its moving average, is saved as weights.pt if the point asks for it.
         """
-        snapshots = self._strategy.finish()
+        snapshots, data = self._strategy.finish(), self._data
         evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
         ends = self._strategy.real_seconds(snapshots)
         for snapshot, real_seconds in zip(snapshots, ends, strict=True):
-            scores = evaluation.scores(snapshot, self._data.validation)
+            last = snapshot.samples >= self._budget.samples
+            scores = evaluation.scores(snapshot, data.validation if last else data.curve)
             report.scores.append(_scored(snapshot, real_seconds, scores))
         if snapshots and snapshots[-1].samples >= self._budget.samples:
-            scores = evaluation.scores(snapshots[-1], self._data.test)
+            scores = evaluation.scores(snapshots[-1], data.test)
             report.test = _scored(snapshots[-1], ends[-1], scores)
             if self._point.save_weights:
                 save_weights(self._module, self._folder / "weights.pt")
@@ -199,6 +200,7 @@ def reading_of(point: Point) -> Reading:
         evaluation_batch_size=point.measurement.evaluation_batch_size,
         placement=point.placement,
         dtype=torch.float64 if point.training.precision == "64-true" else torch.float32,
+        curve_images=point.measurement.curve_images,
     )
 
 

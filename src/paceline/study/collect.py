@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES, TUNING
+from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.provenance import source_digest
 from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
@@ -38,11 +39,11 @@ class StudyState(TypedDict):
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
-    """Write runs.csv, tuning.csv, study.json and a file for each table; return their folder.
+    """Write runs.csv, tuning.csv, study.json, records.zip and a file for each table.
 
-    The points are those that the study names today, in its order; points of its tuning are in
-    tuning.csv alone. Records of earlier settings in the same folder are listed, never averaged.
-    Raises SettingError if no point has a record.
+    Returns their folder. The points are those that the study names today, in its order; points of
+    its tuning are in tuning.csv and records.zip alone. Records of earlier settings in the same
+    folder are listed, never averaged. Raises SettingError if no point has a record.
     """
     points = study_points(study, root, overrides)
     if points[0].config.values.get("exchange"):
@@ -62,7 +63,9 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     axes = tuned[0].axes if tuned else ()
     rows = [row for each in tuned for row in each.rows()]
     _write(folder / "tuning.csv", ("key", *axes, *TUNING), rows)
-    state = _state(study, points, points_of(tuned), root)
+    trials = points_of(tuned)
+    write_archive(folder / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
+    state = _state(study, points, trials, root)
     (folder / "study.json").write_text(json.dumps(state, indent=1) + "\n")
     _print(state, folder)
     return folder

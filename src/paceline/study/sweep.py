@@ -1,23 +1,27 @@
 """Sweep of a study, which skips points that have a record and so continues an earlier sweep.
 
+A record that another study has of the same point is copied in place of training again.
+
 If points are tuned, the study's tuning runs first, in the same way and the same folder.
 """
 
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
+from paceline.study.take_over import take_over, to_take_over
 from paceline.study.tuning import (
     Configuration,
     points_of,
@@ -42,9 +46,11 @@ def sweep(
 ) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
 
+    Records that were collected with the study, and are not in runs/, are unpacked first.
     `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run. Raises
     SettingError for an invalid setting of any point, before the first one runs.
     """
+    _unpack(study, root)
     points = study_points(study, root, overrides)
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
     tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
@@ -64,6 +70,13 @@ def sweep(
             return False
         points = study_points(study, root, overrides)  # with their rates
     return _complete(study, points, multirun, arguments)
+
+
+def _unpack(study: str, root: Path) -> None:
+    """Unpack the records that were collected with the study, and that runs/ lacks."""
+    archive = root / "reports" / study / ARCHIVE
+    if archive.exists() and (number := unpack_archive(archive, root / "runs" / study)):
+        print(f"{number} records unpacked from {archive.relative_to(root)}", flush=True)
 
 
 def _tune(
@@ -86,7 +99,8 @@ def _tune(
     tried, extension = {point.key for point in new}, 0
     while further := untried(tuned_configurations(study, root, overrides, tuning), tried):
         new, extension = points_of(further), extension + 1
-        arguments = [each.arguments for each in further if points_to_run(points_of([each]))]
+        # a generator, so that it is asked when records of other studies have been taken over
+        arguments = (each.arguments for each in further if points_to_run(points_of([each])))
         if not _complete(f"{study}, tuning, extension {extension}", new, multirun, arguments):
             return False
         tried |= {point.key for point in new}
@@ -97,9 +111,10 @@ def _complete(
     name: str,
     points: Sequence[StudyPoint],
     multirun: Callable[[list[str]], None],
-    arguments: Sequence[list[str]],
+    arguments: Iterable[list[str]],
 ) -> bool:
     """Run each `multirun` if any point needs it; return True if all have a record then."""
+    take_over(points_to_run(points))
     for each in arguments if points_to_run(points) else ():
         multirun(each)
     points = [replace(point, result=read_result(point.folder)) for point in points]
@@ -109,9 +124,9 @@ def _complete(
 
 
 def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
-    """Return the points that need a run, by `sweep.rerun` and their records."""
+    """Return the points that need a run, by `sweep.rerun` and the records that are there now."""
     digest = source_digest()
-    return [p for p in points if p.config.sweep.needs_run(p.result, digest)]
+    return [p for p in points if p.config.sweep.needs_run(read_result(p.folder), digest)]
 
 
 def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
@@ -147,13 +162,18 @@ def _print_plan(trials: Sequence[StudyPoint], points: Sequence[StudyPoint], root
     if untuned:
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
     jobs = points[0].config.sweep.jobs
-    to_run = points_to_run([*trials, *points])
+    needed = points_to_run([*trials, *points])
+    others = to_take_over(needed)
+    to_run = [point for point in needed if point.key not in others]
     print(estimate(to_run, finished_results(root / "runs"), jobs))
 
 
 def _print_points(name: str, points: Sequence[StudyPoint]) -> None:
     print(table(points))
-    print(f"{name}{counts(points)}; {len(points_to_run(points))} to run", flush=True)
+    needed = points_to_run(points)
+    others = len(to_take_over(needed))
+    taken = f", {others} to take over from other studies" if others else ""
+    print(f"{name}{counts(points)}; {len(needed) - others} to run{taken}", flush=True)
 
 
 def _warn_of_crowding(points: Sequence[StudyPoint]) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from paceline.tracking.mlflow_log import LogError, PointLog, Row, flat_params, run_exists
 
-_MARKER = "mlflow.json"  # file in a record's folder, with a Marker
+MARKER = "mlflow.json"  # file in a record's folder, with a Marker
 _TAGS = ("study", "key", "scheme", "workers", "kind", "status", "commit")
 _STATUS = {"finished": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 
@@ -85,14 +85,14 @@ def write_marker(
     )
     text = json.dumps(marker, indent=1) + "\n"
     try:
-        (folder / _MARKER).write_text(text)
+        (folder / MARKER).write_text(text)
     except OSError as error:
-        raise LogError(f"cannot write {folder / _MARKER}: {error.strerror}") from error
+        raise LogError(f"cannot write {folder / MARKER}: {error.strerror}") from error
 
 
 def _known_marker(folder: Path, tracking_uri: str) -> Marker | None:
     """Return the marker of a run that `tracking_uri` has, else None. Raises LogError."""
-    path = folder / _MARKER
+    path = folder / MARKER
     marker: Marker | None = json.loads(path.read_text()) if path.exists() else None
     if marker is None or marker["tracking_uri"] != tracking_uri:
         return None

@@ -1,0 +1,34 @@
+"""Points whose record another study has: a sweep copies it in place of training again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from paceline.record.other_study import copy_record, record_elsewhere
+from paceline.record.provenance import source_digest
+from paceline.study.study_points import StudyPoint
+from paceline.tracking.mlflow_record import MARKER
+
+
+def to_take_over(points: Sequence[StudyPoint]) -> dict[str, Path]:
+    """Return the folders of the records of other studies that stand for points, by their keys.
+
+    `points`: those that need a run.
+    """
+    digest = source_digest()
+    found = {
+        point.key: record_elsewhere(point.folder, digest)
+        for point in points
+        if point.config.sweep.takes_over
+    }
+    return {key: folder for key, folder in found.items() if folder}
+
+
+def take_over(points: Sequence[StudyPoint]) -> None:
+    """Copy what `to_take_over` finds for `points`, and print a line for each."""
+    found = to_take_over(points)
+    for point in points:
+        if point.key in found:
+            source = found[point.key]
+            copy_record(source, point.folder, point.config, without=[MARKER])
+            axes = " ".join(f"{name}={value}" for name, value in point.axes.items())
+            print(f"{point.key} {axes}: taken over from {source.parent.name}", flush=True)

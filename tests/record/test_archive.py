@@ -1,0 +1,123 @@
+"""Records travel in an archive: equal ones in equal bytes, each whole or not at all."""
+
+import json
+import shutil
+import zipfile
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.measurement.rows import POINT_TABLES
+from paceline.record.archive import ARCHIVE, unpack_archive, write_archive
+from paceline.record.record import PartialRecord, read_result
+
+KEYS = ("0123456789ab", "ba9876543210")
+TABLES = [table.name for table in POINT_TABLES]
+
+
+def record(folder, **changes):
+    partial = PartialRecord(folder)
+    partial.write_config({"study": "made", "seed": 0})
+    for name in TABLES:
+        partial.write_table(name, ["a", "b"], [{"a": 0.1, "b": None}])
+    for name in ("weights.pt", "mlflow.json", "progress.csv"):
+        partial.write_file(name, b"stays")
+    partial.complete({"key": folder.name, "top1": 0.1 + 0.2, **changes})
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for key in KEYS:
+        record(tmp_path / "runs" / key)
+    return tmp_path / "runs"
+
+
+def archived(runs, path):
+    write_archive(path, runs.iterdir())
+    return path
+
+
+def content(runs):
+    return {
+        str(path.relative_to(runs)): path.read_bytes()
+        for path in runs.rglob("*")
+        if path.is_file() and path.name not in ("weights.pt", "mlflow.json", "progress.csv")
+    }
+
+
+def test_records_come_back_as_they_were_without_weights_and_marker(runs, tmp_path):
+    path = archived(runs, tmp_path / ARCHIVE)
+    assert unpack_archive(path, tmp_path / "again") == 2
+    names = {path.name for path in (tmp_path / "again" / KEYS[0]).iterdir()}
+    assert names == {"config.yaml", "result.json", *(f"{name}.csv" for name in TABLES)}
+    assert content(tmp_path / "again") == content(runs)
+    assert {path.name for path in (tmp_path / "again").iterdir()} == set(KEYS)
+
+
+def test_equal_records_give_equal_bytes(runs, tmp_path):
+    """In any order, of any age, and unpacked."""
+    first = archived(runs, tmp_path / "first.zip").read_bytes()
+    shutil.copytree(runs, tmp_path / "copied", copy_function=shutil.copyfile)
+    write_archive(tmp_path / "second.zip", [tmp_path / "copied" / key for key in reversed(KEYS)])
+    assert (tmp_path / "second.zip").read_bytes() == first
+    unpack_archive(tmp_path / "first.zip", tmp_path / "again")
+    assert archived(tmp_path / "again", tmp_path / "third.zip").read_bytes() == first
+    record(runs / KEYS[0], seed=1)
+    assert archived(runs, tmp_path / "fourth.zip").read_bytes() != first
+
+
+def test_a_record_that_is_there_is_not_overwritten(runs, tmp_path):
+    path = archived(runs, tmp_path / ARCHIVE)
+    record(runs / KEYS[0], top1=0.5)
+    (runs / KEYS[1] / "result.json").unlink()  # so it is no record
+    assert unpack_archive(path, runs) == 1
+    assert [read_result(runs / key)["top1"] for key in KEYS] == [0.5, 0.1 + 0.2]
+    assert unpack_archive(path, runs) == 0
+
+
+def test_a_table_that_a_record_lacks_stays_away(runs, tmp_path):
+    (runs / KEYS[0] / "timeline.csv").unlink()
+    unpack_archive(archived(runs, tmp_path / ARCHIVE), tmp_path / "again")
+    assert not (tmp_path / "again" / KEYS[0] / "timeline.csv").exists()
+
+
+def refused(path, reason, tmp_path):
+    with pytest.raises(SettingError, match=f"^study: .*{ARCHIVE} cannot be read: {reason}") as e:
+        unpack_archive(path, tmp_path / "again")
+    assert "\n" not in str(e.value)
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_archive_that_was_cut_or_changed_is_named(runs, tmp_path):
+    path = archived(runs, tmp_path / ARCHIVE)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    refused(path, "File is not a zip file", tmp_path)
+    at = len("PK..") + 26 + len(f"{KEYS[0]}/config.yaml") + 4  # in the first file, of 30 bytes
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    refused(path, "(Bad CRC-32|Error -3)", tmp_path)
+    path.write_bytes(b"")
+    refused(path, "File is not a zip file", tmp_path)
+
+
+RESULT = json.dumps({"key": KEYS[0]})
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({f"../{KEYS[0]}/config.yaml": ""}, r"\.\./.* is no file of a record"),
+        ({f"{KEYS[0]}/../config.yaml": ""}, ".* is no file of a record"),
+        ({f"{KEYS[0]}/weights.pt": ""}, ".* is no file of a record"),
+        ({"made/config.yaml": ""}, ".* is no file of a record"),
+        ({f"{KEYS[0]}/config.yaml": ""}, "the record .* has no result.json"),
+        ({f"{KEYS[0]}/result.json": RESULT}, "the record .* has no config.yaml"),
+        ({f"{KEYS[0]}/config.yaml": "", f"{KEYS[0]}/result.json": "{"}, "Expecting property"),
+        ({f"{KEYS[1]}/config.yaml": "", f"{KEYS[1]}/result.json": RESULT}, ".* is of"),
+    ],
+)
+def test_what_is_no_archive_of_records_is_refused(members, reason, tmp_path):
+    with zipfile.ZipFile(tmp_path / ARCHIVE, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    refused(tmp_path / ARCHIVE, reason, tmp_path)

@@ -1,0 +1,116 @@
+"""A record that another study has is copied under the study that needs it."""
+
+import pytest
+import yaml
+
+from paceline.measurement.rows import POINT_TABLES
+from paceline.record.provenance import source_digest
+from paceline.study.study_points import study_points
+from paceline.study.sweep import sweep
+from paceline.tracking.mlflow_store import client
+from tests.made_records import make_record
+
+UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
+NEW = {"kind": "virtual", "source_digest": source_digest()}
+
+
+@pytest.fixture
+def studies(root, studied):
+    """Two studies with the same points but for a seed; `other` has more of them."""
+    modelled = {"defaults": [{"override /data": "made"}, {"override /cluster": "virtual"}]}
+    studied("made", modelled, seed="0,1")
+    studied("other", {**modelled, "question": "Another?", "margin": 2}, seed="0,1,2")
+    return root
+
+
+def record(point, **changes):
+    return make_record(point.folder, point.config, **{**NEW, **changes})
+
+
+def runner(root):
+    """Stands in for Hydra: trains what has no record, and notes the seeds."""
+    seeds = []
+
+    def run(_):
+        for point in study_points("made", root):
+            if not point.result:
+                record(point)
+                seeds.append(point.config.seed)
+
+    return run, seeds
+
+
+def test_a_record_of_another_study_is_copied_and_not_trained(studies, capsys):
+    first, *_ = study_points("other", studies)
+    theirs = record(first, status="diverged", reason="why", test_top1=0.125)
+    (first.folder / "weights.pt").write_bytes(b"weights")
+    run, seeds = runner(studies)
+    assert sweep("made", studies, run, UNLOGGED)
+    assert seeds == [1]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{first.key} seed=0: taken over from other",
+        "made: 2 points: 1 finished, 1 diverged",
+    ]
+    ours = study_points("made", studies)[0]
+    assert ours.key == first.key
+    assert ours.result == {**theirs, "study": "made"}
+    for name in (*(f"{table.name}.csv" for table in POINT_TABLES[:3]), "weights.pt"):
+        assert (ours.folder / name).read_bytes() == (first.folder / name).read_bytes()
+    config = yaml.safe_load((ours.folder / "config.yaml").read_text())
+    assert (config["study"], config["question"], config["margin"]) == ("made", "Does it?", 1)
+    assert {path.name for path in ours.folder.parent.iterdir()} == {
+        each.key for each in study_points("made", studies)
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "failed"},
+        {"source_digest": "0123"},
+        {"kind": "measured"},
+        {"kind": "paced"},
+    ],
+)
+def test_what_failed_or_is_of_other_code_or_of_real_processes_is_not(studies, changes, capsys):
+    record(study_points("other", studies)[0], **changes)
+    run, seeds = runner(studies)
+    assert sweep("made", studies, run, UNLOGGED)
+    assert seeds == [0, 1]
+    assert "taken over" not in capsys.readouterr().out
+
+
+def test_a_renewed_sweep_takes_over_what_the_present_code_made_but_not_to_do_all_again(studies):
+    ours, other = study_points("made", studies), study_points("other", studies)
+    for point in ours:
+        record(point, source_digest="0123")
+    record(other[1], test_top1=0.25)
+    seen = []
+    assert sweep("made", studies, seen.append, [*UNLOGGED, "sweep.rerun=all"])
+    assert all(p.result["source_digest"] == "0123" for p in study_points("made", studies))
+    assert sweep("made", studies, seen.append, [*UNLOGGED, "sweep.rerun=stale"])
+    renewed = [p.result["source_digest"] for p in study_points("made", studies)]
+    assert renewed == ["0123", source_digest()]
+    assert len(seen) == 2
+
+
+def test_a_copy_is_logged_under_its_own_study(studies):
+    uri = f"sqlite:///{studies}/mlflow.db"
+    for point in study_points("other", studies):
+        record(point)
+    sweep("other", studies, None)
+    sweep("made", studies, None)
+    store = client(uri)
+    for study, number in (("made", 2), ("other", 3)):
+        experiment = store.get_experiment_by_name(f"paceline/{study}")
+        runs = store.search_runs([experiment.experiment_id])
+        assert [run.data.tags["study"] for run in runs] == [study] * number
+
+
+def test_a_dry_run_counts_what_would_be_taken_over_and_copies_nothing(studies, capsys):
+    record(study_points("other", studies)[0], wall_seconds=60, peak_rss_bytes=2**30)
+    assert sweep("made", studies, None, dry_run=True)
+    out = capsys.readouterr().out
+    assert "2 points: 2 to do; 1 to run, 1 to take over from other studies\n" in out
+    assert out.splitlines()[-1].startswith("about 1.0 minutes; ")
+    assert not (studies / "runs/made").exists()

@@ -1,0 +1,70 @@
+"""A clone that has the archive of a study, and no runs/, trains what is new alone."""
+
+import shutil
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.record.archive import ARCHIVE
+from paceline.study.collect import collect
+from paceline.study.study_points import study_points
+from paceline.study.sweep import sweep
+from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from tests.made_records import make_record
+
+UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
+RATES = {"tuning": {"values": [0.1, 0.2], "seed": 100}}
+
+
+@pytest.fixture
+def collected(root):
+    """The study `made`, collected with three of its four records, in a clone without runs/."""
+    for point in study_points("made", root)[:3]:
+        make_record(point.folder, point.config, peak_rss_bytes=2**30)
+    collect("made", root)
+    shutil.rmtree(root / "runs")
+    return root
+
+
+def test_the_archive_has_the_records_of_points_and_trials(root, studied):
+    studied("made", RATES, **{"training.rate": "tuned"})
+    seen = []
+
+    def run(arguments):
+        """Stand in for Hydra, with the trials and then the points."""
+        seen.append(arguments)
+        for point in trials(root) if len(seen) == 1 else study_points("made", root):
+            make_record(point.folder, point.config)
+
+    assert sweep("made", root, run, UNLOGGED)
+    collect("made", root)
+    shutil.rmtree(root / "runs")
+    assert sweep("made", root, run, UNLOGGED)
+    assert len(seen) == 2
+    assert len(list((root / "runs/made").iterdir())) == 3
+
+
+def trials(root):
+    tuning = study_tuning(study_points("made", root))
+    return points_of(tuned_configurations("made", root, [], tuning))
+
+
+def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
+    seen = []
+    assert not sweep("made", collected, seen.append, UNLOGGED)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"3 records unpacked from reports/made/{ARCHIVE}"
+    assert lines[1:] == ["made: 4 points: 3 finished, 1 to do"]
+    assert len(seen) == 1
+
+
+def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
+    assert sweep("made", collected, pytest.fail, dry_run=True)
+    assert "4 points: 3 finished, 1 to do; 1 to run\n" in capsys.readouterr().out
+
+
+def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
+    (collected / "reports/made" / ARCHIVE).write_text("no archive")
+    with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} cannot be read"):
+        sweep("made", collected, pytest.fail)
+    assert not (collected / "runs").exists()
