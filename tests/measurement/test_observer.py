@@ -24,7 +24,7 @@ def rows_of(path, training_seconds, steps):
     observer = Observer(
         hand,
         lambda: hand.num_samples,
-        [10**6],
+        [64, 128],
         live=path,
         training_seconds=lambda real: training_seconds(hand, real),
     )
@@ -50,4 +50,5 @@ def test_a_row_comes_once_a_real_second_with_modelled_seconds(tmp_path):
     rows = rows_of(tmp_path / "progress.csv", lambda hand, real: hand.modelled, STEPS)
     assert [float(row["seconds"]) for row in rows] == [20.0, 20.0, 60.0]
     assert [row["images_per_second"] for row in rows] == ["3.2", "", "0.8"]
+    assert [row["share"] for row in rows] == ["0.5000", "0.7500", "1.0000"]
     assert [row["train_loss"] for row in rows] == ["0.5"] * 3

@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.engine.training_clock import TrainingClock
 
-LIVE_COLUMNS = ("samples", "seconds", "train_loss", "images_per_second")
+LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second")
 
 
 class Observer(Callback):
@@ -20,7 +20,8 @@ class Observer(Callback):
     `samples` returns the number of samples of all workers; it is called after each step.
     `thresholds` are ascending sample counts, between which losses are averaged. `live` is a CSV
     that grows by a line about once a real second, for worker 0; it is None for the others. Its
-    seconds are `training_seconds(real)`: on a virtual clock, modelled ones.
+    seconds are `training_seconds(real)`: on a virtual clock, modelled ones. `share`: of all samples
+    of the run.
     """
 
     def __init__(
@@ -75,8 +76,9 @@ class Observer(Callback):
         assert self._live is not None
         passed = seconds - self._live_seconds  # modelled ones may stand still in a round
         rate = f"{(samples - self._live_samples) / passed:.6g}" if passed else ""
+        share = samples / self._thresholds[-1]
         with self._live.open("a") as file:
-            file.write(f"{samples},{seconds:.3f},{loss:.6g},{rate}\n")
+            file.write(f"{samples},{seconds:.3f},{share:.4f},{loss:.6g},{rate}\n")
         self._live_seconds, self._live_samples = seconds, samples
 
 
