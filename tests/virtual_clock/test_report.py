@@ -38,3 +38,8 @@ def test_a_digest_tells_weights_apart_and_not_how_they_are_cut():
     weights = torch.arange(6.0)
     assert weights_digest([weights]) == weights_digest([weights[:2], weights[2:].view(2, 2)])
     assert weights_digest([weights]) != weights_digest([weights + 1e-6 * (weights == 3)])
+
+
+def test_its_seconds_are_modelled_while_it_trains():
+    strategy, _ = train(AsyncParameterServer(1), 4, 32)
+    assert strategy.seconds(real=1e9) == strategy.clock.kernel.now < 1e3

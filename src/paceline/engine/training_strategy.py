@@ -34,12 +34,7 @@ DrawOne = Callable[[int, int], Any]
 
 
 class AbstractTrainingStrategy(ABC):
-    """Strategy of one training process, for one worker on the wall clock, all on the virtual one.
-
-    `is_live`: True if its seconds are real, so that progress can be logged by them.
-    """
-
-    is_live: bool = True
+    """Strategy of one process: for one worker on the wall clock, for all on the virtual one."""
 
     @property
     @abstractmethod
@@ -74,6 +69,10 @@ class AbstractTrainingStrategy(ABC):
     @abstractmethod
     def finish(self) -> list[Snapshot]:
         """Wait for the end of all workers; return the snapshots that this process evaluates."""
+
+    def seconds(self, real: float) -> float:
+        """Return the present seconds of the training clock; `real` are those of a real one."""
+        return real
 
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         """Return the real seconds of the training clock at each snapshot."""

@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.engine.training_clock import TrainingClock
 
-LIVE_COLUMNS = ("samples", "seconds", "train_loss", "images_per_second")
+LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second")
 
 
 class Observer(Callback):
@@ -19,7 +19,9 @@ class Observer(Callback):
 
     `samples` returns the number of samples of all workers; it is called after each step.
     `thresholds` are ascending sample counts, between which losses are averaged. `live` is a CSV
-    that grows by a line about once a second, for worker 0; it is None for the others.
+    that grows by a line about once a real second, for worker 0; it is None for the others. Its
+    seconds are `training_seconds(real)`: on a virtual clock, modelled ones. `share`: of all samples
+    of the run.
     """
 
     def __init__(
@@ -27,7 +29,9 @@ class Observer(Callback):
         clock: TrainingClock,
         samples: Callable[[], int],
         thresholds: list[int],
+        *,
         live: Path | None,
+        training_seconds: Callable[[float], float],
     ) -> None:
         self.step_ends = array("d")  # seconds of the training clock
         self.loss_sums: list[Any] = [0.0] * len(thresholds)
@@ -36,7 +40,8 @@ class Observer(Callback):
         self._samples = samples
         self._thresholds = thresholds
         self._live = live
-        self._live_seconds = 0.0
+        self._training_seconds = training_seconds
+        self._live_real = self._live_seconds = 0.0
         self._live_samples = 0
         if live is not None:
             live.write_text(",".join(LIVE_COLUMNS) + "\n")
@@ -51,8 +56,9 @@ class Observer(Callback):
         loss = _loss(outputs)
         self.loss_sums[index] = self.loss_sums[index] + loss  # no .item(): it would stall a GPU
         self.loss_counts[index] += 1
-        if self._live is not None and seconds - self._live_seconds >= 1:
-            self._write_live(samples, seconds, float(loss))
+        if self._live is not None and seconds - self._live_real >= 1:
+            self._live_real = seconds
+            self._write_live(samples, self._training_seconds(seconds), float(loss))
 
     # Lightning skips hooks that are not callable
     on_train_batch_start = None  # type: ignore[assignment]
@@ -68,9 +74,11 @@ class Observer(Callback):
 
     def _write_live(self, samples: int, seconds: float, loss: float) -> None:
         assert self._live is not None
-        rate = (samples - self._live_samples) / (seconds - self._live_seconds)
+        passed = seconds - self._live_seconds  # modelled ones may stand still in a round
+        rate = f"{(samples - self._live_samples) / passed:.6g}" if passed else ""
+        share = samples / self._thresholds[-1]
         with self._live.open("a") as file:
-            file.write(f"{samples},{seconds:.3f},{loss:.6g},{rate:.6g}\n")
+            file.write(f"{samples},{seconds:.3f},{share:.4f},{loss:.6g},{rate}\n")
         self._live_seconds, self._live_samples = seconds, samples
 
 

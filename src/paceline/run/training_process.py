@@ -67,10 +67,15 @@ class TrainingProcess:
     def run(self) -> TrainingReport:
         """Train, evaluate, and report the observations."""
         strategy, data = self._strategy, self._data
-        live = strategy.is_live and self._worker == shard_index() == 0
-        progress = self._folder / "progress.csv" if live else None
+        live = self._folder / "progress.csv" if self._worker == shard_index() == 0 else None
         thresholds = self._budget.thresholds
-        observer = Observer(self._clock, lambda: strategy.samples, thresholds, progress)
+        observer = Observer(
+            self._clock,
+            lambda: strategy.samples,
+            thresholds,
+            live=live,
+            training_seconds=strategy.seconds,
+        )
         batches = TimedBatches(strategy.training_batches(data.train, data.batch), self._clock)
         trainer = self._trainer(observer)
         trainer.fit(self._split.trained if self._split else self._module, batches)

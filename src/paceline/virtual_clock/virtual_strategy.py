@@ -67,8 +67,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     all workers. Raises SettingError, before training starts, for options that it does not support.
     """
 
-    is_live = False
-
     def __init__(
         self,
         scheme: AbstractScheme,
@@ -144,6 +142,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def finish(self) -> list[Snapshot]:
         return self.clock.holder.snapshots
+
+    def seconds(self, real: float) -> float:
+        return self.clock.kernel.now
 
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         return self._snapshots_at
