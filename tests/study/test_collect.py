@@ -81,6 +81,10 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
     folder = collect("made", root)
     about = json.loads((folder / "study.json").read_text())
     today = study_points("made", root)
+    settings = about.pop("settings")
+    assert (settings["batch_size"], settings["cluster.accelerator"]) == (32, "auto")
+    assert "seed" not in settings
+    assert "scheme._target_" not in settings
     assert [run["key"] for run in rows(folder / "runs.csv")] == [points[1].key]
     assert about == {
         "study": "made",

@@ -234,3 +234,29 @@ def test_a_study_without_tuning_has_a_header_alone(root, studied):
     studied(seed="0,1")
     records(study_points("made", root))
     assert rows(collect("made", root) / "tuning.csv") == []
+
+
+def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
+    axes = {"workers": "1,2", "cluster.link.bandwidth": "null,1e6", "training.rate": "tuned"}
+    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
+    more["tuning"]["at"] = {"cluster.link.bandwidth": None}
+    studied("made", more, cluster="virtual", **axes)
+    tried = trials(root)
+    assert [point.axes["workers"] for point in tried] == [1, 1, 2, 2]
+    assert {point.config.values["cluster"]["link"]["bandwidth"] for point in tried} == {None}
+    records(tried)
+    points = study_points("made", root)
+    assert [point.config.lr for point in points] == [0.2] * 4
+    assert [point.config.values["cluster"]["link"]["bandwidth"] for point in points] == [
+        None,
+        1e6,
+    ] * 2
+    found = tuned_configurations("made", root, (), study_tuning(points))
+    assert ["cluster.link.bandwidth" in each.axes for each in found] == [False, False]
+
+
+def test_an_unknown_setting_of_at_is_named(root, studied):
+    tuning = {"values": [0.2], "seed": 100, "at": {"cluster.linkk.bandwidth": None}}
+    studied("made", {"tuning": tuning}, cluster="virtual", **{"training.rate": "tuned"})
+    with pytest.raises(SettingError, match="linkk"):
+        study_points("made", root)

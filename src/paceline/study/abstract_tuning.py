@@ -1,8 +1,8 @@
 """Tuning of a study: trials of learning rate and momentum, and the best of a configuration's."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -56,7 +56,12 @@ class Tried(NamedTuple):
 
 
 class AbstractTuning(ABC):
-    """Way to choose the trials of a configuration; equal for all configurations of a study."""
+    """Way to choose the trials of a configuration; equal for all configurations of a study.
+
+    `at`: settings that trials have in place of a point's own.
+    """
+
+    at: Mapping[str, Any]
 
     @property
     @abstractmethod
@@ -82,7 +87,10 @@ class AbstractTuning(ABC):
     def overrides(self) -> list[str]:
         """Return the overrides that turn a study into one of each configuration, to be tried."""
         decided = [f"{name}=null" for name in self.names]
-        return ["training.rate=by_rule", *decided, f"seed={self.first[0].seed}"]
+        elsewhere = [
+            f"{name}={'null' if value is None else value}" for name, value in self.at.items()
+        ]
+        return ["training.rate=by_rule", *decided, f"seed={self.first[0].seed}", *elsewhere]
 
 
 def trial_override(trials: Iterable[Trial]) -> str:

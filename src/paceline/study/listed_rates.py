@@ -1,8 +1,9 @@
 """Tuning by a list of learning rates, the momentum as the study sets it."""
 
 from collections.abc import Sequence
+from dataclasses import field
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,6 +17,7 @@ class ListedRates(AbstractTuning):
 
     values: Annotated[list[Positive], Field(min_length=1)]
     seed: Count
+    at: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @cached_property
     def first(self) -> Sequence[Trial]:

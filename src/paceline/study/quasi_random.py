@@ -6,8 +6,9 @@ each with few quasi-random trials, show how much luck there is in a search.
 
 import math
 from collections.abc import Sequence
+from dataclasses import field
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +26,8 @@ Range = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 class QuasiRandomSearch(AbstractTuning):
     """Tuning by `searches` searches of `trials` trials each, at points of one Sobol sequence.
 
+    `at`: settings that trials have in place of a point's own, so that points which differ in these
+    alone share a rate: what somebody has who tunes once, before a worker is slow or a link is.
     `effective_rate`: lowest and highest lr / (1 - momentum), before any training.lr_rule.
     `one_minus_momentum`: likewise, at most 1. The runs of search k have seed `seed` + k.
 
@@ -42,6 +45,7 @@ class QuasiRandomSearch(AbstractTuning):
     extensions: Count
     extension_trials: Whole
     seed: Count
+    at: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         for name, (low, high) in (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
@@ -29,10 +30,15 @@ def read_tuning(setting: Any) -> AbstractTuning:
     return ListedRates(**named) if "values" in named else QuasiRandomSearch(**named)
 
 
-def trial_config(cfg: DictConfig, trial: Trial) -> PointConfig:
-    """Return the point that `trial` is of the configuration of `cfg`."""
+def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
+    """Return the point that `trial` is of the configuration of `cfg`, with the settings of `at`."""
     tried = deepcopy(cfg)
     _put(tried, trial)
+    for name, value in at.items():
+        try:
+            OmegaConf.update(tried, name, value)
+        except OmegaConfBaseException as error:
+            raise SettingError("tuning.at", f"there is no setting {name}") from error
     return PointConfig.of(tried)
 
 
@@ -70,10 +76,10 @@ class Rates:
         return best is not None
 
     def _best_of(self, cfg: DictConfig, tuning: AbstractTuning) -> Trial | None:
-        key = trial_config(cfg, tuning.first[0]).key
+        key = trial_config(cfg, tuning.first[0], tuning.at).key
         if key not in self._best:
             self._best[key] = tuning.tried(
-                lambda trial: read_result(self._root / trial_config(cfg, trial).folder)
+                lambda trial: read_result(self._root / trial_config(cfg, trial, tuning.at).folder)
             ).best
         return self._best[key]
 

@@ -77,12 +77,13 @@ def tuned_configurations(
 
         def result_of(trial: Trial) -> Result | None:
             if trial not in points:
-                points[trial] = _trial_point(job, root, trial)
+                points[trial] = _trial_point(job, root, trial, tuning)
             return points[trial].result
 
         tried = tuning.tried(result_of)
         first = points[tried.trials[0]]
-        axes = {name: value for name, value in first.axes.items() if name not in tuning.names}
+        left_out = {*tuning.names, *tuning.at}
+        axes = {name: value for name, value in first.axes.items() if name not in left_out}
         return Configuration(axes, job.overrides, points, tried)
 
     asked = [*overrides, *tuning.overrides()]
@@ -111,7 +112,7 @@ def untried(configurations: Sequence[Configuration], keys: Collection[str]) -> l
     return [each for each in left if each.points]
 
 
-def _trial_point(job: Job, root: Path, trial: Trial) -> StudyPoint:
+def _trial_point(job: Job, root: Path, trial: Trial, tuning: AbstractTuning) -> StudyPoint:
     axes = {**job.axes, **trial.settings}
     tried = job._replace(axes=axes, overrides=(*job.overrides, trial_override([trial])))
-    return tried.point(root, trial_config(job.cfg, trial))
+    return tried.point(root, trial_config(job.cfg, trial, tuning.at))
