@@ -20,8 +20,8 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     with hydra_errors("study"):
         path = exchange_study(options.study, root, options.overrides, exchange_predictor(root))
     exchanges = read_exchanges(path.parent)
-    for text in recommended(exchanges, recommendation(exchanges)):
-        print(text)
+    for answer in recommended(exchanges, recommendation(exchanges)):
+        print(f"{answer.situation}: {answer.text}")
     print(path.relative_to(root))
     return 0
 
