@@ -56,7 +56,7 @@ _NUMBERS = (  # of result.json, that change with the times and the bytes of mess
 
 @dataclass(frozen=True)
 class _Timed:
-    """What the numbers of time read of a TrainingReport."""
+    """Part of a TrainingReport that the numbers of time read."""
 
     strategy: StrategyReport
     shard: int = 0
