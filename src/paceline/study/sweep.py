@@ -33,6 +33,8 @@ from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
 
+Untrained = Callable[[Sequence[StudyPoint]], None]
+
 _PARTIAL = re.compile(r"\.[0-9a-f]{12}\.(\d+)")
 
 
@@ -43,11 +45,13 @@ def sweep(
     overrides: Sequence[str] = (),
     *,
     dry_run: bool = False,
+    untrained: Untrained = take_over,
 ) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
 
     Records that were collected with the study, and are not in runs/, are unpacked first.
-    `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run. Raises
+    `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run.
+    `untrained(points)` is asked before each, and writes those records that need no training. Raises
     SettingError for an invalid setting of any point, before the first one runs.
     """
     _unpack(study, root)
@@ -66,10 +70,10 @@ def sweep(
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     arguments = multirun_arguments(study, root, overrides)
     if tuning:
-        if not _tune(study, root, overrides, tuning, tuned, multirun):
+        if not _tune(study, root, overrides, tuning, tuned, multirun, untrained):
             return False
         points = study_points(study, root, overrides)  # with their rates
-    return _complete(study, points, multirun, arguments)
+    return _complete(study, points, multirun, untrained, arguments)
 
 
 def _unpack(study: str, root: Path) -> None:
@@ -86,6 +90,7 @@ def _tune(
     tuning: AbstractTuning,
     tuned: Sequence[Configuration],
     multirun: Callable[[list[str]], None],
+    untrained: Untrained,
 ) -> bool:
     """Run all first trials, then those of each extension; return True if all have a record then.
 
@@ -94,14 +99,15 @@ def _tune(
     everywhere = [*tuning.overrides(), trial_override(tuning.first)]
     arguments = [[*each, *everywhere] for each in multirun_arguments(study, root, overrides)]
     new = [each.points[trial] for each in tuned for trial in tuning.first]
-    if not _complete(f"{study}, tuning", new, multirun, arguments):
+    if not _complete(f"{study}, tuning", new, multirun, untrained, arguments):
         return False
     tried, extension = {point.key for point in new}, 0
     while further := untried(tuned_configurations(study, root, overrides, tuning), tried):
         new, extension = points_of(further), extension + 1
         # a generator, so that it is asked when records of other studies have been taken over
         arguments = (each.arguments for each in further if points_to_run(points_of([each])))
-        if not _complete(f"{study}, tuning, extension {extension}", new, multirun, arguments):
+        name = f"{study}, tuning, extension {extension}"
+        if not _complete(name, new, multirun, untrained, arguments):
             return False
         tried |= {point.key for point in new}
     return True
@@ -111,12 +117,14 @@ def _complete(
     name: str,
     points: Sequence[StudyPoint],
     multirun: Callable[[list[str]], None],
+    untrained: Untrained,
     arguments: Iterable[list[str]],
 ) -> bool:
     """Run each `multirun` if any point needs it; return True if all have a record then."""
-    take_over(points_to_run(points))
+    untrained(points_to_run(points))
     for each in arguments if points_to_run(points) else ():
         multirun(each)
+        untrained(points_to_run(points))
     points = [replace(point, result=read_result(point.folder)) for point in points]
     log_missing(points)
     print(f"{name}: {counts(points)}")

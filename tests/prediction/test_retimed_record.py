@@ -1,0 +1,140 @@
+"""A retimed record is that of a training on its own cluster, but for real seconds."""
+
+import csv
+import json
+
+import pytest
+import torch
+import yaml
+
+from paceline.prediction.retimed_record import has_weights_of_any_network, key_of_weights
+from tests.command_line import run
+from tests.small_study import STUDY, write_small_study
+from tests.tiny import TINY, point_of, tiny_point
+
+WALL = {
+    "started",
+    "wall_seconds",
+    "launch_seconds",
+    "real_seconds",
+    "real_images_per_second",
+    "peak_rss_bytes",
+}
+FREE = ()
+LINKED = ("cluster.link.latency=0.01", "cluster.link.bandwidth=2e6", "cluster.step_seconds=0.25")
+NETWORKS = {"own": LINKED, "nin": (*LINKED, "workload=nin")}  # by what is sent
+EVERYWHERE = ("cluster.step_jitter=0.3", "cluster.workers_per_node=2", "cluster.accelerator=cpu")
+SETTINGS = {
+    "batch_size": 10,
+    "workers": 5,
+    "save_weights": True,
+    "training": {"epochs": 1, "ema_decay": 0.99},
+    "measurement": STUDY["measurement"] | {"evaluations": 3, "curve_images": 50},
+}
+SCHEMES = ("sync_allreduce", "local_sgd")
+
+
+def swept(root, study, network, *schemes):
+    """Lines of the sweep of a study on one network."""
+    axes = {"scheme": ",".join(schemes)}
+    write_small_study(root, study, axes, cluster="virtual", **SETTINGS)
+    code, lines, errors = run(root, "sweep", study, *EVERYWHERE, *network)
+    assert (code, errors) == (0, [])
+    return lines
+
+
+def folders(runs):
+    """Folder of each record of a study, by its scheme."""
+    found = [path.parent for path in runs.glob("[!.]*/result.json")]
+    return {result(folder)["scheme"]: folder for folder in found}
+
+
+def result(folder):
+    return json.loads((folder / "result.json").read_text())
+
+
+def table(folder, name):
+    """Rows of a table without real seconds, numbers as such."""
+    with (folder / f"{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{n: number(v) for n, v in row.items() if n != "real_seconds"} for row in rows]
+
+
+def number(cell):
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+@pytest.fixture(scope="module")
+def here(root):
+    """Folders of the records of trainings without a network, by scheme."""
+    swept(root, "here", FREE, *SCHEMES, "gossip")
+    return folders(root / "runs/here")
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def networked(root, here, request):
+    """Folders of trainings on a network, those of a sweep that had `here`, and its lines."""
+    network = NETWORKS[request.param]
+    (root / "runs/here").rename(root / "here")  # so that there is nothing to retime
+    swept(root, "there", network, *SCHEMES)
+    (root / "runs/there").rename(root / request.param)
+    (root / "here").rename(root / "runs/here")
+    study = f"again_{request.param}"
+    lines = swept(root, study, network, *SCHEMES, "gossip")
+    return folders(root / request.param), folders(root / "runs" / study), lines
+
+
+def test_only_what_does_not_depend_on_time_is_retimed(here, networked):
+    _, records, lines = networked
+    retimed = [line for line in lines if "retimed from" in line]
+    assert [line.split()[-1] for line in retimed] == [here[scheme].name for scheme in SCHEMES]
+    assert {name for name in records if "retimed_from" in result(records[name])} == set(SCHEMES)
+    assert lines[-1].endswith(": 3 points: 3 finished")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_number_but_real_seconds_is_that_of_a_training(here, networked, scheme):
+    trained, retimed, source = networked[0][scheme], networked[1][scheme], here[scheme]
+    assert retimed.name == trained.name != source.name
+    ours, theirs = result(retimed), result(trained)
+    assert ours.pop("retimed_from") == source.name
+    assert "retimed_from" not in theirs
+    assert (ours.pop("study"), theirs.pop("study")) == (retimed.parent.name, "there")
+    assert list(ours) == list(theirs)
+    assert {n: v for n, v in ours.items() if n not in WALL} == {
+        n: v for n, v in theirs.items() if n not in WALL
+    }
+    for name in ("curve", "staleness", "phases", "timeline"):
+        assert table(retimed, name) == table(trained, name)
+    assert table(retimed, "curve") != table(source, "curve")
+    assert table(retimed, "phases") != table(source, "phases")
+    weights = [torch.load(folder / "weights.pt") for folder in (retimed, trained)]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+    config = yaml.safe_load((retimed / "config.yaml").read_text())
+    assert (config["study"], config["cluster"]["step_seconds"]) == (retimed.parent.name, 0.25)
+
+
+def virtual(scheme="sync_allreduce", workers=4, **settings):
+    return point_of(tiny_point(scheme, workers, 4, cluster="virtual", **settings))
+
+
+def test_settings_of_time_alone_leave_the_weights():
+    key = key_of_weights(virtual().config)
+    for setting, value in (("link__latency", 0.5), ("step_seconds", 2), ("overlap", False)):
+        assert key_of_weights(virtual(**{f"cluster__{setting}": value}).config) == key
+    for setting, value in (("step_jitter", 0.5), ("slow_workers", 1), ("threads_per_worker", 2)):
+        assert key_of_weights(virtual(**{f"cluster__{setting}": value}).config) != key
+    assert key_of_weights(virtual(training__lr=0.01).config) != key
+    assert key_of_weights(virtual(workers=2).config) != key
+
+
+def test_weights_depend_on_the_network_where_times_decide_who_shares():
+    assert all(map(has_weights_of_any_network, map(virtual, SCHEMES)))
+    for scheme in ("gossip", "independent", "sync_parameter_server", "async_parameter_server"):
+        assert not has_weights_of_any_network(virtual(scheme))
+    shuffled = {**TINY["data"], "placement": "partitioned", "shuffle_every": 1}
+    assert not has_weights_of_any_network(virtual(data=shuffled))
+    assert not has_weights_of_any_network(point_of(tiny_point("sync_allreduce", 2, 4)))
