@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 
+from paceline.analysis.block_drift import timed
 from paceline.analysis.configuration import SPLIT, num_processes
 from paceline.analysis.equal_time import at_equal_budgets
 from paceline.analysis.tables import Frame, Tables
@@ -16,7 +17,8 @@ CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
 def points(tables: Tables) -> Frame:
     """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
 
-    `speedup` and `efficiency` are against one process of the same scheme, settings and seed.
+    `speedup` and `efficiency` are against one process of the same scheme, settings and seed,
+    without dropped blocks.
     `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
     first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
@@ -32,7 +34,7 @@ def points(tables: Tables) -> Frame:
 
 
 def _with_speedup(tables: Tables) -> Frame:
-    finished = tables.finished
+    finished = timed(tables)
     match = [name for name in ("kind", *tables.axes, "seed") if name not in ("workers", *SPLIT)]
     one = finished.loc[num_processes(finished) == 1, [*match, "images_per_second"]]
     one = one.drop_duplicates(match)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from paceline.analysis.block_drift import timed
 from paceline.analysis.configuration import (
     Configuration,
     configurations,
@@ -30,9 +31,10 @@ def scaling(tables: Tables) -> Frame:
     """Return one row per configuration with its speed-up and efficiency.
 
     `baseline` describes the points with one worker, or says why there are none. `baseline_scheme`
-    is their scheme. `n_unpaired` counts the finished points without a partner of equal seed.
+    is their scheme. `n_unpaired` counts the finished points without a partner of equal seed, or of
+    a block that was dropped.
     """
-    finished = tables.finished
+    finished = timed(tables)
     rows = [
         _row(configuration, matching(finished, configuration), finished)
         for configuration, _ in configurations(tables.runs, tables.axes)

@@ -22,6 +22,7 @@ _TEXT |= {
     "name",
     "value",
     "at_edge",
+    "verdict",
 }
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
@@ -64,13 +65,15 @@ class About(TypedDict):
 class Tables:
     """Collected tables of a study.
 
-    `runs` has one row per point, in the order of the study. The other tables have any number of
+    `runs` has one row per point, in the order of the study; `repeats` those of the last reference
+    run of each block, if the study has blocks. The other tables have any number of
     rows per point, which they name by `key`. `predictions` has no row if the study asks for none,
     `tuning` (tuning.csv) none if no rate was tuned.
     """
 
     about: About
     runs: Frame
+    repeats: Frame
     curves: Frame
     staleness: Frame
     phases: Frame
@@ -128,9 +131,12 @@ def read_tables(folder: Path) -> Tables:
         message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
         raise SettingError("study", message)
     first = f"paceline collect {study}"
+    runs = read_table(folder / "runs.csv")
+    repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tables = Tables(
         about=_LATER_ABOUT | json.loads(require(folder / "study.json", first).read_text()),
-        runs=read_table(folder / "runs.csv"),
+        runs=runs[~repeated],
+        repeats=runs[repeated],
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=_read_tuning(folder / "tuning.csv"),
         **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
