@@ -5,13 +5,14 @@ import math
 import pytest
 
 from paceline.analysis.analyse import analyse, table_path
-from paceline.analysis.block_drift import blocks, timed
+from paceline.analysis.block_drift import blocks
 from paceline.analysis.block_ratios import block_ratios
 from paceline.analysis.cautions import cautions
 from paceline.analysis.comparison import comparison
 from paceline.analysis.configuration import matching
 from paceline.analysis.points import points
 from paceline.analysis.scaling import scaling
+from paceline.analysis.summary import summary
 from paceline.analysis.tables import read_table, read_tables
 from tests.made_reports import fail, make_run, write_reports
 
@@ -54,7 +55,8 @@ def test_a_block_says_when_it_ran_and_how_its_reference_drifted(tmp_path):
 def test_a_block_that_drifted_is_dropped_from_throughput_alone(tmp_path, drift):
     tables = tables_of(tmp_path, block(0), block(1, drift=drift), block(2))
     assert list(blocks(tables)["verdict"]) == ["kept", "dropped: drift", "kept"]
-    assert set(timed(tables)["seed"]) == {0, 2}
+    assert set(summary(tables)["images_per_second_n"]) == {2}
+    assert set(summary(tables)["top1_n"]) == {3}
     assert set(scaling(tables)["speedup_n"]) == {2}
     assert set(comparison(tables)["speed_ratio_n"]) == {2}
     assert set(comparison(tables)["top1_difference_n"]) == {3}
@@ -113,7 +115,7 @@ def test_a_study_without_blocks_has_neither_table_and_keeps_its_points(tmp_path)
     tables = tables_of(tmp_path, [make_run(workers=w, seed=s) for w in (1, 2) for s in (0, 1)])
     assert blocks(tables).empty
     assert block_ratios(tables).empty
-    assert len(timed(tables)) == 4
+    assert tables.runs["images_per_second"].notna().all()
 
 
 def test_both_tables_are_written(tmp_path):

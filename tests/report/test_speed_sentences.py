@@ -20,7 +20,7 @@ def test_a_block_that_drifted_is_named(findings):
         for s, speed in ((0, 1000), (1, 900))
     ]
     (text,) = cautions(findings(runs))
-    assert text.startswith("1 of 2 blocks left out of ratios")
+    assert text.startswith("1 of 2 blocks left out of all images/s")
     assert text.endswith("block 1: drift, -10.0 %.")
 
 

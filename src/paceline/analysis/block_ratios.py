@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from paceline.analysis.block_drift import KEPT, blocks, reference
+from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import configurations
 from paceline.analysis.intervals import interval_of
 from paceline.analysis.tables import Frame, Tables
@@ -16,17 +16,18 @@ CAPTION = (
 
 
 def block_ratios(tables: Tables) -> Frame:
-    """Return one row per configuration but the reference; none for a study without blocks."""
-    judged = blocks(tables)
-    kept = judged[judged["verdict"] == KEPT].set_index("block")
+    """Return one row per configuration but the reference; none for a study without blocks.
+
+    A configuration that finished in no block that is kept has no row.
+    """
+    kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
+    references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")
+    repeated = [configuration for configuration, _ in configurations(tables.repeats, tables.axes)]
     rows = []
-    for configuration, points in configurations(tables.runs, tables.axes) if len(kept) else ():
+    for configuration, points in configurations(tables.runs, tables.axes):
         finished = points[points["status"] == "finished"].set_index("seed")
-        speeds = finished["images_per_second"].astype(float).dropna()
-        if configuration == reference(tables) or speeds.index.intersection(kept.index).empty:
-            continue
-        speeds = speeds[speeds.index.isin(kept.index)]
-        means = kept.loc[speeds.index, ["first", "last"]].astype(float).mean(axis=1)
-        ratio = interval_of(paired_ratio(speeds, means), len(speeds))
-        rows.append(configuration | ratio.named("ratio"))
+        both = finished.join(references, how="inner").dropna(subset="images_per_second")
+        if len(both) and configuration not in repeated:
+            found = paired_ratio(both["images_per_second"], both["reference"])
+            rows.append(configuration | interval_of(found, len(both)).named("ratio"))
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes])

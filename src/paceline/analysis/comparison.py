@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from paceline.analysis.block_drift import timed
 from paceline.analysis.configuration import configurations, matching, paired
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Tables
@@ -20,20 +19,17 @@ def reference_scheme(runs: Frame) -> str:
 def comparison(tables: Tables) -> Frame:
     """Return one row per configuration of every scheme but the reference.
 
-    `speed_ratio` is images/s over those of the reference, without dropped blocks.
-    `<metric>_difference` is the metric minus that of the reference. The table has no rows if the
-    study has one scheme.
+    `speed_ratio` is images/s over those of the reference. `<metric>_difference` is the metric minus
+    that of the reference. The table has no rows if the study has one scheme.
     """
     reference = reference_scheme(tables.runs)
-    in_time = timed(tables)
     rows = []
     for configuration, points in configurations(tables.runs, tables.axes):
         if configuration["scheme"] == reference:
             continue
         finished = points[points["status"] == "finished"]
         other = matching(tables.finished, configuration | {"scheme": reference})
-        other_in_time = in_time[in_time["key"].isin(other["key"])]
-        speed = paired(finished, other_in_time, "images_per_second")
+        speed = paired(finished, other, "images_per_second")
         row = configuration | {"reference": reference}
         row |= interval(speed["value"] / speed["base"]).named("speed_ratio")
         for metric in DIFFERENCES:

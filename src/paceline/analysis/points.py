@@ -4,7 +4,6 @@ import math
 
 import pandas as pd
 
-from paceline.analysis.block_drift import timed
 from paceline.analysis.configuration import SPLIT, num_processes
 from paceline.analysis.equal_time import at_equal_budgets
 from paceline.analysis.tables import Frame, Tables
@@ -17,8 +16,7 @@ CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
 def points(tables: Tables) -> Frame:
     """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
 
-    `speedup` and `efficiency` are against one process of the same scheme, settings and seed,
-    without dropped blocks.
+    `speedup` and `efficiency` are against one process of the same scheme, settings and seed.
     `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
     first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
@@ -34,7 +32,7 @@ def points(tables: Tables) -> Frame:
 
 
 def _with_speedup(tables: Tables) -> Frame:
-    finished = timed(tables)
+    finished = tables.finished
     match = [name for name in ("kind", *tables.axes, "seed") if name not in ("workers", *SPLIT)]
     one = finished.loc[num_processes(finished) == 1, [*match, "images_per_second"]]
     one = one.drop_duplicates(match)

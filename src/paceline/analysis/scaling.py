@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.block_drift import timed
 from paceline.analysis.configuration import (
     Configuration,
     configurations,
@@ -31,10 +30,9 @@ def scaling(tables: Tables) -> Frame:
     """Return one row per configuration with its speed-up and efficiency.
 
     `baseline` describes the points with one worker, or says why there are none. `baseline_scheme`
-    is their scheme. `n_unpaired` counts the finished points without a partner of equal seed, or of
-    a block that was dropped.
+    is their scheme. `n_unpaired` counts the finished points without a partner of equal seed.
     """
-    finished = timed(tables)
+    finished = tables.finished
     rows = [
         _row(configuration, matching(finished, configuration), finished)
         for configuration, _ in configurations(tables.runs, tables.axes)

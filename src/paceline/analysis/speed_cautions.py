@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.block_drift import KEPT, blocks
+from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import groups
 from paceline.analysis.scaling import scaling
 from paceline.analysis.tables import Frame, Row, Tables
@@ -34,11 +34,10 @@ def one_machine(runs: Frame) -> Iterator[Row]:
 
 def dropped(tables: Tables) -> Iterator[Row]:
     """Yield a row if blocks were dropped."""
-    judged = blocks(tables)
-    bad = judged[judged["verdict"] != KEPT]
+    bad = tables.blocks[tables.blocks["verdict"] != KEPT]
     value = "; ".join(_block(row) for _, row in bad.iterrows())
     if len(bad):
-        yield {"what": "dropped", "value": value, "points": len(bad), "of": len(judged)}
+        yield {"what": "dropped", "value": value, "points": len(bad), "of": len(tables.blocks)}
 
 
 def super_linear(tables: Tables) -> Iterator[Row]:

@@ -1,12 +1,13 @@
 """Reads the tables that `paceline collect` wrote to `reports/<study>/`, with types."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 import pandas as pd
 
+from paceline.analysis.block_drift import judged, without_dropped
 from paceline.errors import SettingError
 from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.rows import POINT_TABLES, PointTable
@@ -65,8 +66,9 @@ class About(TypedDict):
 class Tables:
     """Collected tables of a study.
 
-    `runs` has one row per point, in the order of the study; `repeats` those of the last reference
-    run of each block, if the study has blocks. The other tables have any number of
+    `runs` has one row per point, in the order of the study, without the throughput of blocks that
+    were dropped. `blocks` judges these, and `repeats` has the last reference run of each; both have
+    no row if the study has no blocks. The other tables have any number of
     rows per point, which they name by `key`. `predictions` has no row if the study asks for none,
     `tuning` (tuning.csv) none if no rate was tuned.
     """
@@ -74,6 +76,7 @@ class Tables:
     about: About
     runs: Frame
     repeats: Frame
+    blocks: Frame
     curves: Frame
     staleness: Frame
     phases: Frame
@@ -137,6 +140,7 @@ def read_tables(folder: Path) -> Tables:
         about=_LATER_ABOUT | json.loads(require(folder / "study.json", first).read_text()),
         runs=runs[~repeated],
         repeats=runs[repeated],
+        blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=_read_tuning(folder / "tuning.csv"),
         **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
@@ -146,7 +150,8 @@ def read_tables(folder: Path) -> Tables:
         what = f"has no column {missing[0]}" if missing else "has no point"
         message = f"{folder / 'runs.csv'} {what}; first: paceline collect {study}"
         raise SettingError("study", message)
-    return tables
+    blocks = judged(tables.runs, tables.repeats, tables.axes)
+    return replace(tables, blocks=blocks, runs=without_dropped(tables.runs, blocks))
 
 
 def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:

@@ -19,9 +19,9 @@ def one_machine(row: Frame) -> str:
 def dropped(row: Frame) -> str:
     """Say which blocks do not count."""
     return (
-        f"{row['points']} of {plural(row['of'], 'block')} left out of ratios, speed-ups and "
-        "comparisons of images/s, because their two reference runs differ by more than 5 %, one "
-        f"is missing, or the block was interrupted: {row['value']}."
+        f"{row['points']} of {plural(row['of'], 'block')} left out of all images/s, and so of "
+        "ratios and speed-ups, because the two reference runs differ by more than 5 %, one is "
+        f"missing, or the block was interrupted: {row['value']}."
     )
 
 
