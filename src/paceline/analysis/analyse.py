@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.analysis.block_drift import blocks
+from paceline.analysis.block_ratios import CAPTION, block_ratios
 from paceline.analysis.cautions import cautions
 from paceline.analysis.clock_agreement import clock_agreement
 from paceline.analysis.clocks import clocks
@@ -49,6 +51,8 @@ CONCLUSIONS = [
     Conclusion("scaling", scaling),
     Conclusion("equal_accuracy", equal_accuracy),
     Conclusion("comparison", comparison),
+    Conclusion("blocks", blocks),
+    Conclusion("block_ratios", block_ratios, caption=CAPTION),
     Conclusion("time_to_target", time_to_target),
     Conclusion("equal_time", equal_time),
     Conclusion("decision", decision),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from paceline.analysis.configuration import groups, num_processes
+from paceline.analysis.speed_cautions import dropped, one_machine, super_linear
 from paceline.analysis.summary import summary
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.tuned import best_trials
@@ -13,6 +14,7 @@ from paceline.analysis.tuning_curve import tuning_axes
 LATE = 0.01  # share of the steps of a paced worker
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
 _COLUMNS = ["what", "kind", "scheme", "workers", "name", "value", "share", "points", "of"]
+_COLUMNS += ["started", "minutes"]
 
 
 def cautions(tables: Tables) -> Frame:
@@ -25,6 +27,11 @@ def cautions(tables: Tables) -> Frame:
     - late: paced workers were late in more than LATE of their steps; `share` is the maximum;
     - unlike: the points differ in the condition `name`, which is no axis; `value` lists its values;
     - uncertified: a run contradicts the claim of its scheme; `value` says how;
+    - one_machine: the measured points ran on the machine `name` in `value` hours of the clock;
+      `started` is the first of them, and `minutes` passed until the last had ended;
+    - dropped: blocks (counted instead of points) do not count in throughput; `value` says why;
+    - super_linear: configurations (likewise) have an efficiency above 1, beyond its interval or by
+      more than 5 %; `value` lists them;
     - few_seeds: configurations (counted instead of points) have one finished seed;
     - at_edge: configurations (likewise) are tuned to a trial at an edge of what was tried, where a
       better one may lie beyond; `value` lists them.
@@ -36,6 +43,9 @@ def cautions(tables: Tables) -> Frame:
         *_late(tables),
         *_unlike(runs),
         *_uncertified(tables.finished),
+        *one_machine(runs),
+        *dropped(tables),
+        *super_linear(tables),
         *_few_seeds(summary(tables)),
         *_at_edge(tables),
     ]

@@ -1,12 +1,13 @@
 """Reads the tables that `paceline collect` wrote to `reports/<study>/`, with types."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 import pandas as pd
 
+from paceline.analysis.block_drift import judged, without_dropped
 from paceline.errors import SettingError
 from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.rows import POINT_TABLES, PointTable
@@ -22,6 +23,7 @@ _TEXT |= {
     "name",
     "value",
     "at_edge",
+    "verdict",
 }
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
@@ -67,13 +69,17 @@ class About(TypedDict):
 class Tables:
     """Collected tables of a study.
 
-    `runs` has one row per point, in the order of the study. The other tables have any number of
+    `runs` has one row per point, in the order of the study, without the throughput of blocks that
+    were dropped. `blocks` judges these, and `repeats` has the last reference run of each; both have
+    no row if the study has no blocks. The other tables have any number of
     rows per point, which they name by `key`. `predictions` has no row if the study asks for none,
     `tuning` (tuning.csv) none if no rate was tuned.
     """
 
     about: About
     runs: Frame
+    repeats: Frame
+    blocks: Frame
     curves: Frame
     staleness: Frame
     phases: Frame
@@ -131,9 +137,13 @@ def read_tables(folder: Path) -> Tables:
         message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
         raise SettingError("study", message)
     first = f"paceline collect {study}"
+    runs = read_table(folder / "runs.csv")
+    repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tables = Tables(
         about=_LATER_ABOUT | json.loads(require(folder / "study.json", first).read_text()),
-        runs=read_table(folder / "runs.csv"),
+        runs=runs[~repeated],
+        repeats=runs[repeated],
+        blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=_read_tuning(folder / "tuning.csv"),
         **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
@@ -143,7 +153,8 @@ def read_tables(folder: Path) -> Tables:
         what = f"has no column {missing[0]}" if missing else "has no point"
         message = f"{folder / 'runs.csv'} {what}; first: paceline collect {study}"
         raise SettingError("study", message)
-    return tables
+    blocks = judged(tables.runs, tables.repeats, tables.axes)
+    return replace(tables, blocks=blocks, runs=without_dropped(tables.runs, blocks))
 
 
 def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:

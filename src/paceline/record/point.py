@@ -28,7 +28,8 @@ from paceline.timing.workload import OWN, AbstractWorkload
 class Point:
     """One training run: what is trained, on which data and cluster, and how it is measured.
 
-    `batch_size`: images per worker and step. `model` and `data` are built in each process.
+    `batch_size`: images per worker and step. `repeat`: 0, or which time the same is done again, in
+    a block of a study. `model` and `data` are built in each process.
     `config`: the configuration from which the point was built; it names the point and is written
     to its record.
     """
@@ -37,6 +38,7 @@ class Point:
     workers: Whole
     batch_size: Whole
     seed: Count
+    repeat: Count
     save_weights: bool
     scheme: AbstractScheme
     cluster: AbstractCluster
@@ -68,6 +70,7 @@ class Point:
             workers=values["workers"],
             batch_size=values["batch_size"],
             seed=values["seed"],
+            repeat=values.get("repeat", 0),  # a record may be of before there was one
             save_weights=values["save_weights"],
             model=config.target("model"),
             sharding=Sharding(**config.of_the_run("model")),

@@ -24,6 +24,7 @@ _UNKEYED = (
     "names",
     "experiments",
     "grids",
+    "blocks",
     "tuning",
     "trial",  # what it sets is part of the key
     "predicted_by",
@@ -58,6 +59,7 @@ _LATER: dict[str, object] = {
     "data.feed": "own",
     "data.store": None,
     "exchange": None,
+    "repeat": 0,
     "model.shards": 1,
     "model.split": "auto",
 }

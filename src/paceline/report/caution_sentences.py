@@ -6,6 +6,7 @@ from paceline.analysis.configuration import groups, matching
 from paceline.analysis.tables import About, Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import percent, plural, setting
+from paceline.report.speed_sentences import dropped, one_machine, super_linear
 
 _CROWDED = {
     "measured": "They shared cores, so their images/s and speed-ups are those of a crowded "
@@ -26,6 +27,9 @@ def cautions(findings: StudyFindings) -> list[str]:
         *_without_a_worker(findings.tables.finished),
         *_record_sentences(findings.tables.about),
         *_sentences(findings, "uncertified", _uncertified),
+        *_sentences(findings, "one_machine", one_machine),
+        *_sentences(findings, "dropped", dropped),
+        *_sentences(findings, "super_linear", super_linear),
         *_sentences(findings, "few_seeds", _few_seeds),
         *_sentences(findings, "at_edge", _at_edge),
     ]

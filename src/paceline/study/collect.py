@@ -10,6 +10,7 @@ from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.provenance import source_digest
+from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
 from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
 
@@ -42,10 +43,11 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     """Write runs.csv, tuning.csv, study.json, records.zip and a file for each table.
 
     Returns their folder. The points are those that the study names today, in its order; points of
-    its tuning are in tuning.csv and records.zip alone. Records of earlier settings in the same
-    folder are listed, never averaged. Raises SettingError if no point has a record.
+    its tuning are in tuning.csv and records.zip alone, and repeats of its blocks in runs.csv and
+    records.zip alone. Records of earlier settings in the same folder are listed, never averaged.
+    Raises SettingError if no point has a record.
     """
-    points = study_points(study, root, overrides)
+    points = with_repeats(study_points(study, root, overrides))
     if points[0].config.values.get("exchange"):
         raise SettingError("study", f"{study} is a study of exchanges: paceline exchange {study}")
     finished = [point for point in points if point.result]
@@ -91,7 +93,7 @@ def _keyed_rows(points: Sequence[StudyPoint], name: str) -> Iterator[Row]:
     """
     for point in points:
         path = point.folder / f"{name}.csv"
-        if path.exists():
+        if path.exists() and not is_repeat(point):
             with path.open(newline="") as file:
                 yield from ({"key": point.key, **row} for row in csv.DictReader(file))
 
@@ -111,10 +113,10 @@ def _state(
     digest = source_digest()
     return {
         "study": study,
-        "axes": list(points[0].axes),
+        "axes": [name for name in points[0].axes if name != REPEAT],
         "question": points[0].config.question,
-        "num_points": len(points),
-        "missing": [point.key for point in points if not point.result],
+        "num_points": sum(not is_repeat(point) for point in points),
+        "missing": [p.key for p in points if not p.result and not is_repeat(p)],
         "other_records": [key for key in records if key not in keys and not key.startswith(".")],
         "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
         "margin": points[0].config.margin,

@@ -20,6 +20,7 @@ from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
+from paceline.study.study_blocks import blocks_of
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
 from paceline.study.take_over import take_over, to_take_over
 from paceline.study.tuning import (
@@ -56,6 +57,8 @@ def sweep(
     """
     _unpack(study, root)
     points = study_points(study, root, overrides)
+    blocks = blocks_of(points)
+    points = [point for block in blocks for point in block] or points  # in the order of their runs
     tuning = study_tuning(points) if any(point.is_tuned for point in points) else None
     tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
     trials = points_of(tuned)
@@ -69,6 +72,8 @@ def sweep(
     prepare_log(points[0].config.measurement.mlflow)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     arguments = multirun_arguments(study, root, overrides)
+    if blocks:  # Hydra's own order is that of the axes
+        arguments = [list(point.overrides) for point in points_to_run(points)]
     if tuning:
         if not _tune(study, root, overrides, tuning, tuned, multirun, untrained):
             return False

@@ -1,0 +1,73 @@
+"""Judges the blocks of a study by how far the machine drifted between their two references.
+
+A block has all configurations of one seed. Its reference ran first, and again last: the second run
+has a `repeat` in runs.csv, and is no point.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from paceline.analysis.tables import Frame, Row, Tables
+
+MOST = 0.05  # drift of a block that is kept
+MOST_IDLE = 0.5  # share of the minutes of a block that is kept: it was interrupted
+KEPT = "kept"
+THROUGHPUT = ("images_per_second", "updates_per_second", "real_images_per_second")
+_COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "verdict"]
+
+
+def blocks(tables: "Tables") -> "Frame":
+    """Return one row per block, by its seed in `block`; none for a study without repeats.
+
+    `started` is the time of its first run, `hour` that of the day (UTC), and `minutes` the time to
+    the end of its last. `first` and `last` are images/s of the reference, `drift` is last / first
+    - 1. `verdict` is KEPT, or says why the block is dropped.
+    """
+    return tables.blocks
+
+
+def judged(runs: "Frame", repeats: "Frame", axes: list[str]) -> "Frame":
+    """Return the table `blocks` of points and repeats with these axes."""
+    seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
+    reference = repeats[["kind", *axes]].drop_duplicates()
+    rows = [_row(runs[runs["seed"] == s], repeats[repeats["seed"] == s], reference) for s in seeds]
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def without_dropped(runs: "Frame", blocks: "Frame") -> "Frame":
+    """Return the points without the throughput of those in dropped blocks."""
+    dropped = runs["seed"].isin(blocks.loc[blocks["verdict"] != KEPT, "block"])
+    numbers = [name for name in THROUGHPUT if name in runs]
+    return runs.assign(**{name: runs[name].mask(dropped) for name in numbers})
+
+
+def _row(once: "Frame", again: "Frame", reference: "Frame") -> "Row":
+    first, last = _speed(once.merge(reference)), _speed(again)
+    row = {"block": once["seed"].iloc[0], "first": first, "last": last, "drift": last / first - 1}
+    idle = math.nan
+    if "started" in once:
+        runs = pd.concat([once, again])
+        starts = pd.to_datetime(runs["started"])
+        ends = starts + pd.to_timedelta(runs["wall_seconds"].astype(float), unit="s")
+        seconds = (ends.max() - starts.min()).total_seconds()
+        idle = 1 - runs["wall_seconds"].sum() / seconds
+        row |= {"started": runs["started"].min(), "minutes": seconds / 60}
+        row["hour"] = starts.min().hour
+    return row | {"verdict": _verdict(row["drift"], idle)}
+
+
+def _speed(points: "Frame") -> float:
+    """Return images/s of the only point, NaN if there is none that finished."""
+    finished = points[points["status"] == "finished"]
+    return float(finished["images_per_second"].iloc[0]) if len(finished) else math.nan
+
+
+def _verdict(drift: float, idle: float) -> str:
+    if math.isnan(drift):
+        return "dropped: a reference is missing"
+    if idle > MOST_IDLE:
+        return "dropped: interrupted"
+    return KEPT if abs(drift) <= MOST else "dropped: drift"

@@ -1,0 +1,154 @@
+"""A block holds each configuration once, in a random order, between two runs of its reference."""
+
+import csv
+import json
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.study.collect import collect
+from paceline.study.study_blocks import blocks_of, with_repeats
+from paceline.study.study_points import study_points
+from paceline.study.sweep import sweep
+from tests.made_records import make_record
+
+AXES = {"scheme": "sync_allreduce,async_parameter_server", "workers": "1,2", "seed": "0,1"}
+REFERENCE = {"scheme": "sync_allreduce", "workers": 1}
+
+
+def blocks(order=0):
+    return {"blocks": {"order": order, "reference": REFERENCE}}
+
+
+@pytest.fixture
+def in_blocks(root, studied):
+    """The study `made` in two blocks; its settings and axes may be others."""
+
+    def write(settings=None, **axes):
+        studied("made", settings or blocks(), **{**AXES, **axes})
+        return root
+
+    return write
+
+
+def order(block):
+    return [(point.axes["scheme"][:4], point.axes["workers"]) for point in block]
+
+
+def test_each_block_has_all_configurations_of_one_seed_between_its_references(in_blocks):
+    points = study_points("made", in_blocks())
+    for seed, block in enumerate(blocks_of(points)):
+        assert {point.config.seed for point in block} == {seed}
+        assert {point.key for point in block[:-1]} == {
+            p.key for p in points if p.axes["seed"] == seed
+        }
+        assert len(block) == 5
+        assert order(block)[0] == order(block)[-1] == ("sync", 1)
+
+
+def test_the_order_is_random_from_block_to_block_and_known_by_its_seed(in_blocks):
+    root = in_blocks(seed="0,1,2,3")
+    points = study_points("made", root)
+    orders = [order(block) for block in blocks_of(points)]
+    assert len({tuple(each) for each in orders}) > 1
+    assert orders == [order(block) for block in blocks_of(points)]
+    assert orders[:2] == [
+        order(block) for block in blocks_of([p for p in points if p.config.seed < 2])
+    ]
+    other = study_points("made", in_blocks(blocks(order=1), seed="0,1,2,3"))
+    assert orders != [order(block) for block in blocks_of(other)]
+
+
+def test_a_repeat_differs_from_its_reference_by_its_setting_alone(in_blocks):
+    root = in_blocks()
+    for first, *_, last in blocks_of(study_points("made", root)):
+        assert last.key != first.key
+        assert last.folder == first.folder.with_name(last.key)
+        assert last.overrides == (*first.overrides, "repeat=1")
+        (composed,) = study_points("made", root, last.overrides)
+        assert composed.key == last.key
+        (again,) = study_points("made", root, [*first.overrides, "repeat=0"])
+        assert again.key == first.key
+
+
+def test_a_sweep_runs_block_after_block_and_goes_on_where_it_stopped(in_blocks):
+    root = in_blocks({**blocks(), "measurement": {"mlflow": {"tracking_uri": None}}})
+    planned = [point for block in blocks_of(study_points("made", root)) for point in block]
+    by_overrides = {point.overrides: point for point in planned}
+    ran = []
+
+    def run(overrides):
+        if len(ran) == 7:
+            raise KeyboardInterrupt
+        point = by_overrides[tuple(overrides)]
+        ran.append(point.key)
+        make_record(point.folder, point.config)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("made", root, run)
+    ran, first = [], ran
+    assert not sweep("made", root, lambda overrides: ran.append(tuple(overrides)))
+    assert [*first, *(by_overrides[each].key for each in ran)] == [point.key for point in planned]
+
+
+def test_what_is_collected_has_repeats_in_runs_alone(in_blocks):
+    root = in_blocks()
+    points = with_repeats(study_points("made", root))
+    for point in points:
+        make_record(point.folder, point.config)
+    folder = collect("made", root)
+    with (folder / "runs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["repeat"] for row in rows] == ["0"] * 8 + ["1"] * 2
+    with (folder / "phases.csv").open(newline="") as file:
+        keys = [row["key"] for row in csv.DictReader(file)]
+    assert keys == [row["key"] for row in rows[:8]]
+    state = json.loads((folder / "study.json").read_text())
+    assert state["axes"] == ["scheme", "workers", "seed"]
+    assert (state["num_points"], state["missing"], state["other_records"]) == (8, [], [])
+
+
+def test_a_study_without_blocks_is_as_it_was(root):
+    points = study_points("made", root)
+    assert blocks_of(points) == []
+    assert with_repeats(points) == points
+    assert "repeat" not in points[0].axes
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting", "says"),
+    [
+        ({"order": 0, "reference": {"workers": 1}}, "blocks.reference", "2 configurations"),
+        ({"order": 0, "reference": {"workers": 9}}, "blocks.reference", "0 configurations"),
+        ({"order": 0, "reference": {}}, "blocks.reference", "at least 1"),
+        ({"order": -1, "reference": REFERENCE}, "blocks.order", "0"),
+        ({"reference": REFERENCE}, "blocks.order", "a value is needed"),
+        ({"order": 0, "reference": REFERENCE, "count": 5}, "blocks.count", "no such setting"),
+        (5, "blocks", "{order, reference}"),
+    ],
+)
+def test_bad_blocks_are_refused_by_name(in_blocks, asked, setting, says):
+    points = study_points("made", in_blocks({"blocks": asked}))
+    with pytest.raises(SettingError, match=says) as error:
+        blocks_of(points)
+    assert error.value.setting == setting
+
+
+def test_blocks_need_the_same_configurations_for_each_seed(root, studied):
+    grids = [{"workers": "1,2", "seed": "0,1"}, {"workers": "3", "seed": "0"}]
+    studied("made", {**blocks(), "grids": grids}, scheme="sync_allreduce")
+    with pytest.raises(SettingError, match="seed 1 has other configurations than seed 0"):
+        blocks_of(study_points("made", root))
+
+
+def test_points_of_a_block_run_one_at_a_time(in_blocks):
+    with pytest.raises(SettingError, match="1 is needed") as error:
+        sweep("made", in_blocks(), print, ["sweep.jobs=2"])
+    assert error.value.setting == "sweep.jobs"
+
+
+def test_a_repeat_is_a_whole_number(root):
+    (point, *_) = study_points("made", root, ["repeat=-1"])
+    with pytest.raises(SettingError) as error:
+        _ = point.point
+    assert error.value.setting == "repeat"
