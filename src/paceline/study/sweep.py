@@ -16,6 +16,7 @@ import psutil
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
+from paceline.study.logged_study import logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.progress import PARTIAL
 from paceline.study.status_line import StatusLine
@@ -57,17 +58,21 @@ def sweep(
     if dry_run:
         _print_plan(trials, points, root)
         return True
-    prepare_log(points[0].config.measurement.mlflow)
+    mlflow = points[0].config.measurement.mlflow
+    prepare_log(mlflow)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
     watch = SweepWatch(study, root / "runs", points[0].config.sweep.jobs)
     runner = _Runner(multirun, watch)
     arguments = multirun_arguments(study, root, overrides)
-    if tuning:
-        later = points_to_run(points)
-        if not _tune(study, root, overrides, tuning, tuned, partial(runner.complete, later=later)):
-            return False
-        points = study_points(study, root, overrides)  # with their rates
-    return runner.complete(study, points, arguments)
+    with logged_study(points, root / "runs" / study, mlflow) as ending:
+        if tuning:
+            complete = partial(runner.complete, later=points_to_run(points))
+            if not _tune(study, root, overrides, tuning, tuned, complete):
+                return False
+            points = study_points(study, root, overrides)  # with their rates
+        done = runner.complete(study, points, arguments)
+        ending.count(points)
+        return done
 
 
 def _tune(

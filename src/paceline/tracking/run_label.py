@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
+DEFAULT_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
 _WORDS = {  # of settings that a name alone does not make clear
     "scheme": "{}",
     "workers": "{} workers",
@@ -13,7 +13,7 @@ _WORDS = {  # of settings that a name alone does not make clear
 }
 
 
-def run_label(config: Mapping[str, Any], axes: Sequence[str] = AXES) -> str:
+def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> str:
     """Return the values of `axes`, dotted names, in a point's settings; the seed comes last.
 
     A run of a tuning has what its trial tries in place of its rate.
@@ -30,7 +30,8 @@ def run_label(config: Mapping[str, Any], axes: Sequence[str] = AXES) -> str:
 
 def _part(config: Mapping[str, Any], name: str) -> str:
     form = _WORDS.get(name, name.rpartition(".")[2].replace("_", " ") + " {}")
-    return form.format(_value(config, name))
+    value = _value(config, name)
+    return "1 worker" if (name, value) == ("workers", 1) else form.format(value)
 
 
 def _value(config: Mapping[str, Any], name: str) -> Any:
