@@ -13,6 +13,7 @@ import pytest
 
 from paceline import cli
 from paceline.cluster.launcher import preload
+from paceline.study.status_line import PREFIX
 
 _SECONDS = 100  # limit for a command
 
@@ -28,14 +29,14 @@ def run_anew(root, *arguments):
         # no pipes: a forkserver in the middle of its imports would hold them open for seconds
         with start(root, *arguments, stdout=out, stderr=err) as process:
             code = process.wait(timeout=_SECONDS)
-        return code, _lines(out), _lines(err)
+        return code, _lines(out), _errors(err)
 
 
 def run(root, *arguments, patched=()):
-    """(exit code, lines of stdout, lines of stderr), in a process that the forkserver of these
-    tests forks: torch and Lightning are imported already, here and in the command's processes.
-    Not for `sweep.jobs` above 1: joblib stops its processes when an interpreter ends. `patched`:
-    pairs of a dotted name and what it is set to.
+    """(exit code, lines of stdout, lines of stderr but progress), in a process that the forkserver
+    of these tests forks: torch and Lightning are imported already, here and in the command's
+    processes. Not for `sweep.jobs` above 1: joblib stops its processes when an interpreter ends.
+    `patched`: pairs of a dotted name and what it is set to.
     """
     preload()
     with tempfile.NamedTemporaryFile("w+") as out, tempfile.NamedTemporaryFile("w+") as err:
@@ -47,7 +48,7 @@ def run(root, *arguments, patched=()):
             assert not process.is_alive(), f"paceline {arguments} takes more than {_SECONDS} s"
         finally:
             process.kill()
-        return process.exitcode, _lines(out), _lines(err)
+        return process.exitcode, _lines(out), _errors(err)
 
 
 def _command(root, arguments, patched, out, err):
@@ -66,6 +67,10 @@ def _command(root, arguments, patched, out, err):
 def _lines(file):
     file.seek(0)
     return file.read().splitlines()
+
+
+def _errors(file):
+    return [line for line in _lines(file) if not line.startswith(PREFIX)]
 
 
 def results(root, study):

@@ -5,10 +5,11 @@ import importlib
 import os
 import sys
 import textwrap
+from importlib.metadata import version
 from pathlib import Path
 
 from paceline.command.command import Command
-from paceline.errors import SettingError
+from paceline.errors import SettingError, did_you_mean
 
 COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "train",
@@ -25,6 +26,8 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "analyse",
     "check",
     "report",
+    "open",
+    "show",
 )
 _WIDTH = 11  # of the column of names in the help
 
@@ -71,6 +74,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     """Parse a command line; `overrides` are its settings, before or behind options."""
     if arguments[:1] == ["train"]:  # Hydra parses the rest, --help included
         return argparse.Namespace(command="train", overrides=arguments[1:])
+    if arguments and arguments[0][:1] not in ("-", "") and arguments[0] not in COMMANDS:
+        message = f"there is no {arguments[0]}{did_you_mean(arguments[0], COMMANDS)}"
+        raise SettingError("command", f"{message}; paceline --help lists all")
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     takes_settings = command(options.command).settings
@@ -87,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         description=_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"paceline {version('paceline')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         declared = command(name)

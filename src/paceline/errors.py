@@ -1,5 +1,8 @@
 """Error that a user's setting causes."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class SettingError(Exception):
     """Error of an invalid setting. The command line prints it on one line and exits with 2.
@@ -14,3 +17,9 @@ class SettingError(Exception):
 
     def __str__(self) -> str:
         return f"{self.setting}: {' '.join(self.message.split())}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `, did you mean ...?` for an unknown name that is close to a known one, else ""."""
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""

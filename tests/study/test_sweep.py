@@ -54,7 +54,32 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
     assert capsys.readouterr().out == "made: 4 points: 3 finished, 1 failed\n"
     store = client(f"sqlite:///{root}/mlflow.db")
     runs = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
-    assert {run.data.tags["key"] for run in runs} == {p.key for p in study_points("made", root)}
+    (parent,) = [run for run in runs if "key" not in run.data.tags]
+    assert (parent.info.run_name, parent.info.status) == ("made", "FINISHED")
+    assert parent.data.metrics == {
+        "points/finished": 3,
+        "points/diverged": 0,
+        "points/failed": 1,
+        "points/missing": 0,
+    }
+    points = [run for run in runs if run is not parent]
+    assert {run.data.tags["key"] for run in points} == {p.key for p in study_points("made", root)}
+    assert {run.data.tags["mlflow.parentRunId"] for run in points} == {parent.info.run_id}
+    assert sorted(run.info.run_name for run in points)[:2] == [
+        "async_parameter_server seed 0",
+        "async_parameter_server seed 1",
+    ]
+
+
+def test_a_sweep_that_is_interrupted_is_seen_to_be(root):
+    def run(overrides):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("made", root, run)
+    store = client(f"sqlite:///{root}/mlflow.db")
+    (parent,) = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
+    assert parent.info.status == "KILLED"
 
 
 def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):

@@ -38,7 +38,7 @@ def test_null_is_left_out_and_nan_is_kept(mlflow_uri):
     log = open_log(mlflow_uri)
     log.log([{"samples": 64, "seconds": 1.0, "none": None, "nan": math.nan, "inf": math.inf}])
     metrics = client(mlflow_uri).get_run(log.run_id).data.metrics
-    assert metrics.keys() == {"seconds", "nan", "inf"}
+    assert metrics.keys() == {"nan", "inf"}
     assert math.isnan(metrics["nan"])
     assert metrics["inf"] > 1e308
 
@@ -89,7 +89,7 @@ def test_what_was_not_logged_is_named(mlflow_uri, monkeypatch):
     with pytest.raises(LogError) as caught:
         log.log([{"samples": n, "seconds": 1.0, "top1": 0.5} for n in (64, 128)])
     assert str(caught.value) == (
-        f"4 metrics from sample 64 to 128 not logged to {mlflow_uri}: database is locked"
+        f"2 metrics from sample 64 to 128 not logged to {mlflow_uri}: database is locked"
     )
     assert len(calls) > 2
 

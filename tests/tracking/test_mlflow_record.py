@@ -37,17 +37,29 @@ def steps(uri, run, metric):
 
 
 def test_a_record_is_logged_whole_and_once(mlflow_uri, tmp_path):
-    make_record(tmp_path / "0123456789ab", made_config())
+    make_record(tmp_path / "0123456789ab", made_config(), bytes_sent=1000)
     assert log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
     assert not log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
     run = only_run(mlflow_uri)
-    assert (run.info.status, run.info.run_name) == ("FINISHED", "sync_allreduce 1x32 seed 0")
+    assert (run.info.status, run.info.run_name) == (
+        "FINISHED",
+        "sync_allreduce 1 worker batch 32 seed 0",
+    )
     assert run.info.end_time - run.info.start_time == 4000
     assert run.data.params["names.scheme"] == "sync_allreduce"
-    assert run.data.metrics["top1"] == 0.5
-    assert "validation_loss" not in run.data.metrics
-    assert steps(mlflow_uri, run, "train_loss") == [64, 128]
+    metrics = run.data.metrics
+    assert (metrics["final/top1"], metrics["curve/top1"]) == (0.5, 0.5)
+    assert (metrics["system/wall_seconds"], metrics["system/bytes_sent"]) == (4, 1000)
+    assert {name.partition("/")[0] for name in metrics} == {"curve", "final", "system"}
+    assert "final/validation_loss" not in metrics
+    assert steps(mlflow_uri, run, "curve/train_loss") == [64, 128]
+    (used,) = run.inputs.dataset_inputs
+    assert used.dataset.name == "synthetic"
+    assert len(used.dataset.digest) == 12
+    files = client(mlflow_uri).list_artifacts(run.info.run_id)
+    assert sorted(file.path for file in files) == ["config.yaml", "curve.csv", "result.json"]
     tags = {"study": "made", "key": "0123456789ab", "workers": "1", "status": "finished"}
+    tags["tuning"] = "false"
     assert tags.items() <= run.data.tags.items()
 
 
@@ -59,7 +71,7 @@ def test_another_store_gets_it_too(mlflow_uri, tmp_path):
         for table in ("metrics", "latest_metrics", "params", "tags", "runs"):
             database.execute(f"DELETE FROM {table}")
     assert log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
-    assert steps(mlflow_uri, only_run(mlflow_uri), "train_loss") == [64, 128]
+    assert steps(mlflow_uri, only_run(mlflow_uri), "curve/train_loss") == [64, 128]
 
 
 def test_a_failed_point_is_a_failed_run(mlflow_uri, tmp_path):
@@ -87,7 +99,7 @@ def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
     log_record(final, mlflow_uri, "made")
     run = only_run(mlflow_uri)
     assert steps(mlflow_uri, run, "live/train_loss") == [64, 128]
-    assert steps(mlflow_uri, run, "train_loss") == [64, 128]
+    assert steps(mlflow_uri, run, "curve/train_loss") == [64, 128]
     assert run.data.tags["status"] == "finished"
 
 
@@ -99,7 +111,7 @@ def test_an_outage_during_the_run_is_made_up_for(mlflow_uri, tmp_path):
     with pytest.raises(LogError, match="no experiment gone"):
         log_record(tmp_path / "key", mlflow_uri, "gone")
     assert log_record(tmp_path / "key", mlflow_uri, "made")
-    assert steps(mlflow_uri, only_run(mlflow_uri), "train_loss") == [64, 128]
+    assert steps(mlflow_uri, only_run(mlflow_uri), "curve/train_loss") == [64, 128]
 
 
 def test_sixteen_points_at_once_lose_nothing(tmp_path):
@@ -112,9 +124,9 @@ def test_sixteen_points_at_once_lose_nothing(tmp_path):
         counts = database.execute(
             "SELECT run_uuid, key, count(DISTINCT step) FROM metrics GROUP BY run_uuid, key"
         ).fetchall()
-    for metric in ("train_loss", "top1", "updates"):
+    for metric in ("curve/train_loss", "curve/top1", "curve/updates"):
         assert [count for _, key, count in counts if key == metric] == [200] * 16
-    assert len([key for _, key, _ in counts if key == "wall_seconds"]) == 16
+    assert len([key for _, key, _ in counts if key == "system/wall_seconds"]) == 16
 
 
 SIXTEEN = """

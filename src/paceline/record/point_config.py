@@ -18,7 +18,7 @@ from paceline.record.asked_target import asked_target
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
-_UNKEYED = (
+UNKEYED = (
     "study",
     "question",
     "names",
@@ -99,7 +99,7 @@ class PointConfig:
         `root_tells_content` False because it verifies its images.
         """
         content = json.loads(json.dumps(self.values))
-        unkeyed = _UNKEYED if self._root_tells_content else (*_UNKEYED, "data.root")
+        unkeyed = UNKEYED if self._root_tells_content else (*UNKEYED, "data.root")
         for path in unkeyed:
             group, leaf = _place(content, path)
             group.pop(leaf, None)

@@ -21,6 +21,11 @@ def read_result(folder: Path) -> Result | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def partial_folder(final: Path) -> Path:
+    """Return the folder in which this process makes the record `final`."""
+    return final.parent / f".{final.name}.{os.getpid()}"
+
+
 class PartialRecord:
     """A record in the making: a hidden folder beside its final place, renamed when complete.
 
@@ -30,7 +35,7 @@ class PartialRecord:
 
     def __init__(self, final: Path) -> None:
         self.final = final
-        self.folder = final.parent / f".{final.name}.{os.getpid()}"
+        self.folder = partial_folder(final)
         self._guard(lambda: self.folder.mkdir(parents=True, exist_ok=True))
 
     def write_config(self, config: Mapping[str, Any]) -> None:

@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -17,10 +18,16 @@ from paceline.cluster.launcher import die_with, preload
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.record import Result, read_result
+from paceline.record.record import Result, partial_folder, read_result
 from paceline.study.hydra_error import as_setting_error
+from paceline.study.run_watch import RunWatch
+from paceline.study.status_line import StatusLine
 from paceline.study.tuned_rate import Rates
 from paceline.tracking.log import log, prepare_log
+from paceline.tracking.run_label import run_label
+
+if TYPE_CHECKING:
+    from paceline.record.point import Point
 
 _PARENT = "PACELINE_PARENT"  # environment variable with the process id of the multirun
 
@@ -83,7 +90,8 @@ def _run(config: PointConfig, number: int | None) -> str:
         point = Point.of(config)
         if number == 1:
             prepare_log(point.measurement.mlflow)
-        outcome = run_point(point, in_sweep=number is not None)
+        with _watch(point) if number is None else nullcontext():  # a sweep watches its points
+            outcome = run_point(point, in_sweep=number is not None)
         result, unlogged = outcome.result, outcome.unlogged
         print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
     if unlogged:
@@ -92,6 +100,12 @@ def _run(config: PointConfig, number: int | None) -> str:
             print(f"paceline: {problem}", file=sys.stderr, flush=True)
         return problem
     return result["reason"] if result["status"] == "failed" else ""
+
+
+def _watch(point: "Point") -> StatusLine:
+    config = point.config
+    name = run_label(config.values)
+    return StatusLine(RunWatch(name, point.kind, partial_folder(config.folder)).status)
 
 
 def _leave(message: str, code: int) -> NoReturn:

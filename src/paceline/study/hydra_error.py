@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, did_you_mean
 
 
 def as_setting_error(error: Exception, setting: str) -> SettingError:
     """Translate an error. `setting`: name to use if Hydra does not report which one is wrong."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
-        return SettingError(group, f"there is no {name}; there are: {', '.join(error.options)}")
+        meant = did_you_mean(name, error.options)
+        known = ", ".join(error.options)
+        return SettingError(group, f"there is no {name}{meant}; there are: {known}")
     if isinstance(error, ConfigCompositionException) and error.__cause__ is not None:
         error = error.__cause__ if isinstance(error.__cause__, Exception) else error
     text = " ".join(str(error).split())

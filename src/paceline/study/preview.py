@@ -1,12 +1,15 @@
 """Preview of a sweep: its points, and its cost estimated from earlier records."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from paceline.record.record import Result
 from paceline.study.study_points import StudyPoint
+
+Group = tuple[str | None, ...]  # names of scheme, model, data and cluster
 
 
 def table(points: Sequence[StudyPoint]) -> str:
@@ -41,16 +44,17 @@ def estimate(to_run: Sequence[StudyPoint], results: Sequence[Result], jobs: int)
     """
     if not to_run:
         return "nothing to run"
-    seconds = [_seconds(point, _matching(point, results)) for point in to_run]
+    costs = Costs(results)
+    seconds = [costs.seconds(point) for point in to_run]
     known = [each for each in seconds if each is not None]
     if not known:
         return "time and memory: unknown until one point has run"
     rest = len(seconds) - len(known)
     more = f" and {rest} points of unknown length" if rest else ""
-    peak = max(r["peak_rss_bytes"] for point in to_run for r in _matching(point, results))
+    peak = max(r["peak_rss_bytes"] for point in to_run for r in costs.matching(point))
     processes = jobs * max(map(num_processes, to_run))
     memory = f"{processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
-    return f"about {_duration(sum(known) / jobs)}{more}; up to {memory}"
+    return f"about {duration(sum(known) / jobs)}{more}; up to {memory}"
 
 
 def finished_results(runs: Path) -> list[Result]:
@@ -64,25 +68,46 @@ def num_processes(point: StudyPoint) -> int:
     return sum(point.point.num_processes)
 
 
-def _matching(point: StudyPoint, results: Sequence[Result]) -> list[Result]:
-    """Return the results with the point's scheme, model, data and cluster."""
-    names = point.config.names.items()
-    return [result for result in results if all(result[name] == value for name, value in names)]
+class Costs:
+    """Seconds that points take, by `results`: those of finished points of any study.
+
+    Time is scaled by samples from points with the same scheme, model, data and cluster, and of
+    these from points with the same number of workers and batch size, if any.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._by_names: dict[Group, list[Result]] = {}
+        for result in results:
+            self.add(result)
+
+    def add(self, result: Result) -> None:
+        self._by_names.setdefault(_group(result), []).append(result)
+
+    def matching(self, point: StudyPoint) -> list[Result]:
+        """Return the results with the point's scheme, model, data and cluster."""
+        return self._by_names.get(_group(point.config.names), [])
+
+    def seconds(self, point: StudyPoint) -> float | None:
+        """Return the seconds that a run of the point takes; None without a result like it."""
+        matching, values = self.matching(point), point.config.values
+        sizes = {size: values[size] for size in ("workers", "batch_size")}
+        same = [each for each in matching if all(each[size] == sizes[size] for size in sizes)]
+        rates = [result["wall_seconds"] / result["samples"] for result in same or matching]
+        return median(rates) * _samples(values["training"], matching) if rates else None
 
 
-def _seconds(point: StudyPoint, matching: Sequence[Result]) -> float | None:
-    sizes = {size: point.config.values[size] for size in ("workers", "batch_size")}
-    same = [each for each in matching if all(each[size] == sizes[size] for size in sizes)]
-    rates = [result["wall_seconds"] / result["samples"] for result in same or matching]
-    return median(rates) * _samples(point, matching) if rates else None
+def _group(names: Mapping[str, Any]) -> Group:
+    return tuple(names.get(name) for name in ("scheme", "model", "data", "cluster"))
 
 
-def _samples(point: StudyPoint, matching: Sequence[Result]) -> float:
-    training = point.point.training
-    if training.samples is not None:
-        return training.samples
-    return training.epochs * max(result["distinct_samples"] for result in matching)
+def _samples(training: Mapping[str, Any], matching: Sequence[Result]) -> float:
+    if training["samples"] is not None:
+        return training["samples"]
+    return training["epochs"] * max(result["distinct_samples"] for result in matching)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Format a duration in its own unit: `40 s`, `2.5 minutes`, `3.0 hours`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
 from paceline.record.record import Result, read_result
 from paceline.study.compose import as_in_a_run, composer, jobs_of, parsed
@@ -108,12 +108,19 @@ def composed_jobs(
     `make` must be done with a job when it returns. Raises SettingError for an unknown study and for
     settings that do not compose.
     """
-    _require(study, root)
+    require_study(study, root)
     with hydra_errors("study"), composer(root) as compose:
         base = compose([f"experiments={study}"])
         grids = [
-            parsed([*_texts(base.hydra.sweeper.params), f"experiments={study}", *grid, *overrides])
-            for grid in _grids(base)
+            parsed(
+                [
+                    *override_texts(base.hydra.sweeper.params),
+                    f"experiments={study}",
+                    *grid,
+                    *overrides,
+                ]
+            )
+            for grid in overrides_of_grids(base)
         ]
         names = _swept(grids)
         made = [make(_job(compose(job), names, job)) for axes in grids for job in jobs_of(axes)]
@@ -123,7 +130,7 @@ def composed_jobs(
 def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
     """Return the overrides of Hydra's multiruns for `study`: one multirun for each of its grids."""
     with hydra_errors("study"), composer(root) as compose:
-        grids = _grids(compose([f"experiments={study}"]))
+        grids = overrides_of_grids(compose([f"experiments={study}"]))
     return [[f"experiments={study}", *grid, *overrides] for grid in grids]
 
 
@@ -131,22 +138,25 @@ def studies(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / "experiments").glob("*.yaml"))
 
 
-def _require(study: str, root: Path) -> None:
+def require_study(study: str, root: Path) -> None:
+    """Raise SettingError for a study that is not in experiments/."""
     if study not in studies(root):
         known = ", ".join(studies(root)) or f"none in {root / 'experiments'}"
-        raise SettingError("study", f"there is no {study}; there are: {known}")
+        message = f"there is no {study}{did_you_mean(study, studies(root))}; there are: {known}"
+        raise SettingError("study", message)
 
 
-def _grids(base: DictConfig) -> list[list[str]]:
+def overrides_of_grids(base: DictConfig) -> list[list[str]]:
     """Return the overrides of each of `grids`; one empty list if the study has no grids."""
     if base.grids is None:
         return [[]]
     if not isinstance(base.grids, ListConfig) or not all(map(OmegaConf.is_dict, base.grids)):
         raise SettingError("grids", "a list of {setting: values} is needed")
-    return [_texts(grid) for grid in base.grids]
+    return [override_texts(grid) for grid in base.grids]
 
 
-def _texts(settings: DictConfig | None) -> list[str]:
+def override_texts(settings: DictConfig | None) -> list[str]:
+    """Return settings as on the command line."""
     return [f"{name}={values}" for name, values in (settings or {}).items()]
 
 

@@ -5,12 +5,12 @@ A record that another study has of the same point is copied in place of training
 If points are tuned, the study's tuning runs first, in the same way and the same folder.
 """
 
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,9 +19,13 @@ from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
+from paceline.study.logged_study import logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
+from paceline.study.progress import PARTIAL
+from paceline.study.status_line import StatusLine
 from paceline.study.study_blocks import blocks_of
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
+from paceline.study.sweep_watch import SweepWatch
 from paceline.study.take_over import take_over, to_take_over
 from paceline.study.tuning import (
     Configuration,
@@ -34,9 +38,8 @@ from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
 
-Untrained = Callable[[Sequence[StudyPoint]], None]
 
-_PARTIAL = re.compile(r"\.[0-9a-f]{12}\.(\d+)")
+Untrained = Callable[[Sequence[StudyPoint]], None]
 
 
 def sweep(
@@ -69,16 +72,23 @@ def sweep(
     if dry_run:
         _print_plan(trials, points, root)
         return True
-    prepare_log(points[0].config.measurement.mlflow)
+    mlflow = points[0].config.measurement.mlflow
+    prepare_log(mlflow)
     remove_partial_records(root / "runs" / study, _tracking_uri(points))
+    watch = SweepWatch(study, root / "runs", points[0].config.sweep.jobs)
+    runner = _Runner(multirun, untrained, watch)
     arguments = multirun_arguments(study, root, overrides)
     if blocks:  # Hydra's own order is that of the axes
         arguments = [list(point.overrides) for point in points_to_run(points)]
-    if tuning:
-        if not _tune(study, root, overrides, tuning, tuned, multirun, untrained):
-            return False
-        points = study_points(study, root, overrides)  # with their rates
-    return _complete(study, points, multirun, untrained, arguments)
+    with logged_study(points, root / "runs" / study, mlflow) as ending:
+        if tuning:
+            complete = partial(runner.complete, later=points_to_run(points))
+            if not _tune(study, root, overrides, tuning, tuned, complete):
+                return False
+            points = study_points(study, root, overrides)  # with their rates
+        done = runner.complete(study, points, arguments)
+        ending.count(points)
+        return done
 
 
 def _unpack(study: str, root: Path) -> None:
@@ -94,46 +104,59 @@ def _tune(
     overrides: Sequence[str],
     tuning: AbstractTuning,
     tuned: Sequence[Configuration],
-    multirun: Callable[[list[str]], None],
-    untrained: Untrained,
+    complete: Callable[[str, Sequence[StudyPoint], Iterable[list[str]]], bool],
 ) -> bool:
     """Run all first trials, then those of each extension; return True if all have a record then.
 
-    `tuned`: configurations as the records were before.
+    `tuned`: configurations as the records were before. `complete`: see `_Runner`.
     """
     everywhere = [*tuning.overrides(), trial_override(tuning.first)]
     arguments = [[*each, *everywhere] for each in multirun_arguments(study, root, overrides)]
     new = [each.points[trial] for each in tuned for trial in tuning.first]
-    if not _complete(f"{study}, tuning", new, multirun, untrained, arguments):
+    if not complete(f"{study}, tuning", new, arguments):
         return False
     tried, extension = {point.key for point in new}, 0
     while further := untried(tuned_configurations(study, root, overrides, tuning), tried):
         new, extension = points_of(further), extension + 1
         # a generator, so that it is asked when records of other studies have been taken over
         arguments = (each.arguments for each in further if points_to_run(points_of([each])))
-        name = f"{study}, tuning, extension {extension}"
-        if not _complete(name, new, multirun, untrained, arguments):
+        if not complete(f"{study}, tuning, extension {extension}", new, arguments):
             return False
         tried |= {point.key for point in new}
     return True
 
 
-def _complete(
-    name: str,
-    points: Sequence[StudyPoint],
-    multirun: Callable[[list[str]], None],
-    untrained: Untrained,
-    arguments: Iterable[list[str]],
-) -> bool:
-    """Run each `multirun` if any point needs it; return True if all have a record then."""
-    untrained(points_to_run(points))
-    for each in arguments if points_to_run(points) else ():
-        multirun(each)
-        untrained(points_to_run(points))
-    points = [replace(point, result=read_result(point.folder)) for point in points]
-    log_missing(points)
-    print(f"{name}: {counts(points)}")
-    return all(point.result for point in points)
+class _Runner:
+    """Runs the stages of a sweep by `multirun`, and shows how far each is."""
+
+    def __init__(
+        self, multirun: Callable[[list[str]], None], untrained: Untrained, watch: SweepWatch
+    ) -> None:
+        self._multirun, self._untrained, self._watch = multirun, untrained, watch
+
+    def complete(
+        self,
+        name: str,
+        points: Sequence[StudyPoint],
+        arguments: Iterable[list[str]],
+        later: Sequence[StudyPoint] = (),
+    ) -> bool:
+        """Run a multirun by each of `arguments` if any point needs it.
+
+        Returns True if all points have a record then. `later`: points of a stage after this one.
+        """
+        self._untrained(points_to_run(points))
+        to_run = points_to_run(points)
+        if to_run:
+            self._watch.begin(name, points, to_run, later)
+            with StatusLine(self._watch.status):
+                for each in arguments:
+                    self._multirun(each)
+                    self._untrained(points_to_run(points))
+        points = [replace(point, result=read_result(point.folder)) for point in points]
+        log_missing(points)
+        print(f"{name}: {counts(points)}")
+        return all(point.result for point in points)
 
 
 def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
@@ -144,13 +167,13 @@ def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
 
 def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
     """Remove partial records of ended processes from `folder`, and end their runs in MLflow."""
-    for partial in folder.glob(".*"):
-        match = _PARTIAL.fullmatch(partial.name)
-        if match and not psutil.pid_exists(int(match[1])):
+    for record in folder.glob(".*"):
+        match = PARTIAL.fullmatch(record.name)
+        if match and not psutil.pid_exists(int(match[2])):
             with suppress(LogError):  # MLflow then shows the run as running
                 if tracking_uri is not None:
-                    end_lost_run(partial, tracking_uri)
-            shutil.rmtree(partial, ignore_errors=True)
+                    end_lost_run(record, tracking_uri)
+            shutil.rmtree(record, ignore_errors=True)
 
 
 def log_missing(points: Sequence[StudyPoint]) -> None:

@@ -1,9 +1,12 @@
 """Run of one point in MLflow: parameters, tags, live and final curves, final metrics."""
 
+import hashlib
 import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from paceline.tracking.mlflow_store import client, first_line
@@ -77,7 +80,7 @@ class PointLog:
         self._write("tags", tags=[RunTag(name, value) for name, value in tags.items()])
 
     def log(self, rows: Iterable[Row]) -> None:
-        """Log rows of `samples` (the step), `seconds` (of the training clock) and metrics.
+        """Log rows of `samples` (the step), `seconds` (of the training clock: when) and metrics.
 
         Metrics that are None are left out; NaN is kept as NaN, infinity as the largest float.
         """
@@ -90,6 +93,28 @@ class PointLog:
         for batch in _batches(metrics, _METRICS_PER_BATCH):
             what = f"{len(batch)} metrics from sample {batch[0].step} to {batch[-1].step}"
             self._write(what, metrics=batch)
+
+    def describe_data(self, name: str, settings: Mapping[str, Any]) -> None:
+        """Log the data set: its name, and the digest of the settings by which it is made."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        text = json.dumps(settings, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        used = DatasetInput(
+            Dataset(name, digest, "code", text), [InputTag("mlflow.data.context", "training")]
+        )
+        self._attempt("the data set", lambda: self._client.log_inputs(self.run_id, [used]))
+
+    def add_files(self, files: Iterable[Path]) -> None:
+        """Copy files that exist to the artifacts of the run."""
+        for path in files:
+            if path.is_file():
+                copy = partial(self._client.log_artifact, self.run_id, str(path))
+                self._attempt(path.name, copy)
+
+    def go_on(self) -> None:
+        """Continue a run that has ended."""
+        self._attempt("the run", lambda: self._client.update_run(self.run_id, "RUNNING"))
 
     def finish(self, status: str, wall_seconds: float | None) -> None:
         """End the run.
@@ -146,7 +171,7 @@ def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, float, float, float]]:
     """Yield name, value, seconds and samples of each metric that is not None."""
     for row in rows:
         for name, value in row.items():
-            if name != "samples" and value is not None:
+            if name not in ("samples", "seconds") and value is not None:
                 yield name, float(value), row["seconds"] or 0.0, row["samples"] or 0.0
 
 

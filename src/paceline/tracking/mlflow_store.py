@@ -58,14 +58,24 @@ def first_line(error: Exception) -> str:
     return lines[0].removeprefix("(sqlite3.OperationalError) ")
 
 
+def is_lost(tracking_uri: str) -> bool:
+    """Return True if the store was a file that is no longer there; a client would make it anew."""
+    return tracking_uri.startswith("sqlite:") and not _path(tracking_uri).exists()
+
+
+def _path(tracking_uri: str) -> Path:
+    return Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
+
+
 def _prepare_file(tracking_uri: str, experiment: str) -> None:
-    path = Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
+    path = _path(tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
     Path(f"{path}.lock").touch()  # fails at once, where the lock would wait on some errors
     with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
         with closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as database:
             database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
-        _create_experiment(client(tracking_uri), experiment)
+        artifacts = (path.parent / "mlruns" / experiment.replace("/", "_")).absolute().as_uri()
+        _create_experiment(client(tracking_uri), experiment, artifacts)
 
 
 def _prepare_server(tracking_uri: str, experiment: str) -> None:
@@ -73,17 +83,17 @@ def _prepare_server(tracking_uri: str, experiment: str) -> None:
     if address.hostname:
         port = address.port or _PORTS.get(address.scheme.partition("+")[0], 80)
         socket.create_connection((address.hostname, port), timeout=_SECONDS).close()
-    with _impatient():
-        _create_experiment(client(tracking_uri), experiment)
+    with impatient():
+        _create_experiment(client(tracking_uri), experiment, None)  # the server's own
 
 
-def _create_experiment(store: "MlflowClient", name: str) -> None:
+def _create_experiment(store: "MlflowClient", name: str, artifacts: str | None) -> None:
     from mlflow.exceptions import MlflowException
 
     existing = store.get_experiment_by_name(name)
     if existing is None:
         try:
-            store.create_experiment(name)
+            store.create_experiment(name, artifacts)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
                 raise
@@ -93,7 +103,7 @@ def _create_experiment(store: "MlflowClient", name: str) -> None:
 
 
 @contextmanager
-def _impatient() -> Generator[None]:
+def impatient() -> Generator[None]:
     """Limit requests inside to one try, so that a server that never answers fails soon."""
     limits = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS)}
     before = {name: os.environ.get(name) for name in limits}

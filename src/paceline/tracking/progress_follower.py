@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paceline.record.point_config import PointConfig
 from paceline.tracking.mlflow_log import LogError, PointLog, flat_params
-from paceline.tracking.mlflow_record import live_rows, run_name, write_marker
+from paceline.tracking.mlflow_record import live_rows, run_about, write_marker
 
 _PERIOD = 1.0  # seconds
 
@@ -60,8 +60,9 @@ class ProgressFollower:
         if self._log is None:
             uri, experiment = self._mlflow.tracking_uri, self._mlflow.experiment
             assert uri is not None
-            name = run_name(self._values)
-            log = PointLog.begin(uri, experiment, name, self._tags, started, patience=0)
+            name, about = run_about(self._values, self._folder, uri)
+            tags = about | self._tags
+            log = PointLog.begin(uri, experiment, name, tags, started, patience=0)
             write_marker(self._folder, uri, log.run_id)
             self._log = log
             log.describe(flat_params(self._values), {})

@@ -1,0 +1,67 @@
+"""Decisions of a study, `tables/decision.csv`, as a table in the terminal."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.table import Table
+
+from paceline.command.plain_table import plain_table
+
+_TIERS = ("best", "tied", "behind", "never", "")
+
+
+def decision_table(path: Path) -> Table | None:
+    """Return a table with a row for each scheme, best first in each situation; None without one."""
+    if not path.is_file():
+        return None
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        rows = list(reader)
+        columns = list(reader.fieldnames or ())
+    if not rows:
+        return None
+    names = [name for name in columns[: columns.index("n")] if _varies(rows, name)]
+    situation = [name for name in names if name.partition(".")[0] != "scheme"]
+    rows.sort(key=lambda row: _TIERS.index(row["tier"]))
+    groups: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for row in sorted(rows, key=lambda row: [_order(row[name]) for name in situation]):
+        groups.setdefault(tuple(row[name] for name in situation), []).append(row)
+    scheme = [name for name in names if name not in situation] or ["scheme"]
+    headings = [*situation, *scheme, "tier", ">reached", ">speed-up", ">top-1 points", "accuracy"]
+    blank = [""] * len(situation)
+    lines = [
+        [*(key if n == 0 else blank), *(row[name] for name in scheme), *_cells(row)]
+        for key, of in groups.items()
+        for n, row in enumerate(of)
+    ]
+    return plain_table(headings, lines)
+
+
+def _varies(rows: list[dict[str, str]], name: str) -> bool:
+    return len({row[name] for row in rows}) > 1
+
+
+def _order(text: str) -> tuple[float, str]:
+    try:
+        return float(text), ""
+    except ValueError:
+        return 0.0, text
+
+
+def _cells(row: Mapping[str, str]) -> list[str]:
+    return [
+        row["tier"],
+        f"{row['n_reached']} of {row['n']}" if row["n_reached"] else "",
+        _interval(row, "speedup", 1, "{:.2f}"),
+        _interval(row, "top1_difference", 100, "{:+.2f}"),
+        row["accuracy"],
+    ]
+
+
+def _interval(row: Mapping[str, str], name: str, factor: int, form: str) -> str:
+    numbers = [row[f"{name}_{part}"] for part in ("mean", "low", "high")]
+    if not numbers[0]:
+        return ""
+    middle, *ends = [form.format(factor * float(each)) if each else "?" for each in numbers]
+    return f"{middle} ({ends[0]} to {ends[1]})"

@@ -1,0 +1,110 @@
+"""View of one record in the terminal: what was asked, what came out, how to repeat it."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import RenderableType
+
+from paceline.command.plain_table import plain_table
+from paceline.errors import SettingError, did_you_mean
+from paceline.measurement.numbers import NUMBERS
+from paceline.record.point_config import UNKEYED, PointConfig
+from paceline.record.record import read_result
+from paceline.report.number_format import form_of
+from paceline.study.compose import composed
+from paceline.study.study_points import studies
+from paceline.tracking.mlflow_log import flat_params
+
+_KEY = re.compile(r"[0-9a-f]{2,12}")
+
+
+def find_record(study: str, key: str, root: Path) -> Path:
+    """Return the folder of the record whose key begins with `key`; `study` may be `*`.
+
+    Raises SettingError if there is none, or more than one.
+    """
+    known = sorted(path.name for path in (root / "runs").glob("[!.]*"))
+    if study != "*" and study not in {*known, *studies(root)}:
+        meant = did_you_mean(study, [*known, *studies(root)])
+        raise SettingError("study", f"there is no {study}{meant}")
+    files = (root / "runs").glob(f"{study}/{key}*/result.json") if _KEY.fullmatch(key) else ()
+    found = sorted(path.parent for path in files)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(f"{path.parent.name} {path.name}" for path in found[:6])
+        raise SettingError("key", f"{key} begins more than one: {names}")
+    if study == "*":
+        meant = did_you_mean(key, studies(root))
+        raise SettingError("study", f"there is no study or record {key}{meant}")
+    keys = [path.name for path in (root / "runs" / study).glob("[!.]*")]
+    raise SettingError("key", f"{study} has no record {key}{did_you_mean(key, keys)}")
+
+
+def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
+    """Yield what a record holds, and how to repeat it by the settings of today."""
+    config = PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
+    result = read_result(folder)
+    assert result is not None
+    yield str(folder.relative_to(root))
+    changes = different(config, root)
+    yield plain_table(["setting", "value"], [[*item] for item in changes.items()])
+    ending = f"{result['status']}: {result['reason']}" if result["reason"] else result["status"]
+    yield f"{ending}; {result['kind']}, begun {result['started']}, commit {result['commit']}"
+    yield plain_table(["number", ">value"], _numbers(result))
+    command = repeating(config, changes, root)
+    yield f"repeat: {command}" if command else "not to be repeated: conf/ has other settings today"
+
+
+def different(config: PointConfig, root: Path) -> dict[str, str]:
+    """Return the settings of a point that differ from the default: files of conf/ that are chosen,
+    then settings with other values than these files have.
+    """
+    usual = composed([], root).names
+    chosen = {group: name for group, name in config.names.items() if usual.get(group) != name}
+    try:
+        start = composed([f"{group}={name}" for group, name in chosen.items()], root)
+    except SettingError:  # a file that is no longer there
+        start = composed([], root)
+    now, own = flat_params(start.values), flat_params(config.values)
+    changed = {k: v for k, v in own.items() if now.get(k) != v and not _is_unkeyed(k)}
+    return chosen | changed
+
+
+def repeating(config: PointConfig, changes: Mapping[str, str], root: Path) -> str | None:
+    """Return a command that makes a record of the same key in the folder of the study `again`.
+
+    None if the settings of today lead to another key.
+    """
+    for sign in ("", "++"):  # with it, settings that are in no file
+        words = [_word(name, value, sign if "." in name else "") for name, value in changes.items()]
+        with suppress(SettingError):
+            if composed(words, root).key == config.key:
+                return " ".join(["paceline train study=again", *map(shlex.quote, words)])
+    return None
+
+
+def _numbers(result: Mapping[str, Any]) -> list[list[str]]:
+    return [
+        [number.name, f"{value:,}" if isinstance(value, int) else form_of(number.unit)(value)]
+        for number in NUMBERS
+        if isinstance(value := result.get(number.name), int | float)
+    ]
+
+
+def _is_unkeyed(name: str) -> bool:
+    return any(name == unkeyed or name.startswith(f"{unkeyed}.") for unkeyed in UNKEYED)
+
+
+def _word(name: str, value: str, sign: str) -> str:
+    try:
+        json.loads(value)
+    except ValueError:
+        value = value if re.fullmatch(r"[\w./-]+", value) else json.dumps(value)
+    return f"{sign}{name}={value}"

@@ -1,0 +1,54 @@
+"""Run of a study in MLflow while its sweep goes on."""
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paceline.measurement.measurement import MLflow
+from paceline.record.record import read_result
+from paceline.study.study_points import StudyPoint
+from paceline.tracking.study_run import begin_study_run, end_study_run
+
+
+@dataclass
+class Ending:
+    """How a sweep ends: `status` of its run in MLflow, and the number of points by theirs."""
+
+    status: str = "FAILED"
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def count(self, points: Sequence[StudyPoint]) -> None:
+        """Count the records of all points; a study with all of them has finished."""
+        found = [read_result(point.folder) for point in points]
+        states = [result["status"] if result else "missing" for result in found]
+        self.status = "FAILED" if "missing" in states else "FINISHED"
+        self.numbers = {
+            f"points/{state}": states.count(state)
+            for state in ("finished", "diverged", "failed", "missing")
+        }
+
+
+@contextmanager
+def logged_study(points: Sequence[StudyPoint], folder: Path, mlflow: MLflow) -> Generator[Ending]:
+    """Give the study of `points` a run in MLflow inside, and yield how it is to end.
+
+    `folder`: of its records. If MLflow does not answer, one line says so, and the sweep goes on.
+    """
+    question = points[0].config.question
+    tags = {"study": folder.name} | ({"mlflow.note.content": question} if question else {})
+    _tell(begin_study_run(folder, mlflow, list(points[0].axes), tags))
+    ending = Ending()
+    try:
+        yield ending
+    except BaseException:
+        ending.status = "KILLED"
+        raise
+    finally:
+        _tell(end_study_run(folder, mlflow, ending.status, ending.numbers))
+
+
+def _tell(problem: str | None) -> None:
+    if problem:
+        print(f"paceline: measurement.mlflow.tracking_uri: {problem}", file=sys.stderr)

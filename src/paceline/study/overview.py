@@ -1,0 +1,120 @@
+"""What there is of each study: its points, records, tables and page."""
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+from omegaconf import DictConfig
+
+from paceline.record.record import read_result
+from paceline.study.compose import composer, jobs_of, parsed
+from paceline.study.hydra_error import hydra_errors
+from paceline.study.progress import PARTIAL
+from paceline.study.study_points import override_texts, overrides_of_grids, studies
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What there is of a study. `num_done`: of its `num_points`, those with a record.
+
+    `newest`: when the latest run began [seconds since 1970], None without one. `best`: the schemes
+    of tier best, with the number of situations in which they are. Records in runs/ count, else
+    those in the tables that were collected.
+    """
+
+    study: str
+    num_points: int
+    num_done: int
+    state: str
+    newest: float | None
+    best: Counter[str]
+
+
+def overviews(root: Path) -> list[Overview]:
+    """Return an overview of each study of `root`, without composing its points."""
+    with hydra_errors("study"), composer(root) as compose:
+        return [_overview(study, root, compose) for study in studies(root)]
+
+
+def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
+    """Return the rows of reports/<study>/runs.csv; none without it."""
+    return _rows(root / "reports" / study / "runs.csv")
+
+
+def next_command(study: str, root: Path, *, complete: bool) -> str:
+    """Return the command that comes next for a study; `complete`: every point has a record."""
+    report = root / "reports" / study
+    if not complete:
+        return f"paceline sweep {study}"
+    if not (report / "index.html").is_file() or _newest(root, study) > _written(report):
+        return " && ".join(f"paceline {verb} {study}" for verb in ("collect", "analyse", "report"))
+    return f"paceline open {study}"
+
+
+def running(root: Path, study: str) -> list[Path]:
+    """Return the partial records of a study whose processes live."""
+    found = [(PARTIAL.fullmatch(path.name), path) for path in (root / "runs" / study).glob(".*")]
+    return [path for match, path in found if match and psutil.pid_exists(int(match[2]))]
+
+
+def _overview(study: str, root: Path, compose: Callable[[Sequence[str]], DictConfig]) -> Overview:
+    base = compose([f"experiments={study}"])
+    jobs = [
+        job
+        for grid in overrides_of_grids(base)
+        for job in jobs_of(parsed([*override_texts(base.hydra.sweeper.params), *grid]))
+    ]
+    num_done, newest = _records(root, study, _seeds(jobs, base.seed))
+    report = root / "reports" / study
+    if running(root, study):
+        state = "running"
+    elif num_done < len(jobs):
+        state = "not run" if not num_done else "not complete"
+    else:
+        state = "reported" if (report / "index.html").is_file() else "run"
+    rows = _rows(report / "tables/decision.csv")
+    best = Counter(row["scheme"] for row in rows if row.get("tier") == "best")
+    return Overview(study, len(jobs), min(num_done, len(jobs)), state, newest, best)
+
+
+def _seeds(jobs: Sequence[Sequence[str]], default: int) -> set[int]:
+    """Return the seeds of a study's own points: those of its tuning are others."""
+    named = [word.partition("=")[2] for job in jobs for word in job if word.startswith("seed=")]
+    return {int(seed) for seed in named} or {default}
+
+
+def _records(root: Path, study: str, seeds: set[int]) -> tuple[int, float | None]:
+    """Return the number of the study's records, and when the latest run began."""
+    results = [
+        result
+        for path in (root / "runs" / study).glob("[!.]*/result.json")
+        if (result := read_result(path.parent)) and result.get("seed") in {*seeds, None}
+    ]
+    rows = results or collected_rows(root, study)
+    rows = rows or _unique(_rows(root / "reports" / study / "exchanges.csv"))
+    began = [datetime.fromisoformat(row["started"]).timestamp() for row in rows if "started" in row]
+    return len(rows), max(began, default=None)
+
+
+def _unique(rows: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    return list({row["key"]: row for row in rows if "key" in row}.values())
+
+
+def _newest(root: Path, study: str) -> float:
+    files = (root / "runs" / study).glob("[!.]*/result.json")
+    return max((path.stat().st_mtime for path in files), default=0.0)
+
+
+def _written(report: Path) -> float:
+    return (report / "index.html").stat().st_mtime
+
+
+def _rows(path: Path) -> list[Mapping[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,166 @@
+"""`paceline show` and `paceline open`: what there is, what failed, what comes next."""
+
+import os
+import shlex
+import shutil
+import sys
+from argparse import Namespace
+
+import pytest
+
+from paceline import cli
+from paceline.analysis.analyse import analyse
+from paceline.cli import command
+from paceline.study.compose import composed
+from paceline.study.study_points import study_points
+from tests.made_records import make_record
+from tests.made_reports import make_run, write_reports
+from tests.small_study import write_small_study
+
+
+@pytest.fixture
+def own(root, monkeypatch):
+    """A repository with one study of four points, which has no records."""
+    for path in (root / "experiments").iterdir():
+        path.unlink()
+    write_small_study(root, "made", {"scheme": "gossip,sync_allreduce", "seed": "0,1"})
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "200")
+    yield root
+    for folder in ("runs", "reports"):
+        shutil.rmtree(root / folder, ignore_errors=True)
+
+
+@pytest.fixture
+def said(own, monkeypatch, capsys):
+    """The exit code, the lines of stdout, each with single spaces, and those of stderr."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["paceline", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code, [" ".join(line.split()) for line in out.splitlines()], err
+
+    return run
+
+
+def finish(root, *positions, **changes):
+    points = study_points("made", root)
+    for n in positions:
+        make_record(points[n].folder, points[n].config, **changes)
+    return [points[n].key for n in positions]
+
+
+def test_all_studies_are_counted_by_their_own_points(own, said):
+    code, lines, _ = said("show")
+    assert code == 0
+    assert "made 0 of 4 not run" in lines
+    finish(own, 0, started="2020-01-02T03:04:05+00:00")
+    trial = study_points("made", own, ["seed=7"])[0]
+    make_record(trial.folder, trial.config, seed=7)
+    (line,) = [line for line in said("show")[1] if line.startswith("made")]
+    assert line.startswith("made 1 of 4 not complete ")
+    assert line.endswith(" days")
+
+
+def test_a_study_shows_configurations_failures_and_what_is_next(own, said):
+    finish(own, 0, test_top1=0.875)
+    (failed,) = finish(own, 1, status="failed", reason="no luck", top1=None, test_top1=None)
+    code, lines, _ = said("show", "made")
+    assert code == 0
+    assert lines[0] == "Does it?"
+    assert "gossip 2 of 2 1 failed 87.50 %" in lines
+    assert "sync_allreduce 0 of 2" in lines
+    assert "made: 4 points: 1 finished, 1 failed, 2 to do" in lines
+    assert f"failed {failed}: gossip seed 1: no luck" in lines
+    assert lines[-1] == "next: paceline sweep made"
+
+
+def test_a_point_under_way_is_seen(own, said):
+    point = study_points("made", own)[2]
+    partial = point.folder.with_name(f".{point.key}.{os.getpid()}")
+    partial.mkdir(parents=True)
+    (partial / "progress.csv").write_text(
+        "samples,seconds,share,train_loss,images_per_second\n5,1,0.25,2.0,5\n"
+    )
+    assert "sync_allreduce 0 of 2 running 25%" in said("show", "made")[1]
+    assert "made 0 of 4 running" in said("show")[1]
+
+
+def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
+    runs = [
+        make_run(scheme, workers, 32, seed, test_top1=0.9 - 0.1 * (scheme != "sync_allreduce"))
+        for scheme in ("async_parameter_server", "sync_allreduce")
+        for workers in (1, 2)
+        for seed in (0, 1, 2)
+    ]
+    write_small_study(
+        own,
+        "made",
+        {"scheme": "async_parameter_server,sync_allreduce", "workers": "1,2", "seed": "0,1,2"},
+    )
+    write_reports(own / "reports/made", runs)
+    analyse(own / "reports/made")
+    _, lines, _ = said("show", "made")
+    assert "async_parameter_server 2 3 of 3 80.00 %" in lines
+    assert [line for line in lines if " best " in line]
+    assert (
+        lines[-1] == "next: paceline collect made && paceline analyse made && paceline report made"
+    )
+
+
+def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):
+    (key,) = finish(own, 0)
+    code, lines, _ = said("show", key[:6])
+    assert (code, lines[0]) == (0, f"runs/made/{key}")
+    assert "scheme gossip" in lines
+    assert "data.num_train 600" in lines
+    assert "samples 128" in lines
+    assert not [line for line in lines if line.startswith("training.lr ")]
+    beginning = "repeat: paceline train "
+    assert lines[-1].startswith(beginning)
+    words = shlex.split(lines[-1].removeprefix(beginning))
+    assert composed(words, own).key == key
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "maed"), "study: there is no study or record maed, did you mean made?"),
+        (("show", "mad", "00"), "study: there is no mad, did you mean made?"),
+        (("show", "made", "0123456789ab"), "key: made has no record 0123456789ab"),
+        (("open", "maed"), "study: there is no maed, did you mean made?; there are: made"),
+        (("shwo",), "command: there is no shwo, did you mean show?; paceline --help lists all"),
+    ],
+)
+def test_an_unknown_name_is_one_line(arguments, message, said):
+    assert said(*arguments) == (2, [], f"paceline: {message}\n")
+
+
+def test_a_key_that_is_no_single_one_is_refused(own, said):
+    finish(own, 0, 1, 2, 3)
+    for folder in list((own / "runs/made").iterdir()):
+        folder.rename(folder.with_name("ab" + folder.name[2:]))
+    code, _, error = said("show", "ab")
+    assert code == 2
+    assert error.startswith("paceline: key: ab begins more than one: made ab")
+
+
+def test_open_opens_the_page_or_says_what_to_run_first(own, said, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert said("open", "made") == (
+        1,
+        [],
+        "paceline: no reports/made/index.html; run paceline sweep made first\n",
+    )
+    page = own / "reports/made/index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("<p>made</p>")
+    assert command("open").run(Namespace(study="made"), own) == 0
+    assert opened == [page.as_uri()]
+
+
+def test_the_version_is_said(said):
+    assert said("--version") == (0, ["paceline 0.1.0"], "")
