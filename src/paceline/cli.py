@@ -26,6 +26,7 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "analyse",
     "check",
     "report",
+    "compare",
     "open",
     "show",
 )

@@ -13,9 +13,9 @@ _COLUMNS = ("verdict", "numbers", "median error", "within 10 %", "within 25 %")
 def published_verdicts(reports: Path) -> Table | None:
     """Return a row for each verdict on the predictions in `reports`, or None without any."""
     path = reports / SOURCE
-    rows = read_table(path) if path.is_file() else []
-    if not len(rows):
+    if not path.is_file():
         return None
+    rows = read_table(path)
     found = [_row(verdict, own) for verdict, own in rows.groupby("verdict", sort=False)]
     caption = (
         "Published throughputs, times and speed-ups beside predictions that trained nothing. "

@@ -61,7 +61,7 @@ def exchange_card(folder: Path, exchanges: Exchanges, best: Frame) -> StudyCard:
 
 def _card(
     folder: Path,
-    question: str,
+    question: str | None,
     says: Sequence[str],
     found: Sequence[Answer],
     rows: Frame,
@@ -89,7 +89,7 @@ def first_figure(folder: Path) -> tuple[str, str]:
     """Return title and path of the figure that the page of a study shows first, or two ""."""
     page = folder / "README.md"
     found = _FIGURE.search(page.read_text()) if page.is_file() else None
-    return found.groups() if found and (folder / found[2]).is_file() else ("", "")
+    return (found[1], found[2]) if found and (folder / found[2]).is_file() else ("", "")
 
 
 def dates(rows: Frame) -> str:
