@@ -11,6 +11,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.report.exchange_page import report_exchanges
     from paceline.report.front_page import is_of_exchanges, write_front_page
     from paceline.report.page import report
+    from paceline.report.readme_answer import write_readme_answer
     from paceline.tracking.study_run import log_study_files
 
     reports = root / "reports"
@@ -21,12 +22,14 @@ def _run(options: argparse.Namespace, root: Path) -> int:
         if unlogged := log_study_files(root / "runs" / options.study, files):
             print(f"paceline: {unlogged}; the next report tries again", file=sys.stderr)
         print(page)
+    else:
+        write_readme_answer(root)
     print(write_front_page(reports))
     return 0
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    text = "a file in experiments/; without it, the front page of all studies alone"
+    text = "a file in experiments/; without it: the front page, and the answers in README.md"
     parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
 
 

@@ -1,0 +1,64 @@
+"""The table of answers in README.md: that of the committed tables, and renewed by the command."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from paceline.analysis.analyse import analyse
+from paceline.cli import command
+from paceline.report.readme_answer import BEGIN, END, STUDIES, readme_answer, write_readme_answer
+from tests.made_reports import made_two_schemes, write_reports
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_committed_table_is_that_of_the_committed_tables():
+    """Where this fails: `paceline report`."""
+    assert readme_answer(ROOT / "reports") in (ROOT / "README.md").read_text()
+
+
+@pytest.fixture
+def root(tmp_path):
+    runs = made_two_schemes(spread=30, accuracy=0.89)
+    analyse(write_reports(tmp_path / "reports" / STUDIES[0], runs))
+    return tmp_path
+
+
+def test_a_row_has_the_numbers_of_the_best(root):
+    decision = pd.read_csv(root / f"reports/{STUDIES[0]}/tables/decision.csv")
+    (best,) = decision[(decision["workers"] == 2) & (decision["tier"] == "best")].to_dict("records")
+    (row,) = readme_answer(root / "reports").splitlines()[3:-1]
+    place, use, speed, accuracy, kind, page = row.strip("| ").split(" | ")
+    assert place == "quick, 2 workers"
+    assert use == "**asynchronous servers** (not told from it: all-reduce)"
+    assert best["scheme"] == "async_parameter_server"
+    low, high = best["speedup_low"], best["speedup_high"]
+    assert speed == f"{best['speedup_mean']:.1f} ({low:.1f} to {high:.1f}, n = 3)"
+    points = [100 * best[f"top1_difference_{part}"] for part in ("mean", "low", "high")]
+    assert accuracy == "{:+.2f} ({:+.2f} to {:+.2f}, n = 3)".format(*points)
+    assert (kind, page) == ("measured", "[quick](reports/quick/README.md)")
+
+
+def test_the_command_renews_what_is_between_the_markers_alone(root):
+    readme = root / "README.md"
+    readme.write_text(f"before \\1\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    assert command("report").run(Namespace(study=None), root) == 0
+    assert readme.read_text() == f"before \\1\n\n{readme_answer(root / 'reports')}\n\nafter\n"
+    assert (root / "reports/index.html").is_file()
+
+
+def test_a_readme_without_markers_or_none_is_left_alone(root):
+    write_readme_answer(root)
+    assert not (root / "README.md").exists()
+    (root / "README.md").write_text(f"mine\n{BEGIN}\n")
+    write_readme_answer(root)
+    assert (root / "README.md").read_text() == f"mine\n{BEGIN}\n"
+
+
+def test_where_no_scheme_is_best_none_is_named(root):
+    runs = [run for run in made_two_schemes() if run["workers"] == 2]  # no baseline: no target
+    analyse(write_reports(root / "reports" / STUDIES[0], runs))
+    (row,) = readme_answer(root / "reports").splitlines()[3:-1]
+    assert row.startswith("| quick, 2 workers | none told |  |  | measured |")
