@@ -181,7 +181,26 @@ def test_a_make_of_the_study_leaves_the_long_ones_alone():
     assert [line[2:] for line in lines if line[1:2] == ["dvc"]] == [["repro", "report@quick"]]
 
 
-def test_plots_are_drawn_from_what_a_stage_writes():
-    tables = {file for plot in PIPELINE["plots"] for each in plot.values() for file in each["y"]}
-    outs = {out for study in STUDIES for name in stages(study) for out in stage(name, study)[2]}
-    assert tables <= outs
+def test_plots_are_figures_that_a_stage_writes():
+    folders = {
+        out for study in STUDIES for out in stage(stages(study)[-1], study)[2] if "." not in out
+    }
+    assert {str(Path(plot).parent) for plot in PIPELINE["plots"]} <= folders
+    assert [plot for plot in PIPELINE["plots"] if not (ROOT / plot).is_file()] == []
+    assert {Path(plot).suffix for plot in PIPELINE["plots"]} == {".svg"}
+
+
+def test_the_page_of_plots_shows_each_figure_and_loads_nothing_from_elsewhere(tmp_path):
+    for plot in PIPELINE["plots"]:
+        (tmp_path / plot).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / plot, tmp_path / plot)
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"plots": PIPELINE["plots"]}))
+    dvc(tmp_path, "init", "--no-scm", "--quiet")
+    dvc(tmp_path, "plots", "show", "--out", "page")
+    page = (tmp_path / "page/index.html").read_text()
+    for plot in PIPELINE["plots"]:
+        image = f"static/workspace_{plot.replace('/', '_')}"
+        assert f'<img src="{image}">' in page
+        assert (tmp_path / "page" / image).read_bytes() == (ROOT / plot).read_bytes()
+    assert "<script" not in page
+    assert "://" not in page
