@@ -20,7 +20,7 @@ _MOST = 2  # situations with a sentence on a card
 
 @dataclass(frozen=True)
 class StudyCard:
-    """What the front page says of a study.
+    """Card of a study on the front page.
 
     `figure`: path of its first figure, "" without one, and `title` says what it shows. `rest`
     counts the situations that its page speaks of, and the card does not.

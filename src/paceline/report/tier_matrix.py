@@ -19,7 +19,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class TierCell:
-    """How far a scheme came: a word of MEANINGS. `settings` tells its variants apart, or is ""."""
+    """Tier of a scheme: a word of MEANINGS. `settings` tells its variants apart, or is ""."""
 
     settings: str
     tier: str
