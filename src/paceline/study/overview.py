@@ -1,4 +1,4 @@
-"""What there is of each study: its points, records, tables and page."""
+"""Overview of each study: its points, records, tables and page."""
 
 import csv
 from collections import Counter
@@ -19,7 +19,7 @@ from paceline.study.study_points import override_texts, overrides_of_grids, stud
 
 @dataclass(frozen=True)
 class Overview:
-    """What there is of a study. `num_done`: of its `num_points`, those with a record.
+    """Overview of a study. `num_done`: of its `num_points`, those with a record.
 
     `newest`: when the latest run began [seconds since 1970], None without one. `best`: the schemes
     of tier best, with the number of situations in which they are. Records in runs/ count, else
