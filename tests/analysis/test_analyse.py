@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -18,21 +19,39 @@ def test_same_tables_in_same_bytes_out(tmp_path):
     assert first == second
 
 
-def test_metrics_name_each_configuration_under_its_kind(tmp_path):
-    runs = [make_run(seed=0, images_per_second=8000.0, top1=0.8, test_top1=0.7)]
-    folder = write_reports(tmp_path / "made", [*runs, make_run(seed=1, kind="virtual")])
+def test_metrics_are_a_dozen_numbers(tmp_path):
+    runs = [
+        make_run(scheme, workers, 32, seed)
+        for scheme in ("sync_allreduce", "async_parameter_server")
+        for workers in (1, 2)
+        for seed in (0, 1, 2)
+    ]
+    folder = write_reports(tmp_path / "made", [*runs, fail(make_run(seed=3))])
     analyse(folder)
-    metrics = json.loads((folder / "metrics.json").read_text())
-    name = "scheme=sync_allreduce batch_size=32 workers=1"
-    assert metrics["measured"][name] == {
-        "n": 1,
-        "images_per_second": 8000.0,
-        "top1": 0.8,
-        "test_top1": 0.7,
-        "speedup": 1.0,
+    found = json.loads((folder / "metrics.json").read_text())
+    tables = {name: read_table(folder, name) for name in ("decision", "summary")}
+    best = [row for row in tables["decision"] if row["tier"] == "best"]
+    fastest = max(best, key=lambda row: float(row["speedup_mean"]))
+    assert {name: found[name] for name in ("n", "n_finished", "n_failed", "n_missing")} == {
+        "n": 13,
+        "n_finished": 12,
+        "n_failed": 1,
+        "n_missing": 0,
     }
-    assert metrics["virtual"][name]["n"] == 1
-    assert (metrics["n"], metrics["n_finished"], metrics["n_missing"]) == (2, 2, 0)
+    assert found["n_situations"] == 2
+    tied = {row["workers"] for row in tables["decision"] if row["tier"] == "tied"}
+    assert found["n_decided"] == len({row["workers"] for row in best} - tied)
+    assert found["best_speedup"] == pytest.approx(float(fastest["speedup_mean"]), rel=1e-5)
+    assert found["best_speedup_workers"] == int(fastest["workers"])
+    scores = [float(row["test_top1_mean"]) for row in tables["summary"]]
+    assert found["best_test_top1"] == pytest.approx(max(scores), rel=1e-5)
+    assert len(found) <= 12
+    assert all(isinstance(value, int | float) for value in found.values())
+
+
+def read_table(folder, name):
+    with (folder / FOLDER / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
 
 
 def test_a_study_in_which_nothing_finished_is_counted(tmp_path):

@@ -110,6 +110,21 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     )
 
 
+def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):
+    exchange = {"exchange": {"megabytes": 1, "turns": 2}}
+    write_small_study(own, "made", {"scheme.collective": "native,ring"}, **exchange)
+    assert said("show", "made")[1][-1] == "next: paceline exchange made"
+    keys = [point.key for point in study_points("made", own)]
+    table = own / "reports/made/exchanges.csv"
+    table.parent.mkdir(parents=True)
+    rows = [f"finished,,{key},{turn}\n" for key in keys for turn in (0, 1)]
+    table.write_text("".join(["status,reason,key,turn\n", *rows]))
+    lines = said("show", "made")[1]
+    assert "made: 2 points: 2 finished" in lines
+    assert lines[-1] == "next: paceline analyse made && paceline report made"
+    assert "made 2 of 2 run" in said("show")[1]
+
+
 def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):
     (key,) = finish(own, 0)
     code, lines, _ = said("show", key[:6])

@@ -24,7 +24,7 @@ CONFIG = {
             "gossip 16 workers slow 1 tuned seed 3",
         ),
         (["batch_size", "cluster.step_jitter"], "batch 32 step jitter 0.3 seed 3"),
-        (["no.such"], "such None seed 3"),
+        (["no.such", "trial"], "seed 3"),
     ],
 )
 def test_a_label_names_the_axes_and_the_seed_last(axes, label):

@@ -1,7 +1,6 @@
 """Turns the tables of a study's points into tables of conclusions."""
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from paceline.analysis.decision import decision
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
 from paceline.analysis.mean_curves import mean_curves
+from paceline.analysis.metrics import metrics
 from paceline.analysis.phase_shares import phase_shares
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted, predicted_comparisons
@@ -23,10 +23,9 @@ from paceline.analysis.predicted_exchange import EXCHANGE, predicted_exchange
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.scaling import scaling
 from paceline.analysis.staleness_spread import staleness_spread
-from paceline.analysis.summary import counts, summary
-from paceline.analysis.tables import Frame, Row, Tables, read_tables, write_table
-from paceline.analysis.target_metric import target_metric
-from paceline.analysis.time_to_target import targets, time_to_target
+from paceline.analysis.summary import summary
+from paceline.analysis.tables import Frame, Tables, read_tables, write_table
+from paceline.analysis.time_to_target import time_to_target
 from paceline.analysis.tuning_curve import tuning_curve
 
 
@@ -70,7 +69,6 @@ CONCLUSIONS = [
     Conclusion("rules", rules, caption=RULES),
 ]
 FOLDER = "tables"  # name of the folder in the report of a study
-_METRICS = ("images_per_second", "top1", "test_top1")
 
 
 def analyse(folder: Path) -> None:
@@ -86,31 +84,10 @@ def analyse(folder: Path) -> None:
         old.unlink()
     for each in CONCLUSIONS:
         write_table(table_path(folder, each.name), made[each.name], exact=each.exact)
-    metrics = _metrics(tables, made["summary"], made["scaling"])
-    (folder / "metrics.json").write_text(json.dumps(metrics, indent=1, allow_nan=False) + "\n")
+    numbers = metrics(tables, made["summary"], made["decision"])
+    (folder / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
 
 
 def table_path(folder: Path, name: str) -> Path:
     """Return the path of the conclusion `name` in the report `folder` of a study."""
     return folder / FOLDER / f"{name}.csv"
-
-
-def _metrics(tables: Tables, means: Frame, speedups: Frame) -> Row:
-    """Collect the numbers that `dvc metrics diff` compares between two versions of the code."""
-    by_kind: dict[str, Row] = {}
-    for _, goal in targets(tables).iterrows():
-        metric = target_metric(tables).column
-        target = {f"target {metric} {goal['data']}": _short(goal["target"])}
-        by_kind.setdefault(goal["kind"], {}).update(target)
-    for (_, row), (_, speedup) in zip(means.iterrows(), speedups.iterrows(), strict=True):
-        shown = {name: row[f"{name}_mean"] for name in _METRICS}
-        shown["speedup"] = speedup["speedup_mean"]
-        known = {name: _short(value) for name, value in shown.items() if not math.isnan(value)}
-        name = " ".join(f"{axis}={row[axis]}" for axis in tables.axes)
-        by_kind.setdefault(row["kind"], {})[name] = {"n": int(row["n_finished"])} | known
-    numbers = {"n": len(tables.runs), **counts(tables.runs)}
-    return numbers | {"n_missing": len(tables.about["missing"])} | by_kind
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")

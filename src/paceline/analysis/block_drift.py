@@ -51,7 +51,7 @@ def _row(once: "Frame", again: "Frame", reference: "Frame") -> "Row":
     if "started" in once:
         runs = pd.concat([once, again])
         starts = pd.to_datetime(runs["started"])
-        ends = starts + pd.to_timedelta(runs["wall_seconds"].astype(float), unit="s")
+        ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
         seconds = (ends.max() - starts.min()).total_seconds()
         idle = 1 - runs["wall_seconds"].sum() / seconds
         row |= {"started": runs["started"].min(), "minutes": seconds / 60}

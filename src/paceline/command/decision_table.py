@@ -64,4 +64,4 @@ def _interval(row: Mapping[str, str], name: str, factor: int, form: str) -> str:
     if not numbers[0]:
         return ""
     middle, *ends = [form.format(factor * float(each)) if each else "?" for each in numbers]
-    return f"{middle} ({ends[0]} to {ends[1]})"
+    return middle if "?" in ends else f"{middle} ({ends[0]} to {ends[1]})"

@@ -1,9 +1,12 @@
 """Command `paceline show`: what there is of all studies, of one, or of one record."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from paceline.command.command import Command
+
+_WIDTH = 200  # of tables where there is no terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +22,8 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.command.study_view import study_view
     from paceline.study.study_points import studies
 
-    console = Console(highlight=False, soft_wrap=True)
+    width = None if sys.stdout.isatty() else _WIDTH
+    console = Console(highlight=False, soft_wrap=True, width=width)
     if options.study is None:
         parts = studies_view(root)
     elif options.key is None and options.study in studies(root):

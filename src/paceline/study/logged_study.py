@@ -14,7 +14,7 @@ from paceline.tracking.study_run import begin_study_run, end_study_run
 
 @dataclass
 class Ending:
-    """How a sweep ends: `status` of its run in MLflow, and the number of points by theirs."""
+    """End of a sweep: `status` of its run in MLflow, and the number of points by theirs."""
 
     status: str = "FAILED"
     numbers: dict[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What there is of each study: its points, records, tables and page."""
+"""Overview of each study: its points, records, tables and page."""
 
 import csv
 from collections import Counter
@@ -19,7 +19,7 @@ from paceline.study.study_points import override_texts, overrides_of_grids, stud
 
 @dataclass(frozen=True)
 class Overview:
-    """What there is of a study. `num_done`: of its `num_points`, those with a record.
+    """Overview of a study. `num_done`: of its `num_points`, those with a record.
 
     `newest`: when the latest run began [seconds since 1970], None without one. `best`: the schemes
     of tier best, with the number of situations in which they are. Records in runs/ count, else
@@ -41,17 +41,23 @@ def overviews(root: Path) -> list[Overview]:
 
 
 def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
-    """Return the rows of reports/<study>/runs.csv; none without it."""
-    return _rows(root / "reports" / study / "runs.csv")
+    """Return a row for each point of reports/<study>/: of runs.csv, or of a study of exchanges."""
+    report = root / "reports" / study
+    rows = _rows(report / "runs.csv") or _rows(report / "exchanges.csv")
+    return list({row["key"]: row for row in rows}.values())
 
 
-def next_command(study: str, root: Path, *, complete: bool) -> str:
-    """Return the command that comes next for a study; `complete`: every point has a record."""
+def next_command(study: str, root: Path, *, complete: bool, exchanges: bool) -> str:
+    """Return the command that comes next for a study.
+
+    `complete`: every point has a record. `exchanges`: its points are no trainings.
+    """
     report = root / "reports" / study
     if not complete:
-        return f"paceline sweep {study}"
+        return f"paceline {'exchange' if exchanges else 'sweep'} {study}"
+    verbs = ["analyse", "report"] if exchanges else ["collect", "analyse", "report"]
     if not (report / "index.html").is_file() or _newest(root, study) > _written(report):
-        return " && ".join(f"paceline {verb} {study}" for verb in ("collect", "analyse", "report"))
+        return " && ".join(f"paceline {verb} {study}" for verb in verbs)
     return f"paceline open {study}"
 
 
@@ -95,13 +101,8 @@ def _records(root: Path, study: str, seeds: set[int]) -> tuple[int, float | None
         if (result := read_result(path.parent)) and result.get("seed") in {*seeds, None}
     ]
     rows = results or collected_rows(root, study)
-    rows = rows or _unique(_rows(root / "reports" / study / "exchanges.csv"))
     began = [datetime.fromisoformat(row["started"]).timestamp() for row in rows if "started" in row]
     return len(rows), max(began, default=None)
-
-
-def _unique(rows: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    return list({row["key"]: row for row in rows if "key" in row}.values())
 
 
 def _newest(root: Path, study: str) -> float:

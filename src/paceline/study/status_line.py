@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, TextIO
 
 _PERIOD = 1.0  # seconds between looks
@@ -57,7 +57,8 @@ class StatusLine:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         with display(sys.stderr) as show:
             while not self._stopped.wait(_PERIOD):
-                show(self._status())
+                with suppress(OSError):  # a record was replaced while it was read: the next look
+                    show(self._status())
 
 
 @contextmanager

@@ -38,7 +38,6 @@ from paceline.tracking.log import log, prepare_log
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
 
-
 Untrained = Callable[[Sequence[StudyPoint]], None]
 
 

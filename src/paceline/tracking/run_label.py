@@ -16,10 +16,12 @@ _WORDS = {  # of settings that a name alone does not make clear
 def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> str:
     """Return the values of `axes`, dotted names, in a point's settings; the seed comes last.
 
+    A setting that is null is left out.
+
     A run of a tuning has what its trial tries in place of its rate.
     """
     named = [name for name in axes if name not in ("seed", "training.rate")]
-    parts = [_part(config, name) for name in named]
+    parts = [_part(config, name) for name in named if _value(config, name) is not None]
     trial = config.get("trial")
     if trial:
         parts += ["tuning", *_tried(trial)]
