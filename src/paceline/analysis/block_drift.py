@@ -49,7 +49,7 @@ def _row(once: "Frame", again: "Frame", reference: "Frame") -> "Row":
     row = {"block": once["seed"].iloc[0], "first": first, "last": last, "drift": last / first - 1}
     idle = math.nan
     if "started" in once:
-        runs = pd.concat([once, again])
+        runs: Frame = pd.concat([once, again])
         starts = pd.to_datetime(runs["started"])
         ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
         seconds = (ends.max() - starts.min()).total_seconds()
