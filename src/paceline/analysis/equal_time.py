@@ -51,7 +51,7 @@ def at_equal_budgets(tables: Tables) -> Frame:
         common = finished.groupby(same, dropna=False)[name].transform("min").astype(float)
         values[f"common_{budget}"] = common
         values[f"top1_equal_{budget}"] = [
-            _top1_by(tables.curves[tables.curves["key"] == run["key"]], run, name, limit)
+            _top1_by(tables.curve(run["key"]), run, name, limit)
             for (_, run), limit in zip(finished.iterrows(), common, strict=True)
         ]
     return values

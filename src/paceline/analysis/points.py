@@ -24,7 +24,7 @@ def points(tables: Tables) -> Frame:
     goals, metric = targets(tables)[["kind", "data", "target"]], target_metric(tables)
     table = table.merge(goals, how="left", on=["kind", "data"])
     table["target_seconds"] = [
-        _seconds(tables.curves, key, target, metric)
+        _seconds(tables, key, target, metric)
         for key, target in zip(table["key"], table["target"], strict=True)
     ]
     budgets = at_equal_budgets(tables).drop(columns="top1")
@@ -43,8 +43,8 @@ def _with_speedup(tables: Tables) -> Frame:
     return table
 
 
-def _seconds(curves: Frame, key: str, target: float, metric: TargetMetric) -> float:
+def _seconds(tables: Tables, key: str, target: float, metric: TargetMetric) -> float:
     if pd.isna(target):
         return math.nan
-    crossing = first_crossing(curves[curves["key"] == key], target, metric)
+    crossing = first_crossing(tables.curve(key), target, metric)
     return crossing[0] if crossing else math.nan

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
@@ -119,6 +120,14 @@ class Tables:
         if not name.startswith("scheme."):
             return False
         return bool(self.runs.groupby("scheme")[name].nunique(dropna=False).max() == 1)
+
+    def curve(self, key: str) -> Frame:
+        """Return the rows of `curves` of one point; none if it has none."""
+        return self._curves_by_key.get(key, self.curves.iloc[:0])
+
+    @cached_property
+    def _curves_by_key(self) -> dict[str, Frame]:
+        return dict(iter(self.curves.groupby("key", sort=False))) if len(self.curves) else {}
 
     @property
     def finished(self) -> Frame:

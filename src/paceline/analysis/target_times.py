@@ -21,10 +21,9 @@ def crossings(tables: Tables, goals: Frame) -> Crossings:
     A run that diverged never reaches it; others that did not might have, after their end.
     """
     runs = tables.runs.merge(goals[["kind", "data", "target"]], on=["kind", "data"])
-    curves = {key: curve for key, curve in tables.curves.groupby("key", sort=False)}
-    none, metric = tables.curves.iloc[:0], target_metric(tables)
+    metric = target_metric(tables)
     return {
-        key: _crossing(curves.get(key, none), status, target, metric)
+        key: _crossing(tables.curve(key), status, target, metric)
         for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True)
     }
 

@@ -60,15 +60,13 @@ def time_to_target(tables: Tables) -> Frame:
         runs = matching(tables.runs, {"kind": goal["kind"], "data": goal["data"]})
         for configuration, points in configurations(runs, tables.axes):
             row = configuration | {"target": goal["target"], "set_by": goal["set_by"]}
-            rows.append(row | _reached(points, tables.curves, goal["target"], metric))
+            rows.append(row | _reached(points, tables, goal["target"], metric))
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "target"])
 
 
-def _reached(points: Frame, curves: Frame, target: float, metric: TargetMetric) -> Row:
+def _reached(points: Frame, tables: Tables, target: float, metric: TargetMetric) -> Row:
     trained = points[points["status"] != "failed"]
-    crossings = [
-        first_crossing(curves[curves["key"] == key], target, metric) for key in trained["key"]
-    ]
+    crossings = [first_crossing(tables.curve(key), target, metric) for key in trained["key"]]
     reached = [crossing for crossing in crossings if crossing is not None]
     censored = len(crossings) - len(reached)
     row: Row = {"n": len(points), "n_reached": len(reached)}
