@@ -37,7 +37,10 @@ def front(tmp_path_factory):
     """Reports of a study with a page, of exchanges, and of a study that was not analysed."""
     root = tmp_path_factory.mktemp("front")
     reports = root / "reports"
-    runs = [run | {"started": f"2026-01-0{1 + run['seed']}T10:00:00+00:00"} for run in two()]
+    runs = [
+        run | {"started": f"2026-01-0{1 + run['seed']}T10:00:00+00:00", "wall_seconds": 60.0}
+        for run in two()
+    ]
     write_reports(reports / "made", runs)
     analyse(reports / "made")
     write_exchanges(reports / "sums")
