@@ -51,7 +51,7 @@ def test_a_block_says_when_it_ran_and_how_its_reference_drifted(tmp_path):
     assert set(blocks(tables)["verdict"]) == {"kept"}
 
 
-@pytest.mark.parametrize("drift", [0.051, -0.051])
+@pytest.mark.parametrize("drift", [0.151, -0.151])
 def test_a_block_that_drifted_is_dropped_from_throughput_alone(tmp_path, drift):
     tables = tables_of(tmp_path, block(0), block(1, drift=drift), block(2))
     assert list(blocks(tables)["verdict"]) == ["kept", "dropped: drift", "kept"]

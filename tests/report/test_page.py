@@ -102,7 +102,7 @@ def test_the_script_has_all_points_with_the_command_that_repeats_each(reported):
     runs = pd.read_csv(reported / "runs.csv")
     assert [row[points["columns"].index("key")] for row in points["rows"]] == list(runs["key"])
     first = runs.iloc[0]
-    assert points["commands"][0] == (
+    assert points["command"] + points["commands"][0] == (
         f"paceline train experiments=made scheme={first['scheme']} workers={first['workers']} "
         f"batch_size={first['batch_size']} seed={first['seed']}"
     )

@@ -119,7 +119,9 @@ def test_a_bad_study_is_found_before_anything_runs(root, studied, params, settin
 
 def test_an_unknown_study_names_those_that_are(root, studied):
     studied("other")
-    with pytest.raises(SettingError, match="study: there is no mad; there are: made, other"):
+    with pytest.raises(
+        SettingError, match=r"study: there is no mad, did you mean made\?; there are: made, other"
+    ):
         study_points("mad", root)
 
 

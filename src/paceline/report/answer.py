@@ -85,9 +85,11 @@ def _answer(findings: StudyFindings, situation: Situation) -> Answer:
 
 def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
     """Name the scheme with the most images/s, where none reaches the target or there is none."""
-    judged = rows[~_at_edge(rows)]
-    target = target_words(findings, rows.iloc[0])
-    none = f"No run reached {target}." if (judged["tier"] == "never").any() else ""
+    none = ""
+    if (rows["tier"] == "never").any():
+        none = f"No run reached {target_words(findings, rows.iloc[0])}."
+        if _at_edge(rows).any():
+            none += " With a best rate at an edge of what was tried, that judges no scheme."
     rates = rows["images_per_second_mean"].dropna()
     if rates.empty:
         return Answer(words, "", f"{none} No run finished.".strip(), [])

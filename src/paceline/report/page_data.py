@@ -8,7 +8,7 @@ from markupsafe import Markup
 from paceline.analysis.tables import Row
 from paceline.report.chart.chart_style import Chart
 from paceline.report.findings import StudyFindings
-from paceline.report.repeat import repeat_command
+from paceline.report.repeat import first_of_command, repeat_command
 from paceline.report.situations import Situation
 from paceline.report.table import Table
 
@@ -45,6 +45,9 @@ def situation_names(charts: Sequence[Chart], situations: Sequence[Situation]) ->
 def points_json(findings: StudyFindings, table: Table) -> Markup:
     """Return the table of all points, with the command that repeats each."""
     runs = findings.tables.runs
-    commands = [repeat_command(findings, row) for _, row in runs.iterrows()]
+    start = first_of_command(findings)
+    ends = [repeat_command(findings, row).removeprefix(start) for _, row in runs.iterrows()]
     rows = [list(row) for row in table.rows]
-    return as_json({"columns": list(table.columns), "rows": rows, "commands": commands})
+    return as_json(
+        {"columns": list(table.columns), "rows": rows, "command": start, "commands": ends}
+    )

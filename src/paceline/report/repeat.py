@@ -17,4 +17,9 @@ def repeat_command(findings: StudyFindings, row: Frame) -> str:
     about = findings.tables.about
     axes = [name for name in about["axes"] if name in row and not pd.isna(row[name])]
     chosen = [shlex.quote(f"{name}={setting(row[name])}") for name in axes]
-    return " ".join(["paceline train", f"experiments={about['study']}", *chosen])
+    return first_of_command(findings) + " ".join(chosen)
+
+
+def first_of_command(findings: StudyFindings) -> str:
+    """Return what the commands of all points of a study begin with."""
+    return f"paceline train experiments={findings.tables.about['study']} "

@@ -1,5 +1,6 @@
 """Writes the sentences that a reader must know before believing measured throughput."""
 
+from paceline.analysis.block_drift import MOST
 from paceline.analysis.tables import Frame
 from paceline.report.number_format import plural
 
@@ -20,7 +21,7 @@ def dropped(row: Frame) -> str:
     """Say which blocks do not count."""
     return (
         f"{row['points']} of {plural(row['of'], 'block')} left out of all images/s, and so of "
-        "ratios and speed-ups, because the two reference runs differ by more than 5 %, one is "
+        f"ratios and speed-ups, because the two reference runs differ by more than {100 * MOST:.0f} %, one is "
         f"missing, or the block was interrupted: {row['value']}."
     )
 

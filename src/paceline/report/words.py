@@ -11,7 +11,7 @@ SCHEMES = {
     "async_parameter_server": "asynchronous servers",
     "stale_synchronous": "bounded staleness",
     "mixed": "mixed groups",
-    "sync_then_async": "synchronous, then asynchronous",
+    "sync_then_async": "synchronous then asynchronous",
     "local_sgd": "local SGD",
     "post_local_sgd": "post-local SGD",
     "elastic_averaging": "elastic averaging",
@@ -78,10 +78,16 @@ def value_words(name: str, value: Entry) -> str:
     if (name, value) in _VALUES:
         return _VALUES[name, value]
     words = SETTINGS.get(name, name)
+    if name.endswith(".bandwidth"):
+        return "links without a limit" if pd.isna(value) else f"links of {_mbits(value)} Mbit/s"
     if pd.isna(value):
         return f"{words}: as it is"
-    if name.endswith(".bandwidth"):
-        return f"links of {8 * value / 1e6:,g} Mbit/s"
+    if name.endswith("num_bytes"):
+        return f"gradients of {value / 1e6:,g} MB"
     if isinstance(value, str):
         return f"{words} {value.replace('_', ' ')}"
     return f"{value:,g} {words}"
+
+
+def _mbits(bytes_per_second: float) -> str:
+    return f"{float(f'{8 * bytes_per_second / 1e6:.3g}'):,g}"

@@ -23,6 +23,7 @@ _CAPTION = (
     "Mean top-1 on validation over finished seeds against seconds of training, a line per scheme. "
     "Large points: no other scheme of the situation was as accurate by then. Dashed: the target."
 )
+_MOST = 6000  # points of the page
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
@@ -39,11 +40,21 @@ def time_chart(findings: StudyFindings) -> Chart | None:
         for _, row in each.of(curves).iterrows():
             if pd.notna(row["seconds"]) and row["seconds"] > 0:
                 rows.append(_row(each.name, row, target))
+    rows = _thinned(rows)
     names = list(dict.fromkeys(str(row["scheme"]) for row in rows))
     if not rows:
         return None
     spec = specification(_marks(names).add_params(HIGHLIGHT))
     return Chart("time", "Accuracy against time", _CAPTION, spec, rows, True)
+
+
+def _thinned(rows: list[Row]) -> list[Row]:
+    """Return at most about _MOST points: of each line its last, and every so many before it."""
+    every = -(-len(rows) // _MOST)
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row["situation"], row["scheme"]), []).append(row)
+    return [row for line in lines.values() for row in line[::-1][::every][::-1]]
 
 
 def _row(situation: str, row: Row, target: float | None) -> Row:

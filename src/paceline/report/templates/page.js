@@ -103,8 +103,8 @@ function searchable(table) {
 function points() {
   const place = document.getElementById("points-table");
   if (!place || place.tHead) return;
-  const { columns, rows, commands } = read("points");
-  fill(place, columns, rows, columns.indexOf("key"), commands);
+  const { columns, rows, command, commands } = read("points");
+  fill(place, columns, rows, columns.indexOf("key"), commands.map((end) => command + end));
 }
 
 function later(details) {
