@@ -53,13 +53,18 @@ def answers(findings: StudyFindings) -> list[Answer]:
     ]
 
 
+def asks_of_time(findings: StudyFindings) -> bool:
+    """Return True if a study judges clocks or predictions, and which scheme to use only besides."""
+    return bool([*agreement(findings), *predictions(findings)])
+
+
 def summary_sentences(findings: StudyFindings) -> list[str]:
     """Return sentences on the study as a whole: on clocks and predictions, and on what is best."""
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
     texts = [*agreement(findings), *predictions(findings)]
     found = answers(findings)
-    if len(found) > MOST:
+    if len(found) > MOST and not asks_of_time(findings):
         best = pd.Series([each.use for each in found if each.use]).value_counts()
         counted = "; ".join(f"{name} in {number}" for name, number in best.items())
         texts.append(f"Of {len(found)} situations, the one to use is: {counted}.")

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.tables import Row
 from paceline.measurement.rows import POINT_TABLES
-from paceline.report.answer import HEDGE, MOST, answers, summary_sentences
+from paceline.report.answer import HEDGE, MOST, answers, asks_of_time, summary_sentences
 from paceline.report.caution_sentences import cautions
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.charts import charts
@@ -109,7 +109,7 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
         "subtitle": subtitle(findings),
         "sentences": summary_sentences(findings),
         "answers": answers(findings),
-        "most_answers": MOST,
+        "most_answers": 0 if asks_of_time(findings) else MOST,
         "hedge": HEDGE,
         "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),

@@ -21,8 +21,8 @@ def dropped(row: Frame) -> str:
     """Say which blocks do not count."""
     return (
         f"{row['points']} of {plural(row['of'], 'block')} left out of all images/s, and so of "
-        f"ratios and speed-ups, because the two reference runs differ by more than {100 * MOST:.0f} %, one is "
-        f"missing, or the block was interrupted: {row['value']}."
+        "ratios and speed-ups, because the two reference runs differ by more than "
+        f"{100 * MOST:.0f} %, one is missing, or the block was interrupted: {row['value']}."
     )
 
 
