@@ -41,12 +41,12 @@ def tables_of(folder, *made):
 
 
 def test_a_block_says_when_it_ran_and_how_its_reference_drifted(tmp_path):
-    tables = tables_of(tmp_path, block(0, drift=0.04), block(1, speed=500, drift=-0.02))
+    tables = tables_of(tmp_path, block(0, drift=0.14), block(1, speed=500, drift=-0.02))
     first, second = (row for _, row in blocks(tables).iterrows())
     assert first["started"] == "2026-01-02T03:00:00+00:00"
     assert (first["hour"], first["minutes"]) == (3, 5)
-    assert (first["first"], first["last"]) == (1000, 1040)
-    assert first["drift"] == pytest.approx(0.04)
+    assert (first["first"], first["last"]) == (1000, pytest.approx(1140))
+    assert first["drift"] == pytest.approx(0.14)
     assert second["drift"] == pytest.approx(-0.02)
     assert set(blocks(tables)["verdict"]) == {"kept"}
 
@@ -141,9 +141,9 @@ def test_measured_points_are_of_some_hours_of_one_machine(tmp_path):
 
 
 def test_dropped_blocks_are_said(tmp_path):
-    (row,) = cautioned(tables_of(tmp_path, block(0), block(1, drift=0.071)), "dropped")
+    (row,) = cautioned(tables_of(tmp_path, block(0), block(1, drift=0.171)), "dropped")
     assert (row["points"], row["of"]) == (1, 2)
-    assert row["value"] == "block 1: drift, +7.1 %"
+    assert row["value"] == "block 1: drift, +17.1 %"
     assert not cautioned(tables_of(tmp_path, block(0), block(1)), "dropped")
 
 

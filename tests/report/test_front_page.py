@@ -79,7 +79,7 @@ def card_of(reports, study):
 def test_a_card_has_question_answer_figure_kind_dates_points_and_link(front):
     card = card_of(front, "made")
     for text in (
-        ">Does a second worker help, and what does asynchrony cost in accuracy?</a></h3>",
+        ">Does a second worker help, and what does asynchrony cost in accuracy?</a></h2>",
         '<span class="situation">2 workers:</span>',
         "times as fast as the best one worker; 3 of 3 runs reached",
         '<span class="kind">measured</span>',
