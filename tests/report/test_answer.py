@@ -107,3 +107,18 @@ def test_a_single_scheme_is_compared_with_none(findings):
 def test_without_a_finished_point_there_is_no_answer(findings):
     (text,) = summary_sentences(findings([fail(make_run(seed=0))]))
     assert text.startswith("No point has finished yet")
+
+
+def test_split_workers_are_compared_by_their_processes(decided):
+    shards, split = "model.shards", "model.split"
+    runs = [run | {shards: 1, split: "auto"} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    runs += [run | {shards: 1, split: "auto"} for run in arm("sync_allreduce", 401, 0.9, 2)]
+    divided = arm("sync_allreduce", 201, 0.9, workers=1)
+    runs += [run | {shards: 2, split: "auto", "key": f"{run['key']}d"} for run in divided]
+    found = decided(runs, axes=[*AXES, shards, split])
+    (answer,) = answers(found)
+    assert answer.situation == "2 processes"
+    assert answer.use == "all-reduce, 1 worker of 2 processes, auto"
+    assert answer.details[0].startswith("Behind: all-reduce (")
+    best = found.concluded["decision"].query("tier == 'best' and processes == 2").iloc[0]
+    assert best["worker_seconds"] == pytest.approx(2 * best["target_seconds_mean"])

@@ -30,6 +30,30 @@ def num_processes(settings: Configuration | Frame) -> Entry:
     return settings["workers"] * settings.get(_SHARDS, 1)
 
 
+PROCESSES = "processes"
+
+
+def situation_columns(axes: Sequence[str]) -> list[str]:
+    """Return the columns that identify a situation, in which schemes are compared.
+
+    They are the kind, the data set, and those of `axes` that are not the scheme's. Where workers
+    may be split, the situation is the number of all their processes, `with_processes`, and how many
+    of them make a worker is a choice like the scheme.
+    """
+    own = [name for name in axes if name != "scheme" and not name.startswith("scheme.")]
+    if _SHARDS in own:
+        own = [PROCESSES if name == "workers" else name for name in own if name not in SPLIT]
+    return list(dict.fromkeys(["kind", "data", *own]))
+
+
+def with_processes(table: Frame) -> Frame:
+    """Return the rows with their numbers of processes, if workers may be split."""
+    if _SHARDS not in table or "workers" not in table:
+        return table
+    counts = num_processes(table) if len(table) else []  # columns without rows have no type
+    return table.assign(**{PROCESSES: counts})
+
+
 def one_process(configuration: Configuration) -> Configuration:
     """Return the settings of a configuration, but of one worker that is one process."""
     kept = {name: value for name, value in configuration.items() if name not in SPLIT}

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 import pandas as pd
 
 from paceline.analysis.comparison import reference_scheme
-from paceline.analysis.configuration import Configuration, groups, matching
+from paceline.analysis.configuration import (
+    Configuration,
+    groups,
+    matching,
+    situation_columns,
+    with_processes,
+)
 from paceline.analysis.family_accuracy import accuracies, means_of_family
 from paceline.analysis.family_times import family_times
 from paceline.analysis.summary import counts
@@ -38,9 +44,8 @@ def decision(tables: Tables) -> Frame:
     """
     goals = targets(tables)
     found = crossings(tables, goals)
-    names = [name for name in tables.axes if name != "scheme" and not name.startswith("scheme.")]
     rows: list[Row] = []
-    for situation, points in groups(tables.runs, list(dict.fromkeys(["kind", "data", *names]))):
+    for situation, points in groups(with_processes(tables.runs), situation_columns(tables.axes)):
         same = matching(goals, {name: situation[name] for name in ("kind", "data")})
         target = float(same["target"].iloc[0]) if len(same) else math.nan
         settings = [name for name in tables.axes if name not in situation]

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from paceline.analysis.configuration import Configuration
+from paceline.analysis.configuration import PROCESSES, Configuration
 from paceline.analysis.intervals import NONE, Interval, interval_of
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.target_times import Crossings, best_one_worker, horizon_of, target_times
@@ -28,7 +28,8 @@ def family_times(
     found: Crossings,
 ) -> list[Row]:
     """Return the columns on time of each member; they are empty if `target` is NaN."""
-    horizon, workers = horizon_of(tables, situation), situation["workers"]
+    horizon = horizon_of(tables, situation)
+    workers = situation.get("workers") or situation[PROCESSES]
     goal: Row = {"target": target, "horizon_seconds": horizon}
     if math.isnan(target) or math.isnan(horizon):
         return [goal | _row(None, NONE, "", workers, "") for _ in members]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups
+from paceline.analysis.configuration import groups, situation_columns, with_processes
 from paceline.analysis.tables import Frame, Row, Tables
 
 _COLUMNS = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
@@ -26,8 +26,8 @@ def mean_curves(tables: Tables) -> Frame:
         means = means[means["n"] == len(points)].reset_index()
         rows += [configuration | row for row in means.to_dict("records")]
     made = pd.DataFrame(rows, columns=[*axes, *_COLUMNS])
-    same = [name for name in axes if name != "scheme" and not name.startswith("scheme.")]
-    fronts = [_front(situation) for _, situation in groups(made, same)] if rows else []
+    same = situation_columns(tables.axes)
+    fronts = [_front(rows) for _, rows in groups(with_processes(made), same)] if rows else []
     return made.assign(is_front=pd.concat(fronts).reindex(made.index) if fronts else [])
 
 

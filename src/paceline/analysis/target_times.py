@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
-from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.configuration import (
+    SPLIT,
+    Configuration,
+    configurations,
+    matching,
+    num_processes,
+)
 from paceline.analysis.tables import Frame, Tables
 from paceline.analysis.target_metric import TargetMetric, target_metric
 from paceline.inference.crossing import NEVER, Crossing, crossing
@@ -52,6 +58,7 @@ def best_one_worker(
     shares, as far as one worker was run with it.
     """
     alone = matching(tables.runs, {"kind": situation["kind"], "workers": 1})
+    alone = alone[num_processes(alone) == 1]
     for name in ["data", *_given(tables)]:
         same = matching(alone, {name: situation[name]})
         alone = same if len(same) else alone
@@ -69,7 +76,7 @@ def _name(configuration: Configuration) -> str:
 
 
 def _given(tables: Tables) -> list[str]:
-    return [name for name in tables.facets if not name.startswith(_CHOSEN)]
+    return [n for n in tables.facets if not n.startswith(_CHOSEN) and n not in SPLIT]
 
 
 def horizon_of(tables: Tables, situation: Configuration) -> float:

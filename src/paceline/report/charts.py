@@ -21,9 +21,12 @@ _IN_ORDER = (
     timeline_chart,
     tuning_chart,
 )
+_BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
 
 
 def charts(findings: StudyFindings) -> list[Chart]:
     """Return the charts for which the study has numbers; equal findings make equal charts."""
-    made = [*prediction_charts(findings), *(make(findings) for make in _IN_ORDER)]
+    predicted = prediction_charts(findings)
+    rest = _BESIDE_PREDICTIONS if predicted else _IN_ORDER
+    made = [*predicted, *(make(findings) for make in rest)]
     return [chart for chart in made if chart is not None]

@@ -1,10 +1,16 @@
 """The situations of a study: what the page's controls choose from, and its answers speak of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paceline.analysis.configuration import groups, matching
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.configuration import (
+    PROCESSES,
+    groups,
+    matching,
+    situation_columns,
+    with_processes,
+)
+from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.words import value_words
 
@@ -24,36 +30,36 @@ class Situation:
 
     def of(self, table: Frame) -> Frame:
         """Select the rows of a table of conclusions that belong to the situation."""
+        table = table if PROCESSES in table else with_processes(table)
         return matching(table, {k: v for k, v in self.values.items() if k in table})
 
-
-def situation_columns(tables: Tables) -> list[str]:
-    """Return the columns of decision.csv that identify a situation."""
-    names = [name for name in tables.axes if name != "scheme" and not name.startswith("scheme.")]
-    return list(dict.fromkeys(["kind", "data", *names]))
+    @property
+    def size(self) -> int:
+        """Return the number of workers, or of processes where workers may be split."""
+        return int(self.values.get("workers") or self.values[PROCESSES])
 
 
 def situations(findings: StudyFindings) -> list[Situation]:
     """Return all situations; those with the most workers and with tuned rates come first."""
     decision = findings.concluded["decision"]
-    columns = situation_columns(findings.tables)
+    columns = situation_columns(findings.tables.axes)
     varying = [name for name in columns if decision[name].nunique(dropna=False) > 1]
     made = [values for values, _ in groups(decision, columns)]
-    made.sort(key=lambda values: (values.get(RATE) == "by_rule", -values["workers"]))
-    return [
-        Situation(f"s{place}", values, _words(values, varying)) for place, values in enumerate(made)
-    ]
+    found = [Situation("", values, _words(values, varying)) for values in made]
+    found.sort(key=lambda each: (each.values.get(RATE) == "by_rule", -each.size))
+    return [replace(each, name=f"s{place}") for place, each in enumerate(found)]
 
 
 def of_several_schemes(findings: StudyFindings) -> list[Situation]:
     """Return the situations in which there is something to choose; one worker is none."""
     decision = findings.concluded["decision"]
     several = [each for each in situations(findings) if len(each.of(decision)) > 1]
-    return [each for each in several if each.values["workers"] > 1]
+    return [each for each in several if each.size > 1]
 
 
 def _words(values: Row, varying: Sequence[str]) -> str:
-    names = ["workers", *(name for name in varying if name != "workers")]
+    size = "workers" if "workers" in values else PROCESSES
+    names = [size, *(name for name in varying if name != size)]
     return ", ".join(value_words(name, values[name]) for name in names if name != "kind") + (
         f" ({values['kind']})" if "kind" in varying else ""
     )

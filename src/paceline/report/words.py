@@ -67,12 +67,19 @@ def scheme_words(row: Frame | Row) -> str:
         for name in dict(row)
         if name.startswith("scheme.") and not pd.isna(row[name]) and row[name] != 0
     ]
+    shards = row.get("model.shards", 1)
+    if shards > 1:
+        parts.append(f"{plural(int(row['workers']), 'worker')} of {shards:.0f} processes")
+        if isinstance(row.get("model.split"), str):
+            parts.append(row["model.split"].replace("_", " "))
     name = str(row["scheme"])
     return ", ".join([SCHEMES.get(name, name), *parts])
 
 
 def value_words(name: str, value: Entry) -> str:
     """Say a setting with its value, as in "one slow worker" or "32 images per worker and step"."""
+    if name == "processes":
+        return "1 process" if value == 1 else f"{value:.0f} processes"
     if name == "workers":
         return plural(int(value), "worker")
     if (name, value) in _VALUES:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 import altair as alt
+import pandas as pd
 
 from paceline.analysis.tables import Frame, Row
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import times
 from paceline.report.situations import RATE, Situation, of_several_schemes
-from paceline.report.words import SETTINGS, scheme_words, value_words
+from paceline.report.words import scheme_words, value_words
 
 _CAPTION = (
     "The scheme that is first at the target in each situation, with how many times as fast as the "
@@ -28,7 +29,8 @@ def map_chart(findings: StudyFindings) -> Chart | None:
     *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
     rows = [_row(e, e.of(decision), panels, down, across) for e in several]
     names = list(dict.fromkeys(str(row["scheme"]) for row in rows if row["scheme"]))
-    spec = specification(_marks(names, down, across))
+    orders = [_ordered(several, name) for name in (down, across)]
+    spec = specification(_marks(names, *orders))
     return Chart("map", "Which scheme in which situation", _CAPTION, spec, rows)
 
 
@@ -39,14 +41,22 @@ def _axes(several: Sequence[Situation]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 1}
 
 
+def _ordered(several: Sequence[Situation], name: str) -> list[str]:
+    """Return the values of a setting in words, ascending; one that is not set comes first."""
+    values = dict.fromkeys(each.values[name] for each in several)
+    unset = [value for value in values if pd.isna(value)]
+    ranked = [*unset, *sorted(value for value in values if not pd.isna(value))]
+    return list(dict.fromkeys(value_words(name, value) for value in ranked))
+
+
 def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
     best = rows[rows["tier"] == "best"]
     tied = int((rows["tier"] == "tied").sum())
     known = len(best) > 0
     return {
         "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
-        "down": situation.values[down],
-        "across": situation.values[across],
+        "down": value_words(down, situation.values[down]),
+        "across": value_words(across, situation.values[across]),
         "scheme": scheme_words(best.iloc[0]) if known else "",
         "speed": times(best["speedup_mean"].iloc[0]) if known else "no run reaches it",
         "others": (f"or {tied} more" if tied else "alone") if known else "",
@@ -58,11 +68,10 @@ def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, ac
     }
 
 
-def _marks(names: Sequence[str], down: str, across: str) -> Marks:
-    titles = [SETTINGS.get(name, name) for name in (down, across)]
+def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> Marks:
     base = alt.Chart().encode(
-        x=alt.X("across:O", title=titles[1], axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("down:O", title=titles[0]),
+        x=alt.X("across:O", title=None, sort=list(across), axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("down:O", title=None, sort=list(down)),
         tooltip=[
             alt.Tooltip("words:N", title="situation"),
             alt.Tooltip("scheme:N", title="first"),

@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from paceline.analysis.comparison import reference_scheme
-from paceline.analysis.configuration import groups
+from paceline.analysis.configuration import PROCESSES, groups, situation_columns
 from paceline.analysis.tables import Frame, Row
 from paceline.report.chart.chart_style import (
     FAINT,
@@ -16,7 +16,7 @@ from paceline.report.chart.chart_style import (
     specification,
 )
 from paceline.report.findings import StudyFindings
-from paceline.report.situations import situation_columns, situations
+from paceline.report.situations import situations
 from paceline.report.words import scheme_words
 
 _CAPTION = (
@@ -33,8 +33,10 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
     if known["workers"].nunique() < 2:
         return None
     reference = reference_scheme(findings.tables.runs)
-    names = [name for name in situation_columns(findings.tables) if name in known]
-    settings = [name for name in names if name != "workers"]
+    columns = situation_columns(findings.tables.axes)
+    if PROCESSES in columns:  # a line by workers would leave out of how many processes each is
+        return None
+    settings = [name for name in columns if name in known and name != "workers"]
     rows: list[Row] = []
     for values, same in groups(known, settings):
         of = [e.name for e in situations(findings) if _agree(e.values, values)]
