@@ -13,7 +13,7 @@ from paceline.analysis.analyse_exchanges import analyse_exchanges
 from paceline.cli import command
 from paceline.report.front_page import write_front_page
 from paceline.report.study_cards import dates
-from paceline.report.tier_matrix import MEANINGS, tier_of
+from paceline.report.tiers import MEANINGS, tier_of
 from tests.made_reports import made_two_schemes, write_reports, write_rows
 
 EXCHANGE = {

@@ -19,6 +19,7 @@ from paceline.report.number_format import (
 from paceline.report.prediction_sentences import predictions
 from paceline.report.situations import RATE, Situation, of_several_schemes
 from paceline.report.target_sentences import is_of_loss
+from paceline.report.tiers import MEANINGS, NOT_JUDGED, tier_of
 from paceline.report.words import scheme_words
 
 HEDGE = (
@@ -44,10 +45,15 @@ class Answer(NamedTuple):
 
 def answers(findings: StudyFindings) -> list[Answer]:
     """Return an answer for each situation with several schemes, at tuned rates if there are any."""
+    return [_answer(findings, each) for each in answered(findings)]
+
+
+def answered(findings: StudyFindings) -> list[Situation]:
+    """Return the situations that answers are for, in their order."""
     several = of_several_schemes(findings)
     tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
     return [
-        _answer(findings, each)
+        each
         for each in several
         if each.values.get(RATE) != "by_rule" or _without_rate(each) not in tuned
     ]
@@ -64,11 +70,11 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
         return ["No point has finished yet, so there is no answer: see below what happened."]
     texts = [*agreement(findings), *predictions(findings)]
     found = answers(findings)
-    if len(found) > MOST and not asks_of_time(findings):
+    if len(found) > MOST and not texts:
         best = pd.Series([each.use for each in found if each.use]).value_counts()
         counted = "; ".join(f"{name} in {number}" for name, number in best.items())
         texts.append(f"Of {len(found)} situations, the one to use is: {counted}.")
-    if not found and not texts:
+    elif not found and not texts:
         texts.append("Nothing can be said between schemes: no two of them share a situation.")
     return texts
 
@@ -79,7 +85,7 @@ def _without_rate(situation: Situation) -> tuple:
 
 def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     rows = situation.of(findings.concluded["decision"])
-    words = situation.words[:1].upper() + situation.words[1:]
+    words = situation.title
     best = rows[rows["tier"] == "best"]
     if best.empty:
         return _by_rate(findings, rows, words)
@@ -93,7 +99,7 @@ def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
     none = ""
     if (rows["tier"] == "never").any():
         none = f"No run reached {target_words(findings, rows.iloc[0])}."
-        if _at_edge(rows).any():
+        if any(tier_of(row) == NOT_JUDGED for _, row in rows.iterrows()):
             none += " With a best rate at an edge of what was tried, that judges no scheme."
     rates = rows["images_per_second_mean"].dropna()
     if rates.empty:
@@ -132,16 +138,16 @@ def _spread(row: Frame, name: str, form) -> str:
 
 def _others(rows: Frame) -> list[str]:
     """Name the other schemes by tier; nothing is said against one at the edge of its search."""
-    edge = _at_edge(rows)
-    behind = rows[(rows["tier"] == "behind") & ~edge]
-    slow = [_with_speed(row) for _, row in behind.iterrows()]
+    tiers = [tier_of(row) for _, row in rows.iterrows()]
+    named = {tier: rows[[each == tier for each in tiers]] for tier in MEANINGS}
+    slow = [_with_speed(row) for _, row in named["behind"].iterrows()]
     texts = [
-        ("Not told from it", _names(rows[rows["tier"] == "tied"])),
+        ("Not told from it", _names(named["tied"])),
         ("Behind", ", ".join(slow)),
-        ("Never there", _names(rows[(rows["tier"] == "never") & ~edge])),
+        ("Never there", _names(named["never"])),
         (
             "Not judged, since the best rate lies at an edge of what was tried",
-            _names(rows[rows["tier"].isin(["behind", "never"]) & edge]),
+            _names(named[NOT_JUDGED]),
         ),
     ]
     return [f"{start}: {names}." for start, names in texts if names]
@@ -150,10 +156,6 @@ def _others(rows: Frame) -> list[str]:
 def _with_speed(row: Frame) -> str:
     known = not pd.isna(row["speedup_mean"])
     return f"{scheme_words(row)} ({times(row['speedup_mean'])})" if known else scheme_words(row)
-
-
-def _at_edge(rows: Frame) -> Frame:
-    return rows["at_edge"].fillna("").astype(str) != ""
 
 
 def _names(rows: Frame) -> str:

@@ -12,7 +12,7 @@ from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Entry, Frame, Row, Tables, read_table, read_tables, require
 from paceline.errors import SettingError
 from paceline.report.number_format import decimals, percent_points, setting, shown, times
-from paceline.report.tier_matrix import tier_of
+from paceline.report.tiers import tier_of
 from paceline.report.words import scheme_words, value_words
 
 _ORIGIN = ("hardware.", "versions.", "commit")  # columns of runs.csv that say where it was run

@@ -14,7 +14,8 @@ from paceline.report.findings import read_findings
 from paceline.report.page import render
 from paceline.report.published_verdicts import published_verdicts
 from paceline.report.study_cards import StudyCard, exchange_card, study_card
-from paceline.report.tier_matrix import MEANINGS, TierRow, schemes_of, tier_rows
+from paceline.report.tier_matrix import TierRow, schemes_of, tier_rows
+from paceline.report.tiers import MEANINGS
 
 PAGE = "index.html"
 

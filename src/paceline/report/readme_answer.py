@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.tables import Frame
-from paceline.report.answer import MOST, Answer, answers
+from paceline.report.answer import MOST, answered
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
-from paceline.report.situations import Situation, of_several_schemes
+from paceline.report.situations import Situation
 from paceline.report.words import scheme_words
 
 STUDIES = ("quick", "schemes", "accuracy_vs_workers", "when_asynchronous")
@@ -47,20 +47,17 @@ def readme_answer(reports: Path) -> str:
 def _rows(findings: StudyFindings) -> Iterator[tuple[str, ...]]:
     study = findings.tables.about["study"]
     page = f"[{study}](reports/{study}/README.md)"
-    known = {each.words.lower(): each for each in of_several_schemes(findings)}
-    found = answers(findings)
-    for answer in found[:MOST]:
-        yield _row(study, answer, known[answer.situation.lower()], findings, page)
+    found = answered(findings)
+    for situation in found[:MOST]:
+        yield _row(study, situation, findings, page)
     if len(found) > MOST:
         yield (f"{study}, {len(found) - MOST} situations more", "", "", "", "", page)
 
 
-def _row(
-    study: str, answer: Answer, situation: Situation, findings: StudyFindings, page: str
-) -> tuple[str, ...]:
+def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -> tuple[str, ...]:
     rows = situation.of(findings.concluded["decision"])
     best = rows[rows["tier"] == "best"]
-    place, kind = f"{study}, {answer.situation}", situation.values["kind"]
+    place, kind = f"{study}, {situation.title}", situation.values["kind"]
     if best.empty:
         return place, "none told", "", "", kind, page
     first = best.iloc[0]

@@ -34,6 +34,11 @@ class Situation:
         return matching(table, {k: v for k, v in self.values.items() if k in table})
 
     @property
+    def title(self) -> str:
+        """Return the words as they begin a line."""
+        return self.words[:1].upper() + self.words[1:]
+
+    @property
     def size(self) -> int:
         """Return the number of workers, or of processes where workers may be split."""
         return int(self.values.get("workers") or self.values[PROCESSES])

@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import of_several_schemes
+from paceline.report.tiers import tier_of
 from paceline.report.words import SCHEMES, scheme_words
-
-MEANINGS = {
-    "best": "the smallest time to the target",
-    "tied": "not told from the best",
-    "behind": "later than the best",
-    "never": "no run reached the target",
-    "not judged": "behind or never there, but its best rate lies at an edge of what was tried",
-}
 
 
 @dataclass(frozen=True)
@@ -49,15 +42,6 @@ def schemes_of(rows: Sequence[TierRow]) -> dict[str, str]:
     """Return the schemes in these rows by name, each in words."""
     found = dict.fromkeys(name for row in rows for name in row.cells)
     return {name: SCHEMES.get(name, name) for name in [*SCHEMES, *found] if name in found}
-
-
-def tier_of(row: Frame) -> str:
-    """Return the word for a row of decision.csv, "" without a target."""
-    tier, edge = str(row["tier"]), row["at_edge"]
-    at_edge = isinstance(edge, str) and edge != ""
-    if tier in ("behind", "never") and at_edge:
-        return "not judged"
-    return tier if tier in MEANINGS else ""
 
 
 def _cells(rows: Frame) -> dict[str, list[TierCell]]:

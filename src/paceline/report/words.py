@@ -52,12 +52,6 @@ _VALUES = {
     ("training.precision", "64-true"): "64 bits",
     ("training.precision", "32-true"): "32 bits",
 }
-TIERS = {
-    "best": "best",
-    "tied": "not told from the best",
-    "behind": "behind",
-    "never": "never reaches it",
-}
 
 
 def scheme_words(row: Frame | Row) -> str:

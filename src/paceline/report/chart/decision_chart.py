@@ -20,6 +20,7 @@ from paceline.report.chart.chart_style import (
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, plural, shown, times
 from paceline.report.situations import of_several_schemes
+from paceline.report.tiers import tier_of
 from paceline.report.words import scheme_words
 
 _CAPTION = (
@@ -61,15 +62,13 @@ def _row(situation: str, place: int, row: Frame) -> Row:
     never = row["tier"] == "never"
     runs = plural(int(row["n"] - row["n_failed"]), "run")
     reached = f"{row['n_reached']:.0f} of {runs}"
-    edge = bool(str(row["at_edge"] or "")) and not pd.isna(row["at_edge"])
-    faulted = row["tier"] in ("behind", "never")
-    tier = "not judged" if edge and faulted else str(row["tier"] or "")
+    tier = tier_of(row)
     return {
         "situation": situation,
         "place": place,
         "scheme": scheme_words(row),
         "tier": tier,
-        "tier_colour": FAINT if tier == "not judged" else TIER_COLOURS.get(tier, FAINT),
+        "tier_colour": TIER_COLOURS.get(tier, FAINT),
         "reference": str(row["reference"] or ""),
         "target_known": bool(pd.notna(row["target"])),
         "speedup": None if never else _number(row["speedup_mean"]),
