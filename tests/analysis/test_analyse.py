@@ -6,6 +6,7 @@ import pytest
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER, analyse
 from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
+from tests.made_decisions import AXES, arm, write_decided
 from tests.made_reports import fail, make_run, write_reports
 
 OUTPUTS = [*(f"{FOLDER}/{each.name}.csv" for each in CONCLUSIONS), "metrics.json"]
@@ -103,3 +104,15 @@ def test_tables_without_a_row_have_a_header(tmp_path):
         .read_text()
         .startswith("kind,scheme,batch_size,workers,n,")
     )
+
+
+def test_metrics_count_situations_of_split_workers_by_their_processes(tmp_path):
+    shards = "model.shards"
+    runs = [run | {shards: 1} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    runs += [run | {shards: 1} for run in arm("sync_allreduce", 401, 0.9, workers=2)]
+    divided = arm("sync_allreduce", 201, 0.9, workers=1)
+    runs += [run | {shards: 2, "key": f"{run['key']}d"} for run in divided]
+    folder = write_decided(tmp_path / "made", runs, axes=[*AXES, shards])
+    analyse(folder)
+    numbers = json.loads((folder / "metrics.json").read_text())
+    assert (numbers["n_situations"], numbers["n_decided"]) == (2, 2)

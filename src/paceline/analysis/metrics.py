@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from paceline.analysis.configuration import groups, situation_columns
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
 
@@ -17,19 +18,17 @@ def metrics(tables: Tables, summary: Frame, decision: Frame) -> Row:
         "n": len(tables.runs),
         **counts(tables.runs),
         "n_missing": len(tables.about["missing"]),
-        **_decisions(decision),
+        **_decisions(tables, decision),
         "best_test_top1": _short(summary["test_top1_mean"].max()),
         "best_images_per_second": _short(summary["images_per_second_mean"].max()),
     }
     return {name: value for name, value in numbers.items() if not pd.isna(value)}
 
 
-def _decisions(decision: Frame) -> Row:
+def _decisions(tables: Tables, decision: Frame) -> Row:
     if not len(decision):
         return {"n_situations": 0, "n_decided": 0}
-    names = list(decision.columns[: decision.columns.get_loc("n")])
-    situation = [name for name in names if name.partition(".")[0] != "scheme"]
-    tiers = [list(of["tier"]) for _, of in decision.groupby(situation, dropna=False)]
+    tiers = [list(of["tier"]) for _, of in groups(decision, situation_columns(tables.axes))]
     numbers: Row = {
         "n_situations": len(tiers),
         "n_decided": sum("best" in each and "tied" not in each for each in tiers),

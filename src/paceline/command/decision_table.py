@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.table import Table
 
 from paceline.command.plain_table import plain_table
+from paceline.report.tiers import MEANINGS, tier_of
 
-_TIERS = ("best", "tied", "behind", "never", "")
+_TIERS = [*MEANINGS, ""]
 
 
 def decision_table(path: Path) -> Table | None:
@@ -22,8 +23,9 @@ def decision_table(path: Path) -> Table | None:
     if not rows:
         return None
     names = [name for name in columns[: columns.index("n")] if _varies(rows, name)]
-    situation = [name for name in names if name.partition(".")[0] != "scheme"]
-    rows.sort(key=lambda row: _TIERS.index(row["tier"]))
+    of_situation = columns[: columns.index("scheme")]  # what is chosen comes after them
+    situation = [name for name in names if name in of_situation]
+    rows.sort(key=lambda row: _TIERS.index(tier_of(row)))
     groups: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
     for row in sorted(rows, key=lambda row: [_order(row[name]) for name in situation]):
         groups.setdefault(tuple(row[name] for name in situation), []).append(row)
@@ -51,7 +53,7 @@ def _order(text: str) -> tuple[float, str]:
 
 def _cells(row: Mapping[str, str]) -> list[str]:
     return [
-        row["tier"],
+        tier_of(row),
         f"{row['n_reached']} of {row['n']}" if row["n_reached"] else "",
         _interval(row, "speedup", 1, "{:.2f}"),
         _interval(row, "top1_difference", 100, "{:+.2f}"),

@@ -18,7 +18,7 @@ def tier_of(row: Mapping[str, Any]) -> str:
 
     Nothing is said against a scheme whose best rate lies at an edge of what was tried.
     """
-    tier, edge = str(row["tier"]), row["at_edge"]
+    tier, edge = str(row["tier"]), row.get("at_edge")  # older tables have none
     at_edge = isinstance(edge, str) and edge != ""
     if tier in ("behind", "never") and at_edge:
         return NOT_JUDGED
