@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import altair as alt
+import pandas as pd
 import vl_convert
 
 from paceline.analysis.tables import Row
@@ -77,6 +78,11 @@ def specification(marks: Marks) -> Row:
         view=alt.ViewConfig(stroke=None),
     )
     return styled.to_dict()
+
+
+def short(value: float | None, digits: int = 5) -> float | None:
+    """Return a number with so many significant digits, which keep a page small; None if missing."""
+    return None if value is None or pd.isna(value) else float(f"{value:.{digits}g}")
 
 
 def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> str:

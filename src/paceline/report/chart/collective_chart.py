@@ -14,6 +14,7 @@ from paceline.report.chart.chart_style import (
     Marks,
     faded,
     scheme_colour,
+    short,
     specification,
 )
 from paceline.report.words import value_words
@@ -58,15 +59,11 @@ def _row(panel: str, row: Frame) -> Row:
         "panel": panel,
         "scheme": str(row["collective"]),
         "workers": int(row["workers"]),
-        "rate": _short(row["updates_per_second"]),
-        "low": _short(ends[0]),
-        "high": _short(ends[1]),
-        "predicted": _short(1 / float(predicted)) if pd.notna(predicted) else None,
+        "rate": short(row["updates_per_second"], 4),
+        "low": short(ends[0], 4),
+        "high": short(ends[1], 4),
+        "predicted": short(1 / predicted, 4),
     }
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
 
 
 def _marks(collectives: list[str]) -> Marks:

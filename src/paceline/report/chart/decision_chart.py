@@ -15,6 +15,7 @@ from paceline.report.chart.chart_style import (
     Chart,
     Marks,
     faded,
+    short,
     specification,
 )
 from paceline.report.findings import StudyFindings
@@ -71,15 +72,15 @@ def _row(situation: str, place: int, row: Frame) -> Row:
         "tier_colour": TIER_COLOURS.get(tier, FAINT),
         "reference": str(row["reference"] or ""),
         "target_known": bool(pd.notna(row["target"])),
-        "speedup": None if never else _number(row["speedup_mean"]),
-        "low": None if never else _number(row["speedup_low"]),
-        "high": None if never else _number(row["speedup_high"]),
+        "speedup": None if never else short(row["speedup_mean"], 6),
+        "low": None if never else short(row["speedup_low"], 6),
+        "high": None if never else short(row["speedup_high"], 6),
         "instead": _instead(tier, reached) if never else "",
         "reached": reached,
-        "points": _number(row["top1_difference_mean"], 100),
-        "points_low": _number(row["top1_difference_low"], 100),
-        "points_high": _number(row["top1_difference_high"], 100),
-        "rate": _number(row["images_per_second_mean"]),
+        "points": short(100 * row["top1_difference_mean"], 6),
+        "points_low": short(100 * row["top1_difference_low"], 6),
+        "points_high": short(100 * row["top1_difference_high"], 6),
+        "rate": short(row["images_per_second_mean"], 6),
         "rate_text": shown(row["images_per_second_mean"], count),
         "cost": shown(None if never else row["worker_seconds"], times),
     }
@@ -87,10 +88,6 @@ def _row(situation: str, place: int, row: Frame) -> Row:
 
 def _instead(tier: str, reached: str) -> str:
     return f"never ({reached})" if tier == "never" else f"{reached}, rate at an edge"
-
-
-def _number(value: float, factor: float = 1.0) -> float | None:
-    return None if pd.isna(value) else float(f"{factor * value:.6g}")
 
 
 def _y(**axis: Any) -> alt.Y:

@@ -15,6 +15,7 @@ from paceline.report.chart.chart_style import (
     Marks,
     faded,
     scheme_colour,
+    short,
     specification,
 )
 from paceline.report.findings import StudyFindings
@@ -75,9 +76,9 @@ def _row(row: Row, names: Sequence[str], drawn: _Predicted) -> Row:
     return {
         "scheme": scheme_words(row),
         "settings": ", ".join(settings),
-        "observed": float(f"{row[drawn.observed]:.5g}"),
-        "predicted": float(f"{row[drawn.predicted]:.5g}"),
-        "error": float(f"{row['error']:.4g}"),
+        "observed": short(row[drawn.observed]),
+        "predicted": short(row[drawn.predicted]),
+        "error": short(row["error"], 4),
         "verdict": str(row["verdict"]),
     }
 

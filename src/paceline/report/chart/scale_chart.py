@@ -13,6 +13,7 @@ from paceline.report.chart.chart_style import (
     Chart,
     Marks,
     faded,
+    short,
     specification,
 )
 from paceline.report.findings import StudyFindings
@@ -38,8 +39,9 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
         return None
     settings = [name for name in columns if name in known and name != "workers"]
     rows: list[Row] = []
+    several = situations(findings)
     for values, same in groups(known, settings):
-        of = [e.name for e in situations(findings) if _agree(e.values, values)]
+        of = [each.name for each in several if _agree(each.values, values)]
         if same["workers"].nunique() > 1:
             rows += [
                 {"situation": name} | row for name in of for row in _rows(same, reference, metric)
@@ -76,7 +78,7 @@ def _row(row: Frame, panel: str, metric: str, *, own: bool) -> Row:
         "scheme": panel,
         "own": int(own),
         "workers": int(row["workers"]),
-        **{name: None if v is None else float(f"{v:.5g}") for name, v in shares.items()},
+        **{name: short(share) for name, share in shares.items()},
         "n": int(row[f"{metric}_n"]),
         "diverged": int(row["n_diverged"]),
     }

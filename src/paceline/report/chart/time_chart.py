@@ -13,6 +13,7 @@ from paceline.report.chart.chart_style import (
     Marks,
     faded,
     scheme_colour,
+    short,
     specification,
 )
 from paceline.report.findings import StudyFindings
@@ -61,8 +62,8 @@ def _row(situation: str, row: Row, target: float | None) -> Row:
     return {
         "situation": situation,
         "scheme": scheme_words(row),
-        "seconds": float(f"{row['seconds']:.5g}"),
-        "top1": float(f"{row['top1']:.5g}"),
+        "seconds": short(row["seconds"]),
+        "top1": short(row["top1"]),
         "front": int(row["is_front"]),
         "n": int(row["n"]),
         "target": target,

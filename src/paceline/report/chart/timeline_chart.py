@@ -5,7 +5,7 @@ import altair as alt
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Frame, Row
-from paceline.report.chart.chart_style import ROWS, Chart, Marks, specification
+from paceline.report.chart.chart_style import ROWS, Chart, Marks, short, specification
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import Situation, situations
 from paceline.report.words import scheme_words
@@ -77,8 +77,8 @@ def _row(span: Frame, end: float) -> Row:
     return {
         "worker": int(span["worker"]),
         "phase": _PHASES.get(span["phase"], span["phase"]),
-        "start": float(f"{span['start']:.5g}"),
-        "end": float(f"{min(span['end'], end):.5g}"),
+        "start": short(span["start"]),
+        "end": short(min(span["end"], end)),
     }
 
 

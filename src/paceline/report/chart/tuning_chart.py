@@ -10,6 +10,7 @@ from paceline.report.chart.chart_style import (
     Chart,
     faded,
     scheme_colour,
+    short,
     specification,
 )
 from paceline.report.findings import StudyFindings
@@ -37,7 +38,7 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
                 "panel": panel,
                 "scheme": scheme_words(row),
                 "trials": int(row["trials"]),
-                "best": float(f"{row['expected_best']:.5g}"),
+                "best": short(row["expected_best"]),
             }
             for _, row in same.iterrows()
         ]

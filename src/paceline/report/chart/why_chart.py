@@ -4,7 +4,7 @@ import altair as alt
 
 from paceline.analysis.phase_shares import PHASES
 from paceline.analysis.tables import Row
-from paceline.report.chart.chart_style import HIGHLIGHT, ROWS, Chart, faded, specification
+from paceline.report.chart.chart_style import HIGHLIGHT, ROWS, Chart, faded, short, specification
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
 from paceline.report.words import scheme_words
@@ -32,8 +32,8 @@ def phase_chart(findings: StudyFindings) -> Chart | None:
             "scheme": scheme_words(row),
             "phase": _WORDS[phase],
             "order": order,
-            "share": float(f"{row[phase]:.5g}"),
-            "seconds": float(f"{row[f'{phase}_seconds']:.4g}"),
+            "share": short(row[phase]),
+            "seconds": short(row[f"{phase}_seconds"], 4),
         }
         for each in situations(findings)
         for _, row in each.of(table).iterrows()
@@ -80,7 +80,7 @@ def staleness_chart(findings: StudyFindings) -> Chart | None:
     table = findings.concluded["staleness_spread"]
     rows: list[Row] = [
         {"situation": each.name, "scheme": scheme_words(row)}
-        | {name: float(f"{row[name]:.5g}") for name in ("mean", "low", "median", "high")}
+        | {name: short(row[name]) for name in ("mean", "low", "median", "high")}
         for each in situations(findings)
         for _, row in each.of(table).iterrows()
     ]
