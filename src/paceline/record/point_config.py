@@ -211,6 +211,18 @@ class PointConfig:
         return PointConfig({**self.values, **values})
 
 
+def flat_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by dotted name, as on the command line."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            inside = flat_settings(cast("Mapping[str, Any]", value))
+            flat |= {f"{name}.{inner}": each for inner, each in inside.items()}
+        else:
+            flat[str(name)] = value
+    return flat
+
+
 def _images_per_worker(default: int, all_workers: Any, workers: Any) -> int:
     """Divide the images of a step among the workers; what cannot be divided is refused later."""
     divisible = isinstance(all_workers, int) and isinstance(workers, int) and workers > 0

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.archive import ARCHIVE, write_archive
+from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
 from paceline.study.study_points import STRONG, StudyPoint, study_points
@@ -121,19 +122,8 @@ def _state(
         "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
         "margin": points[0].config.margin,
         "target": points[0].config.asked_target,
-        "settings": _common([_flat(point.config.values) for point in points]),
+        "settings": _common([flat_settings(point.config.values) for point in points]),
     }
-
-
-def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """Return settings by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{group}{name}.")
-        else:
-            flat[f"{group}{name}"] = value
-    return flat
 
 
 def _common(settings: Sequence[Row]) -> Row:

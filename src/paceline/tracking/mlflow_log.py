@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from paceline.record.point_config import flat_settings
 from paceline.tracking.mlflow_store import client, first_line
 
 PARAM_LENGTH = 6000  # limit of MLflow 3.17, which cuts longer values
@@ -149,13 +150,10 @@ def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
 
     Text stays as it is; lists and other values become JSON.
     """
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= {f"{name}.{inner}": text for inner, text in flat_params(value).items()}
-        else:
-            flat[str(name)] = value if isinstance(value, str) else json.dumps(value)
-    return flat
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in flat_settings(config).items()
+    }
 
 
 def _whole_params(params: Mapping[str, str]) -> Iterator[tuple[str, str]]:
