@@ -76,8 +76,7 @@ def retime_points(points: Sequence[StudyPoint]) -> None:
         source = trained.get(key_of_weights(point.config))
         if source is not None:
             write_retimed(point.point, point.folder, source)
-            axes = " ".join(f"{name}={value}" for name, value in point.axes.items())
-            print(f"{point.key} {axes}: retimed from {source.name}", flush=True)
+            print(f"{point.key} {point.words}: retimed from {source.name}", flush=True)
 
 
 def has_weights_of_any_network(point: Point) -> bool:

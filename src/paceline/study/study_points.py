@@ -61,6 +61,11 @@ class StudyPoint:
         return self.key != UNTUNED
 
     @property
+    def words(self) -> str:
+        """Its axes, as on the command line."""
+        return " ".join(f"{name}={value}" for name, value in self.axes.items())
+
+    @property
     def status(self) -> str | None:
         return self.result["status"] if self.result else None
 
@@ -191,7 +196,7 @@ def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> 
         other = by_key.setdefault(point.config.key, point)  # of an untuned one: without its rate
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
-            same = " and ".join(_named(p) for p in (other, point))
+            same = " and ".join(p.words for p in (other, point))
             raise SettingError(
                 (names or _repeating(grids) or ["grids"])[0], f"two points are the same: {same}"
             )
@@ -201,10 +206,6 @@ def _require_one_kind_of_scaling(points: list[StudyPoint]) -> None:
     sizes = [point.config.values[STRONG] for point in points]
     if any(sizes) and not all(sizes):
         raise SettingError(STRONG, "some points of the study have none: scaling is weak or strong")
-
-
-def _named(point: StudyPoint) -> str:
-    return " ".join(f"{name}={value}" for name, value in point.axes.items())
 
 
 def _repeating(grids: list[list[Override]]) -> list[str]:

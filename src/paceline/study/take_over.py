@@ -30,5 +30,4 @@ def take_over(points: Sequence[StudyPoint]) -> None:
         if point.key in found:
             source = found[point.key]
             copy_record(source, point.folder, point.config, without=[MARKER])
-            axes = " ".join(f"{name}={value}" for name, value in point.axes.items())
-            print(f"{point.key} {axes}: taken over from {source.parent.name}", flush=True)
+            print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
