@@ -37,6 +37,13 @@ def judged(runs: "Frame", repeats: "Frame", axes: list[str]) -> "Frame":
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
+def minutes_of(runs: "Frame") -> float:
+    """Return the minutes from the first start of these runs to the last end."""
+    starts = pd.to_datetime(runs["started"])
+    ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
+    return (ends.max() - starts.min()).total_seconds() / 60
+
+
 def without_dropped(runs: "Frame", blocks: "Frame") -> "Frame":
     """Return the points without the throughput of those in dropped blocks."""
     dropped = runs["seed"].isin(blocks.loc[blocks["verdict"] != KEPT, "block"])
@@ -50,12 +57,9 @@ def _row(once: "Frame", again: "Frame", reference: "Frame") -> "Row":
     idle = math.nan
     if "started" in once:
         runs: Frame = pd.concat([once, again])
-        starts = pd.to_datetime(runs["started"])
-        ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
-        seconds = (ends.max() - starts.min()).total_seconds()
-        idle = 1 - runs["wall_seconds"].sum() / seconds
-        row |= {"started": runs["started"].min(), "minutes": seconds / 60}
-        row["hour"] = starts.min().hour
+        first_start, minutes = runs["started"].min(), minutes_of(runs)
+        idle = 1 - runs["wall_seconds"].sum() / (60 * minutes)
+        row |= {"started": first_start, "minutes": minutes, "hour": pd.Timestamp(first_start).hour}
     return row | {"verdict": _verdict(row["drift"], idle)}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.block_drift import KEPT
+from paceline.analysis.block_drift import KEPT, minutes_of
 from paceline.analysis.configuration import groups
 from paceline.analysis.scaling import scaling
 from paceline.analysis.tables import Frame, Row, Tables
@@ -19,14 +19,13 @@ def one_machine(runs: Frame) -> Iterator[Row]:
     measured = runs[(runs["kind"] == "measured") & (runs["started"] != "")]
     for machine, points in groups(measured, ["hardware.cpu", "hardware.cores"]):
         starts = pd.to_datetime(points["started"])
-        ends = starts + pd.to_timedelta(points["wall_seconds"].astype(float), unit="s")
         yield {
             "what": "one_machine",
             "kind": "measured",
             "name": f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores",
             "value": str(starts.dt.floor("h").nunique()),
             "started": points.loc[starts.idxmin(), "started"],
-            "minutes": (ends.max() - starts.min()).total_seconds() / 60,
+            "minutes": minutes_of(points),
             "points": len(points),
             "of": len(runs),
         }
