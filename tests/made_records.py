@@ -11,17 +11,24 @@ from paceline.record.point_config import PointConfig
 CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"
 TABLES = {table.name: ",".join(table.columns) + "\n" for table in POINT_TABLES}
 
+NAMES = {
+    "data": "synthetic",
+    "model": "small_cnn",
+    "scheme": "sync_allreduce",
+    "cluster": "local",
+}
+
 
 def make_record(folder, config, *, key=None, rows=2, **changes):
     """Write a record of `config` with `rows` rows of curve; `changes` go into result.json."""
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(dict(config.values)))
-    curve = [f"{64 * n},{2 * n},{n / 2},{1 / n},,0.5,\n" for n in range(1, rows + 1)]
+    curve = [f"{64 * n},{2 * n},{n / 2},{1 / n},,0.5,1\n" for n in range(1, rows + 1)]
     (folder / "curve.csv").write_text(CURVE + "".join(curve))
     (folder / "staleness.csv").write_text(TABLES["staleness"] + "0,1,12\n")
-    (folder / "phases.csv").write_text(TABLES["phases"] + "0,2,64,0.1,0.2,0.3,1000,2000\n")
+    (folder / "phases.csv").write_text(TABLES["phases"] + "0,2,64,0.1,0.2,0.3,1000,2000,0,0\n")
     result = made_result(config, key or folder.name, rows) | changes
-    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "result.json").write_text(json.dumps(result, indent=1))
     return result
 
 
@@ -57,12 +64,7 @@ def made_config(study="made", *, workers=1, seed=0, **more):
         "workers": workers,
         "batch_size": 32,
         "seed": seed,
-        "names": {
-            "data": "synthetic",
-            "model": "small_cnn",
-            "scheme": "sync_allreduce",
-            "cluster": "local",
-        },
+        "names": NAMES,
         "data": {"_target_": "paceline.data.synthetic.Synthetic"},
         **more,
     }

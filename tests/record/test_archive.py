@@ -9,7 +9,9 @@ import pytest
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
 from paceline.record.archive import ARCHIVE, unpack_archive, write_archive
-from paceline.record.record import PartialRecord, read_result
+from paceline.record.reading import read_result
+from paceline.record.record import PartialRecord
+from tests.made_records import made_config, make_record
 
 KEYS = ("0123456789ab", "ba9876543210")
 TABLES = [table.name for table in POINT_TABLES]
@@ -66,13 +68,18 @@ def test_equal_records_give_equal_bytes(runs, tmp_path):
     assert archived(runs, tmp_path / "fourth.zip").read_bytes() != first
 
 
-def test_a_record_that_is_there_is_not_overwritten(runs, tmp_path):
-    path = archived(runs, tmp_path / ARCHIVE)
-    record(runs / KEYS[0], top1=0.5)
-    (runs / KEYS[1] / "result.json").unlink()  # so it is no record
-    assert unpack_archive(path, runs) == 1
-    assert [read_result(runs / key)["top1"] for key in KEYS] == [0.5, 0.1 + 0.2]
-    assert unpack_archive(path, runs) == 0
+def test_a_record_that_is_there_is_not_overwritten(tmp_path):
+    configs = [made_config(seed=seed) for seed in (0, 1)]
+    folders = [tmp_path / config.folder for config in configs]
+    for folder, config in zip(folders, configs, strict=True):
+        make_record(folder, config, top1=0.25)
+    path = archived(folders[0].parent, tmp_path / ARCHIVE)
+    shutil.rmtree(folders[0])
+    make_record(folders[0], configs[0], top1=0.5)
+    (folders[1] / "curve.csv").write_text("")  # so it is no record
+    assert unpack_archive(path, folders[0].parent) == 1
+    assert [read_result(folder)["top1"] for folder in folders] == [0.5, 0.25]
+    assert unpack_archive(path, folders[0].parent) == 0
 
 
 def test_a_table_that_a_record_lacks_stays_away(runs, tmp_path):

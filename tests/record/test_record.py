@@ -9,10 +9,14 @@ import yaml
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
-from paceline.record.record import PartialRecord, read_result
+from paceline.record.record import PartialRecord
 
 CURVE = POINT_TABLES[0].columns
 ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5, None), strict=True))
+
+
+def result_of(folder):
+    return json.loads((folder / "result.json").read_text())
 
 
 def made(folder, result):
@@ -25,10 +29,10 @@ def made(folder, result):
 
 def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
     folder = tmp_path / "runs/study/0123456789ab"
-    assert read_result(folder) is None
+    assert not folder.exists()
     made(folder, {"status": "finished", "top1": 0.5})
     assert list(folder.parent.iterdir()) == [folder]
-    assert read_result(folder) == {"status": "finished", "top1": 0.5}
+    assert result_of(folder) == {"status": "finished", "top1": 0.5}
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config == {"workers": 2, "names": {"data": "synthetic"}}
     row = "64,2,0.5,1.25,,0.5,1.0,0.5,"
@@ -42,7 +46,7 @@ def test_an_older_record_is_replaced_as_a_whole(tmp_path):
     (folder / "result.json").write_text(json.dumps({"status": "failed"}))
     made(folder, {"status": "finished"})
     assert not (folder / "old").exists()
-    assert read_result(folder) == {"status": "finished"}
+    assert result_of(folder) == {"status": "finished"}
 
 
 def test_what_is_in_the_making_is_hidden_and_can_be_discarded(tmp_path):
@@ -63,7 +67,7 @@ def test_an_older_record_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):
     with pytest.raises(SettingError, match=r"^study: cannot write .*: No space left on device$"):
         made(folder, {"status": "finished"})
     assert list(tmp_path.iterdir()) == [folder]
-    assert read_result(folder) == {"status": "failed"}
+    assert result_of(folder) == {"status": "failed"}
 
 
 def test_a_number_that_json_lacks_leaves_no_record(tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 
@@ -94,6 +95,7 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
         "missing": [today[n].key for n in (1, 2, 3)],
         "other_records": sorted([points[0].key, points[2].key]),
         "stale_code": 0,
+        "unfit": {},
         "margin": 1.0,
         "target": None,
     }
@@ -117,3 +119,25 @@ def test_collecting_twice_gives_the_same_bytes(root, points):
 def test_nothing_to_collect_says_what_to_do(root):
     with pytest.raises(SettingError, match="made has no record yet: paceline sweep made"):
         collect("made", root)
+
+
+def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, capsys):
+    """One was damaged, one copied over another, and one is in a folder of no key."""
+    (points[0].folder / "curve.csv").write_text("samples,upd")
+    shutil.rmtree(points[1].folder)
+    shutil.copytree(points[2].folder, points[1].folder)
+    shutil.copytree(points[2].folder, points[2].folder.with_name("f" * 12))
+    folder = collect("made", root)
+    about = json.loads((folder / "study.json").read_text())
+    assert [run["key"] for run in rows(folder / "runs.csv")] == [points[2].key]
+    assert {row["key"] for row in rows(folder / "curves.csv")} == {points[2].key}
+    assert about["unfit"] == {
+        points[0].key: "curve.csv: it is empty or cut off",
+        points[1].key: f"result.json: its key is {points[2].key}, not {points[1].key}",
+    }
+    assert set(about["missing"]) == {points[n].key for n in (0, 1, 3)}
+    assert about["other_records"] == ["f" * 12]
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if "does not fit" in line] == [
+        f"{key} does not fit, and is in no number: {fault}" for key, fault in about["unfit"].items()
+    ]

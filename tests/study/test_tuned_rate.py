@@ -1,6 +1,5 @@
 """A tuned rate is that of the best trial of its configuration, by their records."""
 
-import json
 import math
 
 import pytest
@@ -10,6 +9,7 @@ from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.abstract_tuning import Trial, best_trial
 from paceline.study.tuned_rate import Rates, read_tuning
+from tests.made_records import NAMES, make_record
 from tests.record.test_point_config import CONFIG
 
 TUNING = {"values": [0.1, 0.01], "seed": 100}
@@ -22,7 +22,7 @@ def result(top1, status="finished"):
 def config(rate, tuning, workers=2):
     training = {**CONFIG["training"], "rate": rate}
     changes = {"training": training, "tuning": tuning, "workers": workers}
-    changes |= {"global_batch_size": None, "trial": None}
+    changes |= {"global_batch_size": None, "trial": None, "batch_size": 32, "names": NAMES}
     return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
 
 
@@ -31,9 +31,8 @@ def record(root, cfg, rate, **found):
     values = dict(PointConfig.of(cfg).values)
     values |= {"seed": TUNING["seed"], "optimizer": {"lr": rate}}
     values["training"] |= {"rate": "by_rule", "lr": rate}
-    folder = root / PointConfig(values).folder
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(result(**found)))
+    made = PointConfig(values)
+    make_record(root / made.folder, made, **result(**found))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from paceline.errors import SettingError
+from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
 from paceline.study.prepare import prepare
 from paceline.study.study_points import study_points
@@ -41,7 +42,7 @@ def records(points):
     for point in points:
         if point.result is None:
             lr = point.config.lr
-            top1 = TOP1.get((point.config.names["scheme"], lr))
+            top1 = TOP1.get((point.config.names["scheme"], lr), 0.5)
             made = {"top1": top1, "source_digest": "0", "peak_rss_bytes": 2**30}
             make_record(point.folder, point.config, **made)
 
@@ -157,7 +158,8 @@ def test_an_estimate_covers_tuning_and_study(root, capsys):
     done = trials(root)[0]  # 2 epochs, of 64 images, in an hour; 7 points are left
     more = {"samples": 128, "wall_seconds": 3600, "peak_rss_bytes": 2**30}
     make_record(done.folder, done.config, **more)
-    make_record(root / "runs/other/0", trials(root)[2].config, **more)
+    other = PointConfig({**trials(root)[2].config.values, "study": "other"})
+    make_record(root / "runs/other" / other.key, other, **more)
     assert sweep("made", root, lambda _: None, dry_run=True)
     assert capsys.readouterr().out.splitlines()[-1].startswith("about 7.0 hours; ")
 

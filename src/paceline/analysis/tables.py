@@ -1,6 +1,7 @@
 """Reads the tables that `paceline collect` wrote to `reports/<study>/`, with types."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,7 @@ _LATER_ABOUT = {
     "margin": 1.0,
     "target": None,
     "settings": {},
+    "unfit": {},
 }  # what their study.json lacks: as in conf/config.yaml
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
@@ -48,7 +50,8 @@ class About(TypedDict):
     """Content of study.json: the question, and the points in the tables; lists are of their keys.
 
     `missing` are points without a record, `other_records` are records of other points in the same
-    folder, and `stale_code` counts the records of other code than the latest. `margin` is the
+    folder, `stale_code` counts the records of other code than the latest, and `unfit` says by key
+    why a record counts as missing that does not fit. `margin` is the
     difference of accuracies, in points, up to which the study calls them equal. `target`
     is {metric, value} or {metric, below_baseline} as the study asks for it, or None. `settings`
     are those that all points have in common, by dotted name.
@@ -61,6 +64,7 @@ class About(TypedDict):
     missing: list[str]
     other_records: list[str]
     stale_code: int
+    unfit: Mapping[str, str]
     margin: float
     target: Row | None
     settings: Row

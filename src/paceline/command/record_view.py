@@ -15,7 +15,7 @@ from paceline.command.plain_table import plain_table
 from paceline.errors import SettingError, did_you_mean
 from paceline.measurement.numbers import NUMBERS
 from paceline.record.point_config import UNKEYED, PointConfig
-from paceline.record.record import read_result
+from paceline.record.reading import require_fit
 from paceline.report.number_format import form_of
 from paceline.study.compose import composed
 from paceline.study.study_points import studies
@@ -48,10 +48,12 @@ def find_record(study: str, key: str, root: Path) -> Path:
 
 
 def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
-    """Yield what a record holds, and how to repeat it by the settings of today."""
+    """Yield what a record holds, and how to repeat it by the settings of today.
+
+    Raises SettingError("key") for a record that does not fit.
+    """
+    result = require_fit(folder)
     config = PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
-    result = read_result(folder)
-    assert result is not None
     yield str(folder.relative_to(root))
     changes = different(config, root)
     yield plain_table(["setting", "value"], [[*item] for item in changes.items()])

@@ -13,6 +13,7 @@ from paceline.prediction.predict import sized_workload
 from paceline.prediction.timed_run import point_clock
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.record.reading import require_fit
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
 
@@ -34,8 +35,8 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
 
     The weights are those of a run that trains there, bit for bit: workers meet in each mean, in an
     order that only the draws of step times decide. Raises SettingError for a record that there is
-    not, for a scheme whose updates have an order that depends on time, and for a cluster on which
-    other steps are slow.
+    not, or that does not fit, for a scheme whose updates have an order that depends on time, and
+    for a cluster on which other steps are slow.
     """
     folder = _folder(key, root)
     old = Point.of(_with_timing(PointConfig(_yaml(folder / "config.yaml")), composed([], root)))
@@ -77,6 +78,7 @@ def _folder(key: str, root: Path) -> Path:
     found = sorted(path.parent for path in root.glob(f"runs/*/{key}/result.json"))
     if not found:
         raise SettingError("key", f"there is no record {key} in runs/")
+    require_fit(found[0])
     return found[0]
 
 

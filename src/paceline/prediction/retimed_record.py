@@ -23,7 +23,8 @@ from paceline.prediction.timed_run import point_clock
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.record import PartialRecord, Result, read_result
+from paceline.record.reading import read_result
+from paceline.record.record import PartialRecord, Result
 from paceline.scheme.accounting import Accounting
 from paceline.study.study_points import StudyPoint
 from paceline.tracking.mlflow_record import MARKER

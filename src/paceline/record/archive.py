@@ -12,7 +12,8 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
-from paceline.record.record import PartialRecord, read_result
+from paceline.record.reading import read_result
+from paceline.record.record import PartialRecord
 
 ARCHIVE = "records.zip"
 _NEEDED = ("config.yaml", "result.json")

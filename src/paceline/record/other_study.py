@@ -4,7 +4,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from paceline.record.point_config import PointConfig
-from paceline.record.record import PartialRecord, Result, read_result
+from paceline.record.reading import read_result
+from paceline.record.record import PartialRecord, Result
 
 
 def record_elsewhere(folder: Path, digest: str) -> Path | None:

@@ -15,12 +15,6 @@ from paceline.errors import SettingError
 Result = Mapping[str, Any]  # result.json: a JSON object
 
 
-def read_result(folder: Path) -> Result | None:
-    """Read `result.json` of a complete record; return None if there is no record."""
-    path = folder / "result.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
 def partial_folder(final: Path) -> Path:
     """Return the folder in which this process makes the record `final`."""
     return final.parent / f".{final.name}.{os.getpid()}"

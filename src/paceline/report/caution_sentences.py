@@ -133,11 +133,18 @@ def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
 
 def _record_sentences(about: About) -> list[str]:
     missing, others, stale = about["missing"], about["other_records"], about["stale_code"]
+    unfit = about["unfit"]
     texts = []
     if missing:
         texts.append(
             f"No record yet of {len(missing)} of {about['num_points']} points: "
             f"{', '.join(missing)}."
+        )
+    if unfit:
+        faults = "; ".join(f"{key} ({fault})" for key, fault in unfit.items())
+        texts.append(
+            f"Not believed, and in no number: {plural(len(unfit), 'record')} whose files do not "
+            f"fit each other or what a record is: {faults}."
         )
     if others:
         texts.append(

@@ -11,6 +11,7 @@ from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
+from paceline.record.reading import fault_of
 from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
 from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
@@ -23,9 +24,10 @@ class StudyState(TypedDict):
 
     `missing`: keys of points without a record. `other_records`: keys in the study's folder of
     records with other settings. `stale_code`: number of records made by another version of the
-    source. `margin`: difference of accuracies, in points, up to which they count as equal.
-    `target`: what the study asks for as its target, None if nothing. `settings`: those that all
-    points have in common, by dotted name.
+    source. `unfit`: why a record does not fit, by its key; it counts as missing. `margin`:
+    difference of accuracies, in points, up to which they count as equal. `target`: what the study
+    asks for as its target, None if nothing. `settings`: those that all points have in common, by
+    dotted name.
     """
 
     study: str
@@ -35,6 +37,7 @@ class StudyState(TypedDict):
     missing: list[str]
     other_records: list[str]
     stale_code: int
+    unfit: Mapping[str, str]
     margin: float
     target: Row | None
     settings: Row
@@ -119,6 +122,7 @@ def _state(
         "num_points": sum(not is_repeat(point) for point in points),
         "missing": [p.key for p in points if not p.result and not is_repeat(p)],
         "other_records": [key for key in records if key not in keys and not key.startswith(".")],
+        "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
         "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
         "margin": points[0].config.margin,
         "target": points[0].config.asked_target,
@@ -142,6 +146,8 @@ def _print(state: StudyState, folder: Path) -> None:
     print(f"{folder / 'runs.csv'}: {state['num_points'] - len(missing)} points")
     if missing:
         print(f"no record yet: {', '.join(missing)}")
+    for key, fault in state["unfit"].items():
+        print(f"{key} does not fit, and is in no number: {fault}")
     if others:
         print(f"left out, of other settings: {', '.join(others)}")
     if state["stale_code"]:

@@ -12,9 +12,10 @@ from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.record import provenance
 from paceline.record.exchange_point import ExchangePoint
-from paceline.record.record import PartialRecord, read_result
+from paceline.record.reading import read_result
+from paceline.record.record import PartialRecord
 from paceline.study.study_points import StudyPoint, study_points
-from paceline.study.sweep import points_to_run, remove_partial_records
+from paceline.study.sweep import points_to_run, remove_partial_records, tell_unfit
 
 Predict = Callable[[ExchangePoint], float | None]
 Row = dict[str, object]
@@ -40,6 +41,7 @@ def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Pr
     """
     points = [_Point(p, ExchangePoint.of(p.config)) for p in study_points(study, root, overrides)]
     remove_partial_records(root / "runs" / study, None)
+    tell_unfit(each.point.folder for each in points)
     needed = {point.key for point in points_to_run([each.point for each in points])}
     for group in _groups([each for each in points if each.point.key in needed]):
         _measure(group)

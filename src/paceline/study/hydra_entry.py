@@ -18,7 +18,8 @@ from paceline.cluster.launcher import die_with, preload
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.record import Result, partial_folder, read_result
+from paceline.record.reading import fault_of, read_result
+from paceline.record.record import Result, partial_folder
 from paceline.study.hydra_error import as_setting_error
 from paceline.study.run_watch import RunWatch
 from paceline.study.status_line import StatusLine
@@ -83,6 +84,8 @@ def _run(config: PointConfig, number: int | None) -> str:
         mlflow = config.measurement.mlflow
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
+        if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
+            print(f"paceline: {config.folder} does not fit: {fault}", file=sys.stderr)
         preload()
         from paceline.record.point import Point  # torch, while the forkserver imports it
         from paceline.run.run_point import run_point

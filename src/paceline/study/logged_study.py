@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.measurement.measurement import MLflow
-from paceline.record.record import read_result
+from paceline.record.reading import read_result
 from paceline.study.study_points import StudyPoint
 from paceline.tracking.study_run import begin_study_run, end_study_run
 

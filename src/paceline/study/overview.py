@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 from omegaconf import DictConfig
 
-from paceline.record.record import read_result
+from paceline.record.reading import read_result
 from paceline.study.compose import composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
 from paceline.study.progress import PARTIAL

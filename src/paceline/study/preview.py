@@ -1,11 +1,11 @@
 """Preview of a sweep: its points, and its cost estimated from earlier records."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from paceline.record.reading import read_result
 from paceline.record.record import Result
 from paceline.study.study_points import StudyPoint
 
@@ -51,16 +51,17 @@ def estimate(to_run: Sequence[StudyPoint], results: Sequence[Result], jobs: int)
         return "time and memory: unknown until one point has run"
     rest = len(seconds) - len(known)
     more = f" and {rest} points of unknown length" if rest else ""
-    peak = max(r["peak_rss_bytes"] for point in to_run for r in costs.matching(point))
+    peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
     processes = jobs * max(map(num_processes, to_run))
     memory = f"{processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
     return f"about {duration(sum(known) / jobs)}{more}; up to {memory}"
 
 
 def finished_results(runs: Path) -> list[Result]:
-    """Read `result.json` of every finished point of all studies in `runs`."""
-    results = [json.loads(path.read_text()) for path in sorted(runs.glob("*/[!.]*/result.json"))]
-    return [result for result in results if result["status"] == "finished"]
+    """Read the result of every finished training of all studies in `runs`, by which to scale."""
+    paths = sorted(runs.glob("[!.]*/[!.]*/result.json"))
+    results = [result for path in paths if (result := read_result(path.parent))]
+    return [each for each in results if each["status"] == "finished" and each.get("samples")]
 
 
 def num_processes(point: StudyPoint) -> int:

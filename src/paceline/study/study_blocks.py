@@ -15,7 +15,7 @@ from pydantic import Field
 
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
-from paceline.record.record import read_result
+from paceline.record.reading import read_result
 from paceline.settings import Count, settings
 from paceline.study.study_points import StudyPoint
 

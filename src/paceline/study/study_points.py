@@ -12,7 +12,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
-from paceline.record.record import Result, read_result
+from paceline.record.reading import read_result
+from paceline.record.record import Result
 from paceline.study.compose import as_in_a_run, composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
 from paceline.study.tuned_rate import Rates

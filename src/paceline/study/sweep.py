@@ -17,7 +17,7 @@ import psutil
 
 from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.provenance import num_cores, source_digest
-from paceline.record.record import read_result
+from paceline.record.reading import fault_of, read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.logged_study import logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
@@ -67,6 +67,7 @@ def sweep(
     for point in (*trials, *points):
         if point.has_rate:
             _ = point.point  # built, and so checked
+    tell_unfit(point.folder for point in (*trials, *points))
     _warn_of_crowding(points_to_run([*trials, *points]))
     if dry_run:
         _print_plan(trials, points, root)
@@ -173,6 +174,13 @@ def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
                 if tracking_uri is not None:
                     end_lost_run(record, tracking_uri)
             shutil.rmtree(record, ignore_errors=True)
+
+
+def tell_unfit(folders: Iterable[Path]) -> None:
+    """Name the records that do not fit; a run makes each of them anew."""
+    for folder in folders:
+        if fault := fault_of(folder):
+            print(f"paceline: {folder} does not fit, and is no record: {fault}", file=sys.stderr)
 
 
 def log_missing(points: Sequence[StudyPoint]) -> None:

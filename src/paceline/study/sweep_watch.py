@@ -1,9 +1,9 @@
 """Watch over a sweep by the folders of its records, which points write wherever they run."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from paceline.record.reading import read_result
 from paceline.record.record import Result
 from paceline.study.preview import Costs, duration, finished_results
 from paceline.study.progress import partial_records, read_progress
@@ -57,7 +57,9 @@ class SweepWatch:
         for key, before in self._before.items():
             point = self._points[key]
             if key not in self._results and _version(point) not in (None, before):
-                result = self._results[key] = json.loads(_path(point).read_text())
+                if (result := read_result(point.folder)) is None:
+                    continue  # not whole yet, or unfit
+                self._results[key] = result
                 if result["status"] == "finished":
                     self._costs.add(result)
 

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.record.record import read_result
+from paceline.record.reading import read_result
 from paceline.study.abstract_tuning import AbstractTuning, Trial
 from paceline.study.listed_rates import ListedRates
 from paceline.study.quasi_random import QuasiRandomSearch

@@ -1,0 +1,184 @@
+"""The one gate through which records are read: what does not fit is no record, and is named.
+
+A record fits if its files are whole, regular and of a legal size, `result.json` and the tables fit
+`schema.py`, and its place, its key and its settings agree.
+"""
+
+import json
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import yaml
+
+from paceline.errors import SettingError
+from paceline.measurement.rows import POINT_TABLES
+from paceline.record.point_config import PointConfig
+from paceline.record.record import Result
+from paceline.record.schema import fault_of_result, fault_of_tables
+
+_MOST_BYTES = 2**26  # of a file of a record
+_SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
+_NEEDED = ("config.yaml", "result.json")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UnfitError(Exception):
+    """Reason why a record does not fit."""
+
+
+class _Version(NamedTuple):
+    """What changes when a file is written anew."""
+
+    name: str
+    modified: int
+    size: int
+    inode: int
+
+
+_read: dict[Path, tuple[list[_Version], Result | str]] = {}  # each record as it was read last
+
+
+def read_result(folder: Path) -> Result | None:
+    """Read `result.json` of a record that fits; return None if there is none, see `fault_of`."""
+    found = _found(folder)
+    return None if isinstance(found, str) else found
+
+
+def fault_of(folder: Path) -> str | None:
+    """Return in one line why the record in `folder` does not fit; None if it does, or is none."""
+    found = _found(folder)
+    return found if isinstance(found, str) else None
+
+
+def require_fit(folder: Path) -> Result:
+    """Read the result of the record in `folder`. Raises SettingError("key") if it does not fit."""
+    found = _found(folder)
+    if found is None:
+        raise SettingError("key", f"there is no record in {folder}")
+    if isinstance(found, str):
+        raise SettingError("key", f"the record {folder} does not fit: {found}")
+    return found
+
+
+def _found(folder: Path) -> Result | str | None:
+    """Return the result of the record in `folder`, why it does not fit, or None without one."""
+    try:
+        (folder / "result.json").lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return f"result.json: {error.strerror}"
+    try:
+        versions = [_version(folder, name) for name in _names(folder)]
+        known = _read.get(folder)
+        if known is None or known[0] != versions:
+            known = _read[folder] = (versions, _result(folder))
+        return known[1]
+    except _UnfitError as unfit:
+        return str(unfit)
+
+
+def _names(folder: Path) -> list[str]:
+    tables = [f"{table.name}.csv" for table in POINT_TABLES]
+    return [*_NEEDED, *(name for name in tables if (folder / name).exists())]
+
+
+def _version(folder: Path, name: str) -> _Version:
+    """Return a file's version. Raises _UnfitError unless it is a regular file of a legal size."""
+    try:
+        found = (folder / name).stat()
+    except OSError as error:
+        raise _UnfitError(f"{name}: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _UnfitError(f"{name}: it is no regular file")
+    if found.st_size > _MOST_BYTES:
+        raise _UnfitError(f"{name}: {found.st_size} bytes are too many")
+    return _Version(name, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _result(folder: Path) -> Result | str:
+    try:
+        return _checked(folder)
+    except _UnfitError as unfit:
+        return str(unfit)
+
+
+def _checked(folder: Path) -> Result:
+    texts = {name: _text(folder / name) for name in _names(folder)}
+    result = _json(texts["result.json"])
+    config = _config(texts["config.yaml"])
+    exchange = bool(config.values.get("exchange"))
+    if fault := fault_of_result(result, exchange=exchange):
+        raise _UnfitError(f"result.json: {fault}")
+    _check_place(folder, result, config, exchange=exchange)
+    if not exchange:
+        tables = {t.name: texts[f"{t.name}.csv"] for t in POINT_TABLES if f"{t.name}.csv" in texts}
+        if fault := fault_of_tables(tables, result["status"]):
+            raise _UnfitError(fault)
+    return result
+
+
+def _check_place(
+    folder: Path, result: Mapping[str, Any], config: PointConfig, *, exchange: bool
+) -> None:
+    """Raise _UnfitError unless place, key and settings agree."""
+    if result["key"] != folder.name:
+        raise _UnfitError(f"result.json: its key is {result['key']}, not {folder.name}")
+    try:
+        key, values = config.key, config.values
+        same = {"study": values["study"]} if exchange else {n: values[n] for n in _SAME}
+        same |= {} if exchange else config.names
+    except Exception as error:  # settings of any shape
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise _UnfitError(f"config.yaml: it is no settings of a point: {what}") from error
+    if key != folder.name:
+        raise _UnfitError(f"config.yaml: its settings have the key {key}, not {folder.name}")
+    if same["study"] != folder.parent.name:
+        raise _UnfitError(f"config.yaml: it is of the study {same['study']!r}")
+    for name, value in same.items():
+        if name in result and result[name] != value:
+            raise _UnfitError(f"result.json: {name} is {result[name]!r}, not {value!r}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise _UnfitError(f"{path.name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise _UnfitError(f"{path.name}: it is no text") from error
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        result = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise _UnfitError(f"result.json: {error}") from error
+    if not isinstance(result, dict):
+        raise _UnfitError("result.json: it is no object")
+    return cast("dict[str, Any]", result)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)} is there twice")
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _config(text: str) -> PointConfig:
+    try:
+        values = yaml.load(text, _Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        what = " ".join(str(error).split())
+        raise _UnfitError(f"config.yaml: {what}") from error
+    if not isinstance(values, dict):
+        raise _UnfitError("config.yaml: it is no settings")
+    return PointConfig(cast("dict[str, Any]", values))

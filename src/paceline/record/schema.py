@@ -1,0 +1,190 @@
+"""What a record may hold: the fields of `result.json`, and the columns of each table.
+
+A number's range follows from the unit that `measurement/numbers.py` declares for it, wherever it
+stands. A record of earlier code may lack numbers, tables and columns; what it has must fit.
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from types import GenericAlias
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+
+from paceline.measurement.numbers import NUMBERS
+from paceline.measurement.rows import POINT_TABLES, PointTable
+
+_Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+_Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+_Count = Annotated[int, Field(strict=True, ge=0)]
+_Whole = Annotated[int, Field(strict=True, ge=1)]
+_Text = Annotated[str, Field(strict=True)]
+_Key = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{12}$")]
+_CellCount = Annotated[int, Field(ge=0)]
+_CellNumber = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_CellFinite = Annotated[float, Field(allow_inf_nan=False)]
+_CellShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]  # text, as in a CSV file
+_CELLS: dict[str, Any] = {"nats": _CellFinite, "share": _CellShare}
+_RANGES: dict[str, Any] = {"nats": _Finite, "share": _Share, "text": _Text | list[Any]}
+_NOISE = (
+    "float",
+    "int",
+    "str",
+    "constrained-float",
+    "list[any]",
+    "function-after",
+)  # of pydantic, in the place of an error
+_UNIT = {number.name: number.unit for number in NUMBERS}
+_NEEDED = ("samples", "seconds", "top1")  # numbers that every finished training has
+_NEEDED_TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
+_WITH_ROWS = ("curve", "phases")  # of every finished training
+
+
+class _AnyRecord(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    status: Literal["finished", "diverged", "failed"]
+    reason: _Text
+    kind: Literal["measured", "paced", "virtual"]
+    key: _Key
+    started: Annotated[_Text, AfterValidator(datetime.fromisoformat)]
+    hardware: dict[str, Any]
+    versions: dict[str, _Text]
+    commit: _Text
+    source_digest: _Text
+
+
+class _Training(_AnyRecord):
+    study: _Text
+    data: _Text
+    model: _Text
+    scheme: _Text
+    cluster: _Text
+    workers: _Whole
+    servers: _Count
+    batch_size: _Whole
+    seed: _Count
+    wall_seconds: _Finite  # below 0 if the machine's clock was set back
+    launch_seconds: _Finite | None = None
+    jobs: _Whole | None = None
+    accelerator: _Text | None = None
+    retimed_from: _Key | None = None
+
+
+class _Exchange(_AnyRecord):
+    seconds: list[_NotNegative]
+    sent: _NotNegative | None
+    received: _NotNegative | None
+    formula: _NotNegative | None
+
+
+def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
+    """Return why a parsed `result.json` does not fit, or None. `exchange`: it is no training."""
+    try:
+        (_Exchange if exchange else _training()).model_validate(dict(result))
+    except ValidationError as error:
+        return _first(error)
+    if not exchange and result["status"] == "finished":
+        for name in _NEEDED:
+            if result.get(name) is None:
+                return f"{name}: it has finished without one"
+    return None
+
+
+def fault_of_tables(texts: Mapping[str, str], status: str) -> str | None:
+    """Return why the tables of a training do not fit, or None.
+
+    `texts`: content of each CSV file that the record has, by the table's name.
+    """
+    for table in POINT_TABLES:
+        file = f"{table.name}.csv"
+        if table.name not in texts:
+            if table.name in _NEEDED_TABLES and status != "failed":
+                return f"{file}: there is none"
+            continue
+        fault, num_rows = _fault_of_table(table, texts[table.name])
+        if fault is None and not num_rows and table.name in _WITH_ROWS and status == "finished":
+            fault = "it has finished without a row"
+        if fault:
+            return f"{file}: {fault}"
+    return None
+
+
+def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
+    """Return why a table does not fit, or None, and the number of its rows."""
+    if not text.endswith("\n"):
+        return "it is empty or cut off", 0
+    try:
+        header, *rows = list(csv.reader(text.splitlines(), strict=True))
+    except csv.Error as error:
+        return str(error), 0
+    unknown = [name for name in header if name not in table.columns]
+    if unknown or len(set(header)) < len(header):
+        return f"columns {', '.join(header)}, not {', '.join(table.columns)}", 0
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(header):
+            return f"row {number} has {len(row)} cells, not {len(header)}", 0
+    cells = [dict(zip(header, (cell or None for cell in row), strict=True)) for row in rows]
+    try:
+        _rows(table.name, tuple(header)).validate_python(cells)
+    except ValidationError as error:
+        return _first(error), 0
+    return None, len(rows)
+
+
+@cache
+def _training() -> type[BaseModel]:
+    numbers: dict[str, Any] = {
+        number.name: (_RANGES.get(number.unit, _NotNegative) | None, None) for number in NUMBERS
+    }
+    return create_model("_TrainingWithNumbers", __base__=_Training, **numbers)
+
+
+@cache
+def _rows(name: str, header: Sequence[str]) -> TypeAdapter[Any]:
+    """Return what reads rows of a table with these columns, whose cells are text or None."""
+    hints = next(get_type_hints(table.row) for table in POINT_TABLES if table.name == name)
+    columns: dict[str, Any] = {column: (_cell(column, hints[column]), ...) for column in header}
+    row: Any = create_model(f"_{name}", **columns)
+    rows: Any = GenericAlias(list, (row,))
+    return TypeAdapter(rows)
+
+
+def _cell(column: str, hint: Any) -> Any:
+    """Return the type of a cell, which is read from text: of a number's unit, or of the column."""
+    if hint is int:
+        return _CellCount
+    if hint is str:
+        return Annotated[str, Field(min_length=1)]
+    number: Any = _CELLS.get(_UNIT.get(column, ""), _CellNumber)
+    return number if hint is float else number | None
+
+
+def _first(error: ValidationError) -> str:
+    """Return the first of pydantic's errors in one line: where, what, and what it found."""
+    first = error.errors(include_url=False)[0]
+    place = [f"row {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
+    place = [part for part in place if part not in _NOISE]
+    found = first["input"]
+    shown = "" if isinstance(found, dict | list) else f", not {_short(found)}"
+    if first["type"] == "missing":
+        return f"{', '.join(place)}: it has none"
+    message = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return f"{', '.join(place)}: {message}{shown}"
+
+
+def _short(value: object) -> str:
+    text = "infinity" if isinstance(value, float) and math.isinf(value) else repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
