@@ -1,6 +1,5 @@
 """`paceline show` and `paceline open`: what there is, what failed, what comes next."""
 
-import os
 import shlex
 import shutil
 import sys
@@ -11,6 +10,7 @@ import pytest
 from paceline import cli
 from paceline.analysis.analyse import analyse
 from paceline.cli import command
+from paceline.record.record import PartialRecord
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.made_records import make_record
@@ -79,13 +79,14 @@ def test_a_study_shows_configurations_failures_and_what_is_next(own, said):
 
 def test_a_point_under_way_is_seen(own, said):
     point = study_points("made", own)[2]
-    partial = point.folder.with_name(f".{point.key}.{os.getpid()}")
-    partial.mkdir(parents=True)
-    (partial / "progress.csv").write_text(
+    partial = PartialRecord(point.folder)
+    (partial.folder / "progress.csv").write_text(
         "samples,seconds,share,train_loss,images_per_second\n5,1,0.25,2.0,5\n"
     )
     assert "sync_allreduce 0 of 2 running 25%" in said("show", "made")[1]
     assert "made 0 of 4 running" in said("show")[1]
+    partial.discard()
+    assert "made 0 of 4 not run" in said("show")[1]
 
 
 def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):

@@ -1,6 +1,7 @@
 """Where a number comes from is told without importing anything slow."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -55,6 +56,25 @@ def test_words_make_no_record_stale_and_a_change_of_what_is_done_does(
         digests.append(digest_of(tmp_path))
     assert before in RULE
     assert (digests[0] == digests[1]) == same
+
+
+@pytest.mark.parametrize("does", ["sleep 60", "printf '\\377'", "exit 1"])
+def test_a_program_that_hangs_or_fails_costs_no_record(does, tmp_path, monkeypatch):
+    for name in ("git", "nvidia-smi"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(provenance, "_PATIENCE", 0.5)
+    expected = "\ufffd" if "printf" in does else ""
+    assert hardware()["gpus"] == ([expected] if expected else [])
+    assert commit() == (f"{expected}+dirty" if expected else "")
+
+
+def test_a_commit_that_git_cannot_compare_is_not_called_clean(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\ncase $* in *rev-parse*) echo abc;; *) exit 1; esac\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert commit() == "abc+dirty"
 
 
 def test_the_rooms_exist():

@@ -3,13 +3,17 @@
 import errno
 import json
 import os
+import subprocess
+import sys
+from contextlib import contextmanager
 
 import pytest
 import yaml
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES
-from paceline.record.record import PartialRecord
+from paceline.record.ownership import is_under_way, partial_folder, partial_records
+from paceline.record.record import PartialRecord, adopt
 
 CURVE = POINT_TABLES[0].columns
 ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5, None), strict=True))
@@ -51,9 +55,59 @@ def test_an_older_record_is_replaced_as_a_whole(tmp_path):
 
 def test_what_is_in_the_making_is_hidden_and_can_be_discarded(tmp_path):
     partial = PartialRecord(tmp_path / "0123456789ab")
-    assert partial.folder == tmp_path / f".0123456789ab.{os.getpid()}"
+    assert partial.folder == tmp_path / ".0123456789ab.partial"
+    assert list(partial_records(tmp_path)) == [("0123456789ab", partial.folder)]
+    assert is_under_way(partial.folder)
     partial.discard()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_is_made_by_one_process_at_a_time(tmp_path):
+    folder = tmp_path / "0123456789ab"
+    with killed(folder) as owner:
+        with pytest.raises(SettingError, match=r"^study: another process makes the record /.*ab$"):
+            PartialRecord(folder)
+        partial = partial_folder(folder)
+        assert (partial / "config.yaml").exists()
+        assert is_under_way(partial)
+        owner.kill()
+        owner.wait()
+        assert not is_under_way(partial)
+    assert not (PartialRecord(folder).folder / "config.yaml").exists()
+
+
+@contextmanager
+def killed(folder):
+    """A process that has begun the record; it is dead afterwards."""
+    code = (
+        "import sys; from pathlib import Path; from paceline.record.record import PartialRecord;"
+        "partial = PartialRecord(Path(sys.argv[1])); partial.write_config({});"
+        "print('begun', flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code, str(folder)], **pipes) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "begun\n"
+        try:
+            yield owner
+        finally:
+            owner.kill()
+
+
+def test_a_whole_record_whose_process_ended_is_adopted(tmp_path, monkeypatch):
+    folder = tmp_path / "0123456789ab"
+    made(folder, {"status": "failed"})
+    (folder / "old").touch()
+    monkeypatch.setattr("paceline.record.record._put", lambda *_: sys.exit())  # ends before it
+    with pytest.raises(SystemExit):
+        made(folder, {"status": "finished"})
+    monkeypatch.undo()
+    assert result_of(folder) == {"status": "failed"}
+    assert adopt(partial_folder(folder), folder)
+    assert result_of(folder) == {"status": "finished"}
+    assert not partial_folder(folder).exists()
+    partial_folder(folder).mkdir()
+    assert not adopt(partial_folder(folder), folder)
 
 
 def test_an_older_record_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):

@@ -108,3 +108,9 @@ def test_one_seed_is_said(findings):
 def test_a_failed_point_alone(findings):
     (text,) = cautions(findings([fail(make_run())]))
     assert "1 measured point failed (workers 1, seed 0)" in text
+
+
+def test_records_that_do_not_fit_are_named_with_their_reasons(findings):
+    (text,) = cautions(findings(seeds(), unfit={"abc": "curve.csv: there is none"}))
+    assert text.startswith("Not believed, and in no number: 1 record whose")
+    assert text.endswith(": abc (curve.csv: there is none).")

@@ -1,15 +1,16 @@
 """A sweep runs what has no record, and leaves nothing behind."""
 
-import os
-import subprocess
-import sys
+from dataclasses import replace
+from threading import Thread
 
 import pytest
 
 from paceline.errors import SettingError
+from paceline.record.record import PartialRecord
 from paceline.study.preview import counts, estimate, finished_results, table
+from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
 from paceline.study.study_points import study_points
-from paceline.study.sweep import remove_partial_records, sweep
+from paceline.study.sweep import points_to_run, sweep
 from paceline.tracking.mlflow_log import PointLog
 from paceline.tracking.mlflow_record import write_marker
 from paceline.tracking.mlflow_store import client, prepare_store
@@ -109,19 +110,57 @@ def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
 
 def test_only_what_dead_processes_began_is_removed(root):
     runs = root / "runs/made"
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    dead, alive = runs / f".0123456789ab.{gone.pid}", runs / f".0123456789ab.{os.getpid()}"
-    other = runs / ".gitignore"
-    for folder in (dead, alive, other):
-        folder.mkdir(parents=True)
+    alive = PartialRecord(runs / "0123456789ab")
+    dead, other = runs / ".0123456789ac.partial", runs / ".gitignore"
+    for folder in (dead, other):
+        folder.mkdir()
     uri = f"sqlite:///{root}/mlflow.db"
     prepare_store(uri, "made")
     lost = PointLog.begin(uri, "made", "lost", {}, 0.0)
     write_marker(dead, uri, lost.run_id)
-    remove_partial_records(runs, uri)
-    assert sorted(runs.iterdir()) == sorted([alive, other])
+    settle_partial_records(runs, uri)
+    lock = runs / ".0123456789ab.lock"
+    assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])
     assert client(uri).get_run(lost.run_id).info.status == "KILLED"
+
+
+def test_a_whole_record_of_a_dead_process_is_kept(root):
+    runs = root / "runs/made"
+    (runs / ".0123456789ab.partial").mkdir(parents=True)
+    (runs / ".0123456789ab.partial/result.json").write_text("{}")
+    settle_partial_records(runs, None)
+    assert [path.name for path in runs.iterdir()] == ["0123456789ab"]
+
+
+def test_a_second_sweep_waits_for_the_first(root, capsys):
+    folder = root / "runs/made"
+    ended = []
+
+    def second():
+        with one_at_a_time(folder):
+            ended.append("second")
+
+    with one_at_a_time(folder):
+        other = Thread(target=second)
+        other.start()
+        while "another process runs made" not in capsys.readouterr().err:
+            other.join(0.01)
+        ended.append("first")
+    other.join()
+    assert ended == ["first", "second"]
+    assert list(folder.iterdir()) == []
+
+
+def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
+    records(0, 1)
+    (bad, good, *_) = study_points("made", root)
+    (bad.folder / "curve.csv").unlink()
+    points = [replace(point, result=None) for point in (bad, good)]
+    tell_unfit(point.folder for point in points)
+    assert capsys.readouterr().err == (
+        f"paceline: {bad.folder} does not fit, and is no record: curve.csv: there is none\n"
+    )
+    assert points_to_run(points) == [points[0]]
 
 
 def test_the_table_names_axes_and_status(root, records):

@@ -1,6 +1,7 @@
 """A record reaches MLflow whole: at the end of a run, after an outage, beside fifteen others."""
 
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -101,6 +102,36 @@ def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
     assert steps(mlflow_uri, run, "live/train_loss") == [64, 128]
     assert steps(mlflow_uri, run, "curve/train_loss") == [64, 128]
     assert run.data.tags["status"] == "finished"
+
+
+def test_an_interrupted_run_ends_as_killed(mlflow_uri, tmp_path):
+    config = made_config(measurement=logged(mlflow_uri, "made"))
+    (tmp_path / "progress.csv").write_text(LIVE + "64,0.5,2.0,128\n")
+
+    def interrupted():
+        with ProgressFollower(tmp_path, config):
+            wait_for(lambda: marker(tmp_path).get("live_rows") == 1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert only_run(mlflow_uri).info.status == "KILLED"
+
+
+def test_a_server_that_falls_silent_does_not_hold_a_run_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.tracking.progress_follower._PATIENCE", 0.1)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        uri = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        (tmp_path / "progress.csv").write_text(LIVE + "64,0.5,2.0,128\n")
+        follower = ProgressFollower(tmp_path, made_config(measurement=logged(uri, "made")))
+        with follower:
+            asked, _ = mute.accept()
+        assert follower._thread.is_alive()  # it waits, alone
+        asked.close()
+    follower._thread.join()
 
 
 def test_an_outage_during_the_run_is_made_up_for(mlflow_uri, tmp_path):

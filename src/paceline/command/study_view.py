@@ -54,7 +54,7 @@ def _result(row: Mapping[str, str]) -> dict[str, Any]:
 
 def _shares(root: Path, study: str) -> dict[str, float]:
     """Return the share that is done of each point under way, by key."""
-    found = {path.name.split(".")[1]: read_progress(path) for path in running(root, study)}
+    found = {key: read_progress(path) for key, path in running(root, study).items()}
     return {key: progress.share if progress else 0.0 for key, progress in found.items()}
 
 

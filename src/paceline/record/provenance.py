@@ -30,6 +30,7 @@ ROOMS = (
     "run",
 )
 FILES = ("random_bits.py", "record/training.py")
+_PATIENCE = 10  # s with a program that tells something about this machine
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")
 
 
@@ -98,13 +99,13 @@ class _WithoutMessages(ast.NodeTransformer):
 def commit(root: Path = Path()) -> str:
     """Return the commit of the repository at `root`.
 
-    It ends in `+dirty` if files that a run depends on differ from the commit, and is empty outside
-    a repository or without git.
+    It ends in `+dirty` unless git says that the files that a run depends on are those of the
+    commit, and is empty outside a repository or without git.
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
     paths = ("src", "conf", "experiments")  # reports and dvc.lock change with every study
     changed = _output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
-    return f"{head}+dirty" if changed else head
+    return f"{head}+dirty" if head and changed != "" else head or ""
 
 
 def versions() -> dict[str, str]:
@@ -120,7 +121,7 @@ def hardware() -> Hardware:
         "cpu": _cpu_model(),
         "cores": num_cores(),
         "memory_bytes": psutil.virtual_memory().total,
-        "gpus": _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines(),
+        "gpus": _gpus(),
     }
 
 
@@ -145,9 +146,16 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _output(*command: str) -> str:
-    """Return the output of `command`; empty if it is missing or fails."""
+def _gpus() -> list[str]:
+    return (_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines()
+
+
+def _output(*command: str) -> str | None:
+    """Return the output of `command`; None if it is missing, fails or does not end."""
     if shutil.which(command[0]) is None:
-        return ""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""The one gate through which records are read: what does not fit is no record, and is named.
+"""Gate through which all records are read: what does not fit is no record, and is named.
 
 A record fits if its files are whole, regular and of a legal size, `result.json` and the tables fit
 `schema.py`, and its place, its key and its settings agree.
@@ -29,7 +29,7 @@ class _UnfitError(Exception):
 
 
 class _Version(NamedTuple):
-    """What changes when a file is written anew."""
+    """State of a file, another one when it is written anew."""
 
     name: str
     modified: int

@@ -9,28 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import Timeout
 
 from paceline.errors import SettingError
+from paceline.record.ownership import Lock, lock_of, partial_folder
 
 Result = Mapping[str, Any]  # result.json: a JSON object
-
-
-def partial_folder(final: Path) -> Path:
-    """Return the folder in which this process makes the record `final`."""
-    return final.parent / f".{final.name}.{os.getpid()}"
 
 
 class PartialRecord:
     """A record in the making: a hidden folder beside its final place, renamed when complete.
 
-    Raises SettingError("study") and removes the folder if it cannot be written (no permission,
-    disk full).
+    What an ended process left of it is removed. Raises SettingError("study") if another process
+    makes the record, and removes the folder if it cannot be written (no permission, disk full).
     """
 
     def __init__(self, final: Path) -> None:
         self.final = final
         self.folder = partial_folder(final)
-        self._guard(lambda: self.folder.mkdir(parents=True, exist_ok=True))
+        self._lock = Lock(lock_of(self.folder))
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout as error:
+            raise SettingError("study", f"another process makes the record {final}") from error
+        except OSError as error:
+            raise _unwritable(final, error) from error
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._guard(self.folder.mkdir)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(dict(config), sort_keys=False)
@@ -58,30 +64,61 @@ class PartialRecord:
         self._guard(write)
 
     def complete(self, result: Result) -> None:
-        """Write and sync `result.json`, then move the folder to its place.
+        """Write `result.json` when all else is on the disk, then move the folder to its place.
 
         An older record there is removed.
         """
 
         def write() -> None:
-            path = self.folder / "result.json"
-            with path.open("w") as file:
-                file.write(json.dumps(result, indent=1, allow_nan=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            if self.final.exists():
-                shutil.rmtree(self.final)
-            self.folder.rename(self.final)
+            made = self.folder / ".result.json"
+            made.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+            for path in self.folder.rglob("*"):
+                _sync(path)
+            made.rename(self.folder / "result.json")
+            _sync(self.folder)
+            _put(self.folder, self.final)
+            _sync(self.final.parent)
 
         self._guard(write)
+        self._lock.release()
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
 
     def _guard(self, write: Callable[[], object]) -> None:
         try:
             write()
         except OSError as error:
             self.discard()
-            message = f"cannot write the record {self.final}: {error.strerror or error}"
-            raise SettingError("study", message) from error
+            raise _unwritable(self.final, error) from error
+
+
+def _unwritable(final: Path, error: OSError) -> SettingError:
+    return SettingError("study", f"cannot write the record {final}: {error.strerror or error}")
+
+
+def adopt(partial: Path, final: Path) -> bool:
+    """Put a partial record that nobody makes any more in its place if it is whole.
+
+    Returns whether it was.
+    """
+    if not (partial / "result.json").is_file():
+        return False
+    _put(partial, final)
+    return True
+
+
+def _put(folder: Path, final: Path) -> None:
+    if final.exists():
+        shutil.rmtree(final)
+    folder.rename(final)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a record may hold: the fields of `result.json`, and the columns of each table.
+"""Schema of a record: the fields of `result.json`, and the columns of each table.
 
 A number's range follows from the unit that `measurement/numbers.py` declares for it, wherever it
 stands. A record of earlier code may lack numbers, tables and columns; what it has must fit.

@@ -14,8 +14,9 @@ from paceline.record import provenance
 from paceline.record.exchange_point import ExchangePoint
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord
+from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
 from paceline.study.study_points import StudyPoint, study_points
-from paceline.study.sweep import points_to_run, remove_partial_records, tell_unfit
+from paceline.study.sweep import points_to_run
 
 Predict = Callable[[ExchangePoint], float | None]
 Row = dict[str, object]
@@ -40,11 +41,13 @@ def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Pr
     before the first process starts.
     """
     points = [_Point(p, ExchangePoint.of(p.config)) for p in study_points(study, root, overrides)]
-    remove_partial_records(root / "runs" / study, None)
     tell_unfit(each.point.folder for each in points)
-    needed = {point.key for point in points_to_run([each.point for each in points])}
-    for group in _groups([each for each in points if each.point.key in needed]):
-        _measure(group)
+    folder = root / "runs" / study
+    with one_at_a_time(folder):
+        settle_partial_records(folder, None)
+        needed = {point.key for point in points_to_run([each.point for each in points])}
+        for group in _groups([each for each in points if each.point.key in needed]):
+            _measure(group)
     return _collect(study, root, [*_of_study(study, root, overrides), *points], predict)
 
 

@@ -16,10 +16,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.launcher import die_with, preload
 from paceline.errors import SettingError
+from paceline.record.ownership import partial_folder
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
-from paceline.record.record import Result, partial_folder
+from paceline.record.record import Result
 from paceline.study.hydra_error import as_setting_error
 from paceline.study.run_watch import RunWatch
 from paceline.study.status_line import StatusLine

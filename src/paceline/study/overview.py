@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import psutil
 from omegaconf import DictConfig
 
+from paceline.record.ownership import is_under_way, partial_records
 from paceline.record.reading import read_result
 from paceline.study.compose import composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
-from paceline.study.progress import PARTIAL
 from paceline.study.study_points import override_texts, overrides_of_grids, studies
 
 
@@ -61,10 +60,10 @@ def next_command(study: str, root: Path, *, complete: bool, exchanges: bool) -> 
     return f"paceline open {study}"
 
 
-def running(root: Path, study: str) -> list[Path]:
-    """Return the partial records of a study whose processes live."""
-    found = [(PARTIAL.fullmatch(path.name), path) for path in (root / "runs" / study).glob(".*")]
-    return [path for match, path in found if match and psutil.pid_exists(int(match[2]))]
+def running(root: Path, study: str) -> dict[str, Path]:
+    """Return the partial records of a study that a process makes, by key."""
+    found = partial_records(root / "runs" / study)
+    return {key: partial for key, partial in found if is_under_way(partial)}
 
 
 def _overview(study: str, root: Path, compose: Callable[[Sequence[str]], DictConfig]) -> Overview:

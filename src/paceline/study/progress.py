@@ -2,13 +2,10 @@
 
 import csv
 import os
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 _TAIL = 512  # bytes, of which the last whole row is a part
-PARTIAL = re.compile(r"\.([0-9a-f]{12})\.(\d+)")  # of a record's key and a process id
 
 
 class Progress(NamedTuple):
@@ -40,10 +37,3 @@ def read_progress(folder: Path) -> Progress | None:
     rate = row["images_per_second"]
     loss = float(row["train_loss"])
     return Progress(float(row["share"]), loss, float(rate) if rate else None, time)
-
-
-def partial_records(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the key and the folder of each partial record in the folder of a study."""
-    for path in folder.glob(".*"):
-        if match := PARTIAL.fullmatch(path.name):
-            yield match[1], path

@@ -5,25 +5,25 @@ A record that another study has of the same point is copied in place of training
 If points are tuned, the study's tuning runs first, in the same way and the same folder.
 """
 
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psutil
-
-from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.provenance import num_cores, source_digest
-from paceline.record.reading import fault_of, read_result
+from paceline.record.reading import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.logged_study import logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
-from paceline.study.progress import PARTIAL
 from paceline.study.status_line import StatusLine
 from paceline.study.study_blocks import blocks_of
+from paceline.study.study_folder import (
+    one_at_a_time,
+    settle_partial_records,
+    tell_unfit,
+    unpack,
+)
 from paceline.study.study_points import StudyPoint, multirun_arguments, study_points
 from paceline.study.sweep_watch import SweepWatch
 from paceline.study.take_over import take_over, to_take_over
@@ -35,8 +35,6 @@ from paceline.study.tuning import (
     untried,
 )
 from paceline.tracking.log import log, prepare_log
-from paceline.tracking.mlflow_log import LogError
-from paceline.tracking.mlflow_record import end_lost_run
 
 Untrained = Callable[[Sequence[StudyPoint]], None]
 
@@ -57,7 +55,7 @@ def sweep(
     `untrained(points)` is asked before each, and writes those records that need no training. Raises
     SettingError for an invalid setting of any point, before the first one runs.
     """
-    _unpack(study, root)
+    unpack(study, root)
     points = study_points(study, root, overrides)
     blocks = blocks_of(points)
     points = [point for block in blocks for point in block] or points  # in the order of their runs
@@ -74,28 +72,23 @@ def sweep(
         return True
     mlflow = points[0].config.measurement.mlflow
     prepare_log(mlflow)
-    remove_partial_records(root / "runs" / study, _tracking_uri(points))
-    watch = SweepWatch(study, root / "runs", points[0].config.sweep.jobs)
-    runner = _Runner(multirun, untrained, watch)
-    arguments = multirun_arguments(study, root, overrides)
-    if blocks:  # Hydra's own order is that of the axes
-        arguments = [list(point.overrides) for point in points_to_run(points)]
-    with logged_study(points, root / "runs" / study, mlflow) as ending:
-        if tuning:
-            complete = partial(runner.complete, later=points_to_run(points))
-            if not _tune(study, root, overrides, tuning, tuned, complete):
-                return False
-            points = study_points(study, root, overrides)  # with their rates
-        done = runner.complete(study, points, arguments)
-        ending.count(points)
-        return done
-
-
-def _unpack(study: str, root: Path) -> None:
-    """Unpack the records that were collected with the study, and that runs/ lacks."""
-    archive = root / "reports" / study / ARCHIVE
-    if archive.exists() and (number := unpack_archive(archive, root / "runs" / study)):
-        print(f"{number} records unpacked from {archive.relative_to(root)}", flush=True)
+    folder = root / "runs" / study
+    with one_at_a_time(folder):
+        settle_partial_records(folder, mlflow.tracking_uri)
+        watch = SweepWatch(study, root / "runs", points[0].config.sweep.jobs)
+        runner = _Runner(multirun, untrained, watch)
+        arguments = multirun_arguments(study, root, overrides)
+        if blocks:  # Hydra's own order is that of the axes
+            arguments = [list(point.overrides) for point in points_to_run(points)]
+        with logged_study(points, folder, mlflow) as ending:
+            if tuning:
+                complete = partial(runner.complete, later=points_to_run(points))
+                if not _tune(study, root, overrides, tuning, tuned, complete):
+                    return False
+                points = study_points(study, root, overrides)  # with their rates
+            done = runner.complete(study, points, arguments)
+            ending.count(points)
+            return done
 
 
 def _tune(
@@ -165,24 +158,6 @@ def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
     return [p for p in points if p.config.sweep.needs_run(read_result(p.folder), digest)]
 
 
-def remove_partial_records(folder: Path, tracking_uri: str | None) -> None:
-    """Remove partial records of ended processes from `folder`, and end their runs in MLflow."""
-    for record in folder.glob(".*"):
-        match = PARTIAL.fullmatch(record.name)
-        if match and not psutil.pid_exists(int(match[2])):
-            with suppress(LogError):  # MLflow then shows the run as running
-                if tracking_uri is not None:
-                    end_lost_run(record, tracking_uri)
-            shutil.rmtree(record, ignore_errors=True)
-
-
-def tell_unfit(folders: Iterable[Path]) -> None:
-    """Name the records that do not fit; a run makes each of them anew."""
-    for folder in folders:
-        if fault := fault_of(folder):
-            print(f"paceline: {folder} does not fit, and is no record: {fault}", file=sys.stderr)
-
-
 def log_missing(points: Sequence[StudyPoint]) -> None:
     """Log the records that MLflow lacks; print the reason of the first failure, and stop there."""
     for point in points:
@@ -191,10 +166,6 @@ def log_missing(points: Sequence[StudyPoint]) -> None:
             message = f"paceline: {unlogged}; the next sweep logs the records again"
             print(message, file=sys.stderr)
             return
-
-
-def _tracking_uri(points: Sequence[StudyPoint]) -> str | None:
-    return points[0].config.measurement.mlflow.tracking_uri
 
 
 def _print_plan(trials: Sequence[StudyPoint], points: Sequence[StudyPoint], root: Path) -> None:

@@ -4,20 +4,24 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from paceline.record.point_config import PointConfig
 from paceline.tracking.mlflow_log import LogError, PointLog, flat_params
-from paceline.tracking.mlflow_record import live_rows, run_about, write_marker
+from paceline.tracking.mlflow_record import end_lost_run, live_rows, run_about, write_marker
+from paceline.tracking.mlflow_store import impatient
 
 _PERIOD = 1.0  # seconds
+_PATIENCE = 10.0  # s with a store that does not answer: the record must not wait for it
 
 
 class ProgressFollower:
     """Context that logs the rows a worker appends to `progress.csv` in the partial record `folder`.
 
     Leave it before the record is completed; `log_record` then adds all other rows to the same run.
-    Does nothing if the point has no MLflow store.
+    An error inside ends the run as killed, unless its record is logged after all. Does nothing if
+    the point has no MLflow store.
     """
 
     def __init__(self, folder: Path, config: PointConfig) -> None:
@@ -40,10 +44,14 @@ class ProgressFollower:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_PATIENCE)  # beyond it it ends with the process
+        uri = self._mlflow.tracking_uri
+        if kind is not None and uri is not None:
+            with suppress(LogError), impatient():  # or MLflow shows the run as running
+                end_lost_run(self._folder, uri)
 
     def _follow(self) -> None:
         if sys.platform == "linux":  # a thread has its own priority there: workers come first
