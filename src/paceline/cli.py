@@ -12,6 +12,7 @@ from paceline.command.command import Command
 from paceline.errors import SettingError, did_you_mean
 
 COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
+    "init",
     "train",
     "calibrate",
     "count",
@@ -55,7 +56,7 @@ def find_root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / "conf" / "config.yaml").is_file():
             return folder
-    message = f"no conf/config.yaml in {start} or a folder above it; run paceline in its repository"
+    message = f"no conf/config.yaml in {start} or a folder above it; paceline init writes a project"
     raise SettingError("conf", message)
 
 
@@ -66,9 +67,11 @@ def command(name: str) -> Command:
 
 def _run(arguments: list[str]) -> int:
     options = _parse(arguments)
-    root = find_root(Path.cwd())
+    declared = command(options.command)
+    root = Path.cwd() if declared.anywhere else find_root(Path.cwd())
     os.chdir(root)  # paths in settings are relative to it
-    return command(options.command).run(options, root)
+    sys.path[:0] = [str(root), str(root / "src")]  # for a `_target_` of the user's
+    return declared.run(options, root)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

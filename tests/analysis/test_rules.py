@@ -73,7 +73,7 @@ def test_the_margin_is_the_studys_own(made):
 def test_reports_of_older_code_have_the_margin_of_the_settings(made):
     assert (
         made(sides()).about["margin"]
-        == yaml.safe_load((ROOT / "conf/config.yaml").read_text())["margin"]
+        == yaml.safe_load((ROOT / "conf/paceline.yaml").read_text())["margin"]
     )
 
 

@@ -14,7 +14,7 @@ from paceline.errors import SettingError
 from tests.data.made_data import settings, write_image_folder
 from tests.tiny import CONF
 
-DEFAULT = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))["data"]
+DEFAULT = OmegaConf.to_container(OmegaConf.load(CONF / "paceline.yaml"))["data"]
 PARTITIONED = {"placement": "partitioned"}
 
 

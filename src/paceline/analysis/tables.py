@@ -38,7 +38,7 @@ _LATER_ABOUT = {
     "target": None,
     "settings": {},
     "unfit": {},
-}  # what their study.json lacks: as in conf/config.yaml
+}  # what their study.json lacks: as in conf/paceline.yaml
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any

@@ -110,6 +110,7 @@ def path_of(folder: Path, name: str) -> Path:
 
 def write(measured: Measured, point: Point, path: Path) -> None:
     """Write the cluster's file, replacing it. `point` is the point that was measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
     partial.write_text(_text(measured, point))
     partial.replace(path)

@@ -76,6 +76,7 @@ def write(config: PointConfig, size: NetworkSize, name: str, command: str, folde
     if not _NAME.fullmatch(name) or name in ("own", "sized"):
         raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")
     path = folder / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
     partial.write_text(_text(config, size, name, command))
     return partial.replace(path)

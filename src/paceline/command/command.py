@@ -17,7 +17,8 @@ class Command:
     `help`: text in `paceline --help`. `run(options, root)`: what it does, in the repository's root,
     importing its rooms only then, since torch alone costs seconds; returns the exit code. `study`:
     whether it takes STUDY, as `options.study`. `settings`: whether settings may follow, as
-    `options.overrides`. `add_arguments`: adds options of its own.
+    `options.overrides`. `add_arguments`: adds options of its own. `anywhere`: whether `root` is the
+    working directory, with or without a repository.
     """
 
     help: str
@@ -25,3 +26,4 @@ class Command:
     study: bool = False
     settings: bool = False
     add_arguments: Callable[[ArgumentParser], None] = no_arguments
+    anywhere: bool = False

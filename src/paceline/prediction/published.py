@@ -72,7 +72,11 @@ class Judged:
 
 
 def published_rows(root: Path) -> dict[str, Mapping[str, str]]:
-    with (root / "papers/published.csv").open() as file:
+    """Return the published numbers by id. Raises SettingError("papers") where there are none."""
+    path = root / "papers/published.csv"
+    if not path.is_file():
+        raise SettingError("papers", f"there is no {path}; they are in Paceline's repository")
+    with path.open() as file:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 

@@ -66,7 +66,7 @@ def composer(root: Path) -> Generator[Callable[[Sequence[str]], DictConfig]]:
     """
     instance = HydraConfig.instance()
     before = instance.cfg
-    search = f"hydra.searchpath=['file://{root.absolute()}']"
+    search = f"hydra.searchpath=['file://{root.absolute()}','pkg://paceline.conf']"
     try:
         with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
             yield lambda job: compose("config", [search, *job], return_hydra_config=True)

@@ -1,0 +1,1 @@
+"""Settings of Paceline, which Hydra finds as pkg://paceline.conf."""

@@ -1,0 +1,5 @@
+"""Command line as `python -m paceline`."""
+
+from paceline.cli import main
+
+main()

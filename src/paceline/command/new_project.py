@@ -1,0 +1,40 @@
+"""Beginning of a project: settings, a study, a module and a pipeline in a folder."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import paceline
+from paceline.errors import SettingError
+
+_TEMPLATE = Path(__file__).with_name("project")
+_CONFIG = Path(paceline.__file__).parent / "conf/config.yaml"
+
+
+def new_project(folder: Path) -> list[Path]:
+    """Write a project into `folder`; return its files, relative to it.
+
+    Raises SettingError("folder") if one of them is there already, before anything is written.
+    """
+    files = _files()
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise SettingError("folder", f"{folder / there[0]} is there already; nothing was written")
+    try:
+        for name, source in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, path)
+    except OSError as error:
+        raise SettingError("folder", f"cannot write {folder}: {error.strerror}") from error
+    return sorted(map(Path, files))
+
+
+def _files() -> Mapping[str, Path]:
+    """Return what each file of a project is copied from."""
+    found = {
+        path.relative_to(_TEMPLATE).as_posix(): path
+        for path in _TEMPLATE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return {"conf/config.yaml": _CONFIG, ".gitignore": found.pop("gitignore"), **found}
