@@ -11,6 +11,7 @@ from paceline.analysis.cautions import cautions
 from paceline.analysis.clock_agreement import clock_agreement
 from paceline.analysis.clocks import clocks
 from paceline.analysis.comparison import comparison
+from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import decision
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
@@ -55,6 +56,7 @@ CONCLUSIONS = [
     Conclusion("time_to_target", time_to_target),
     Conclusion("equal_time", equal_time),
     Conclusion("decision", decision),
+    Conclusion("crossovers", crossovers),
     Conclusion("clocks", clocks),
     Conclusion("points", points, exact=True),
     Conclusion("mean_curves", mean_curves),

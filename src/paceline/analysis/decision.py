@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import (
     Configuration,
     groups,
@@ -39,6 +38,8 @@ def decision(tables: Tables) -> Frame:
     - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
       runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
       told), and `within_margin` is 1 if it is shown to lie within the margin of the study;
+      `tuning_sd` is the standard deviation, in the interval, by which the luck of repeated searches
+      for the rate moves a mean;
     - `at_edge`: the edge of what was tried at which its best trial lies, where a better one may lie
       beyond: then nothing may be said against it.
     """
@@ -62,8 +63,8 @@ def _rows(
     times: Sequence[Row],
 ) -> list[Row]:
     """Return the rows of one situation, scheme by scheme, beside their columns on time."""
-    members, schemes = [own for _, own in arms], [arm["scheme"] for arm, _ in arms]
-    judged = accuracies(members, schemes, reference_scheme(tables.runs), tables.margin)
+    members = [own for _, own in arms]
+    judged = accuracies(tables, members, [situation | arm for arm, _ in arms])
     speeds = means_of_family(members, "images_per_second")
     edges = [edge_of(tables, situation | arm) for arm, _ in arms]
     columns = zip(times, judged, speeds, edges, strict=True)

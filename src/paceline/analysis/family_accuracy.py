@@ -1,12 +1,15 @@
 """Compares the accuracies of the schemes of one situation with the reference, as one family."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.analysis.comparison import DIFFERENCES
+from paceline.analysis.comparison import DIFFERENCES, reference_scheme
+from paceline.analysis.configuration import Configuration
 from paceline.analysis.intervals import NONE, Interval, interval_of
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tuned import tuning_variance
 from paceline.inference.against_reference import against_reference, for_equivalence
 from paceline.inference.equivalence import judge
 from paceline.inference.estimate import Array
@@ -15,25 +18,34 @@ from paceline.inference.space import POINTS, POSITIVE
 
 
 def accuracies(
-    members: Sequence[Frame], schemes: Sequence[str], reference: str, margin: float
+    tables: Tables, members: Sequence[Frame], configurations: Sequence[Configuration]
 ) -> list[Row]:
-    """Return the columns on accuracy of each member; `margin` is a share.
+    """Return the columns on accuracy of each member, which has the runs of a configuration.
 
-    Groups have the variance of all finished runs of the situation. There is no difference for the
-    reference itself, without it, or with several settings of it.
+    Groups have the variance of all finished runs of the situation, and where searches for the rate
+    were repeated, that by which their luck moves a mean. There is no difference for the reference
+    itself, without it, or with several settings of it.
     """
-    values = [_finished(own, _metric(members)) for own in members]
+    reference, margin = reference_scheme(tables.runs), tables.margin
+    schemes = [each["scheme"] for each in configurations]
+    metric = _metric(members)
+    values = [_finished(own, metric) for own in members]
     known = [place for place, own in enumerate(values) if len(own)]
     rows = [_row(reference, NONE) for _ in members]
     centre = [place for place in known if schemes[place] == reference]
     if len(centre) != 1 or len(known) < 2:
         return rows
     family = pooled([values[place] for place in known], POINTS)
-    sides = [find(family, known.index(centre[0])) for find in (against_reference, for_equivalence)]
+    tuned = [configurations[place] for place in known]
+    luck = tuning_variance(tables, tuned, metric, float(family.variance))
+    sides = [
+        find(family, known.index(centre[0]), extra_variance=2 * luck)
+        for find in (against_reference, for_equivalence)
+    ]
     judgement = judge(*sides, margin=(-margin, margin))
     for index, place in enumerate(place for place in known if place != centre[0]):
         difference = interval_of(sides[0].at(index), len(values[place]))
-        row = _row(reference, difference)
+        row = _row(reference, difference) | {"tuning_sd": math.sqrt(luck)}
         if not np.isnan(difference.low):
             row["accuracy"] = str(judgement.verdict[index])
             row["within_margin"] = int(judgement.within[index])
@@ -66,4 +78,4 @@ def _finished(own: Frame, metric: str) -> Array:
 
 def _row(reference: str, difference: Interval) -> Row:
     row: Row = {"reference": reference, **difference.named("top1_difference")}
-    return row | {"accuracy": "", "within_margin": ""}
+    return row | {"accuracy": "", "within_margin": "", "tuning_sd": ""}

@@ -1,12 +1,14 @@
 """Says of tuned configurations where their best trial lies, and how much luck was in finding it."""
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
 from paceline.analysis.configuration import Configuration, groups, matching
 from paceline.analysis.tables import Frame, Tables
-from paceline.analysis.tuning_curve import tuning_axes, tuning_curve
+from paceline.analysis.tuning_curve import scored_trials, tuning_axes
+from paceline.inference.tuning_luck import variance_of_chosen
 
 _RATE = "training.rate"
 
@@ -24,15 +26,29 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
     return str(edges.iloc[0]) if len(edges) else "tuning has not ended"
 
 
-def tuning_sd(tables: Tables, configuration: Configuration) -> float:
-    """Return the standard deviation of test top-1 among the bests of whole searches.
+def tuning_variance(
+    tables: Tables, configurations: Sequence[Configuration], metric: str, noise: float
+) -> float:
+    """Return the variance that tuning adds to the mean `metric` of a configuration of a family.
 
-    It is what repeating the tuning, with a budget of one search, would change in a result: an upper
-    bound for the best of all searches. NaN without a second search.
+    It is what repeating the searches would change. `metric` is top1 or test_top1, `noise` its
+    variance between seeds. 0 if their rates are not tuned, or none has two searches.
     """
-    curve = matching(tuning_curve(tables), _own(tables, configuration))
-    sds = curve["test_top1_sd"].dropna()
-    return float(sds.iloc[-1]) if len(sds) else math.nan
+    tuned = [each for each in configurations if each.get(_RATE, "tuned") == "tuned"]
+    searched = scored_trials(tables)
+    if searched.empty or not tuned or not noise >= 0:
+        return 0.0
+    bests = [_bests(matching(searched, _own(tables, each))) for each in tuned]
+    name = {"top1": "score", "test_top1": "test"}[metric]
+    known = [own for own in bests if own[["score", name]].notna().all(axis=None)]
+    scores, values = ([own[column].to_numpy(float) for own in known] for column in ("score", name))
+    found = variance_of_chosen(scores, values, noise)
+    return 0.0 if math.isnan(found) else found
+
+
+def _bests(trials: Frame) -> Frame:
+    """Return the best trial of each search."""
+    return trials.loc[trials.groupby("seed")["score"].idxmax()] if len(trials) else trials
 
 
 def best_trials(tables: Tables) -> Frame:

@@ -30,15 +30,23 @@ def tuning_curve(tables: Tables) -> Frame:
     There is no row for tables of older code, which do not tell searches apart.
     """
     axes = tuning_axes(tables)
-    tuning = tables.tuning
+    scored = scored_trials(tables)
     rows: list[Row] = []
-    if "seed" in tuning and len(tuning):
-        scored = tuning.assign(
-            score=_or_chance(tuning, "top1"), test=_or_chance(tuning, "test_top1")
-        )
+    if len(scored):
         for configuration, trials in groups(scored, axes) if axes else [({}, scored)]:
             rows += [configuration | row for row in _curve(trials)]
     return pd.DataFrame(rows, columns=[*axes, *_COLUMNS])
+
+
+def scored_trials(tables: Tables) -> Frame:
+    """Return tuning.csv with a `score` on validation and one on `test` images for every trial.
+
+    A trial that did not finish has the accuracy of chance. Tables of older code have no rows.
+    """
+    tuning = tables.tuning if "seed" in tables.tuning else tables.tuning.head(0)
+    if tuning.empty:
+        return tuning
+    return tuning.assign(score=_or_chance(tuning, "top1"), test=_or_chance(tuning, "test_top1"))
 
 
 def tuning_axes(tables: Tables) -> list[str]:

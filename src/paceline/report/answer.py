@@ -25,7 +25,8 @@ from paceline.report.words import scheme_words
 HEDGE = (
     "Intervals are of 95 %, and at most one family of comparisons in twenty holds a false one: "
     "times between all schemes of a situation by Holm's tests, accuracies against the reference by "
-    "Dunnett's. Not told apart is not equal."
+    "Dunnett's. Where the search for rates was repeated, accuracies include what another search "
+    "would change; times do not. Not told apart is not equal."
 )
 MOST = 8  # situations with a sentence each; more are counted by their best scheme
 

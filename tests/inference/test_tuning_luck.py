@@ -1,0 +1,66 @@
+"""The luck of tuning in planted worlds: what would change if all searches were repeated."""
+
+import math
+
+import numpy as np
+import pytest
+
+from paceline.inference.against_reference import against_reference
+from paceline.inference.pooled import pooled
+from paceline.inference.space import PLAIN
+from paceline.inference.tuning_luck import variance_of_chosen, variance_of_largest
+
+MEMBERS, SEEDS, NOISE = 6, 8, 0.2
+
+
+def searched(rng, searches, spread, worlds):
+    """Scores, values and true means [worlds, MEMBERS, searches] of the best trial of each."""
+    shape = (worlds, MEMBERS, searches)
+    means = spread * rng.standard_normal(shape)
+    runs = means + NOISE * rng.standard_normal(shape)
+    scores, values = (runs + 0.1 * rng.standard_normal(shape) for _ in range(2))
+    return scores, values, means
+
+
+def of_best(scores, means):
+    return np.take_along_axis(means, scores.argmax(-1)[..., None], -1)[..., 0]
+
+
+def test_the_largest_of_normal_numbers():
+    rng = np.random.default_rng(0)
+    assert variance_of_largest(1) == pytest.approx(1)
+    assert variance_of_largest(2) == pytest.approx(1 - 1 / math.pi)
+    drawn = rng.standard_normal((200_000, 5)).max(axis=1).var()
+    assert variance_of_largest(5) == pytest.approx(drawn, rel=0.02)
+
+
+@pytest.mark.parametrize(("searches", "spread"), [(2, 0.5), (4, 0.5), (4, 0.2)])
+def test_the_variance_is_that_of_repeated_searches(searches, spread):
+    scores, values, means = searched(np.random.default_rng(1), searches, spread, 2000)
+    noise = NOISE**2 + 0.1**2  # of a value between seeds, its images included
+    found = [variance_of_chosen(s, v, noise) for s, v in zip(scores, values, strict=True)]
+    assert np.mean(found) == pytest.approx(of_best(scores, means).var(), rel=0.15)
+
+
+def test_without_repeated_searches_it_is_not_known():
+    assert math.isnan(variance_of_chosen([[0.5]], [[0.5]], 0.0))
+    assert variance_of_chosen([[0.5, 0.5]], [[0.4, 0.4]], 0.0) == 0
+    alike = variance_of_chosen([[0.5, 0.7], [0.5]], [[0.4, 0.6], [0.4]], 0.0)
+    assert alike == pytest.approx(0.02 * variance_of_largest(2))
+
+
+def test_intervals_with_it_cover_the_difference_of_tuned_schemes():
+    """Without it the interval is of two chosen trials; another tuning would choose others."""
+    rng = np.random.default_rng(2)
+    scores, values, means = searched(rng, 4, 0.4, 1000)
+    chosen = of_best(scores, means)
+    runs = chosen[..., None] + NOISE * rng.standard_normal((*chosen.shape, SEEDS))
+    covered = {"with": 0, "without": 0}
+    for world in range(1000):
+        family = pooled(list(runs[world]), PLAIN)
+        luck = variance_of_chosen(scores[world], values[world], float(family.variance))
+        for name, extra in (("with", 2 * luck), ("without", 0.0)):
+            found = against_reference(family, 0, extra_variance=extra)
+            covered[name] += bool(found.covers(0.0).all())
+    assert covered["with"] >= 930
+    assert covered["without"] <= 700
