@@ -21,6 +21,7 @@ MODULES = (
     "logging_cost",
     "virtual_clock",
     "planted_worlds",
+    "page",
 )
 
 

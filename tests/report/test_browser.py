@@ -1,94 +1,111 @@
-"""The page as a browser lays it out. Needs Debian's `chromium`; fails where it is missing."""
+"""Pages as a browser lays them out. Needs Debian's `chromium`; fails where it is missing."""
 
-import html
-import json
-import re
-import subprocess
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
 
-# The page cannot be asked from outside (file:// has no origin), so a copy reports on itself.
-MEASURE = """<script>
-const count = (place) => [...place.querySelectorAll("svg .mark-symbol.role-mark")]
-  .map((marks) => marks.children.length).reduce((a, b) => a + b, 0);
-const look = () => [...document.querySelectorAll("figure")].map((figure) => {
-  const svg = figure.querySelector("svg");
-  const box = svg ? svg.getBoundingClientRect() : {width: 0, height: 0};
-  return {id: figure.id, width: box.width, height: box.height, points: count(figure),
-          label: svg && svg.getAttribute("aria-label"),
-          hidden: figure.querySelector(".chart").hidden};
-});
-const errors = [];
-addEventListener("error", (event) => errors.push(event.message));
-addEventListener("unhandledrejection", (event) => errors.push(String(event.reason)));
-addEventListener("load", () => setTimeout(async () => {
-  const first = look();
-  const root = document.documentElement;
-  const wide = Math.max(root.scrollWidth, document.body.scrollWidth);
-  if (situation) { situation.selectedIndex = 1; await change(); }
-  const second = look();
-  document.getElementById("all-points").open = true;
-  points();
-  const table = document.getElementById("points-table");
-  const all = table.tBodies[0].rows.length;
-  table.parentElement.parentElement.querySelector("input").value = "async";
-  table.parentElement.parentElement.querySelector("input").dispatchEvent(new Event("input"));
-  const found = [...table.tBodies[0].rows].filter((row) => !row.hidden).length;
-  table.tBodies[0].rows[0].querySelector("button").click();
-  const command = document.getElementById("point-command").textContent;
-  parent.postMessage(JSON.stringify(
-    {first, second, all, found, command, errors, wide, inner: innerWidth, view: root.clientWidth,
-     opened: document.getElementById("point").open,
-     loaded: performance.getEntriesByType("resource").map((r) => r.name)}), "*");
-}, 2500));
-</script></body>"""
-FRAME = """<!doctype html><pre id="seen"></pre><script>
-addEventListener("message", (m) => { document.getElementById("seen").textContent = m.data; });
-</script><iframe src="measured.html" width="{width}" height="900" style="border:0"></iframe>"""
+REPORTS = Path(__file__).parents[2] / "reports"
+COUNT = """marks => marks.map(each => each.children.length).reduce((a, b) => a + b, 0)"""
+WIDEST = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
+
+pytestmark = pytest.mark.slow
 
 
-def laid_out(page, width, folder):
-    """What the page says of itself in a frame of this width; a window cannot be so narrow."""
-    before, _, after = page.read_text().rpartition("</body>")
-    (folder / "measured.html").write_text(f"{before}{MEASURE}{after}")
-    frame = folder / "frame.html"
-    frame.write_text(FRAME.replace("{width}", str(width)))
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
-    command += ["--disable-background-networking", f"--user-data-dir={folder / 'profile'}"]
-    command += ["--virtual-time-budget=9000", "--dump-dom", "--window-size=1400,1000"]
-    done = subprocess.run(
-        [*command, frame.as_uri()], capture_output=True, text=True, timeout=50, check=True
-    )
-    seen = re.search(r'<pre id="seen">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert seen, done.stderr[-2000:]
-    return json.loads(html.unescape(seen[1]))
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        program = shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=program, args=options)
+        yield browser
+        browser.close()
 
 
-@pytest.mark.slow
+@pytest.fixture
+def opened(chromium):
+    """Opens a file; the page must raise no error, and ask nothing of anybody."""
+    pages, errors, asked = [], [], []
+
+    def open_page(path, width=1200, **options):
+        page = chromium.new_page(viewport={"width": width, "height": 900}, **options)
+        pages.append(page)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.absolute().as_uri())
+        page.wait_for_selector("body")
+        return page
+
+    yield open_page
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    for page in pages:
+        page.close()
+
+
+def figures(page):
+    """Size and label of each figure that is shown, by its name."""
+    page.wait_for_selector("figure svg")
+    found = {}
+    for each in page.query_selector_all("figure"):
+        svg = each.query_selector("svg")
+        if svg and not each.query_selector(".chart").is_hidden():
+            found[each.get_attribute("id")] = svg.bounding_box(), svg.get_attribute("aria-label")
+    return found
+
+
 @pytest.mark.parametrize("width", [390, 1200])
-def test_the_page_draws_answers_to_its_controls_and_nothing_overflows(reported, tmp_path, width):
-    seen = laid_out(reported / "index.html", width, tmp_path)
-    assert seen["errors"] == []
-    assert seen["inner"] == width
-    assert seen["wide"] <= seen["view"]
-    assert seen["loaded"] == []
+def test_the_page_draws_answers_to_its_controls_and_nothing_overflows(reported, opened, width):
+    page = opened(reported / "index.html", width)
+    page.wait_for_selector("figure svg")
     names = {f"figure-{file.stem}" for file in (reported / "figures").glob("*.svg")}
-    for drawn in (seen["first"], seen["second"]):
-        assert {figure["id"] for figure in drawn} == names
-        shown = [figure for figure in drawn if not figure["hidden"]]
-        assert all(f["width"] > 300 and f["height"] > 60 and f["label"] for f in shown)
-    assert (seen["all"], seen["found"]) == (24, 12)
-    assert seen["opened"]
-    assert seen["command"].startswith("paceline train experiments=made scheme=")
+    assert {each.get_attribute("id") for each in page.query_selector_all("figure")} == names
+    for index in (0, 1):
+        page.select_option("#situation", index=index)
+        found = figures(page)
+        assert found
+        assert all(box["width"] > 300 and box["height"] > 60 for box, _ in found.values())
+        assert all(label for _, label in found.values())
+    assert page.evaluate(WIDEST) <= page.evaluate("document.documentElement.clientWidth")
 
 
-@pytest.mark.slow
-def test_what_the_browser_draws_is_what_the_table_says(reported, tmp_path):
+def test_points_are_found_and_tell_the_command_that_repeats_them(reported, opened):
+    page = opened(reported / "index.html")
+    page.click("#all-points > summary")
+    rows = page.locator("#points-table tbody tr")
+    assert rows.count() == 24
+    page.fill("#all-points input", "async")
+    assert page.locator("#points-table tbody tr:visible").count() == 12
+    page.locator("#points-table tbody tr:visible button").first.click()
+    assert page.locator("#point").is_visible()
+    command = page.inner_text("#point-command")
+    assert command.startswith("paceline train experiments=made scheme=async")
+
+
+def test_what_the_browser_draws_is_what_the_table_says(reported, opened):
     """Points of the decision: a speed-up and an accuracy of each scheme that has one."""
     table = pd.read_csv(reported / "tables/decision.csv").query("workers == 2")
-    seen = laid_out(reported / "index.html", 1200, tmp_path)
-    drawn = {figure["id"]: figure["points"] for figure in seen["first"]}
+    page = opened(reported / "index.html")
+    page.wait_for_selector("#figure-decision svg")
+    drawn = page.eval_on_selector_all("#figure-decision svg .mark-symbol.role-mark", COUNT)
     first = table[table["batch_size"] == table["batch_size"].iloc[0]]
     speeds = first["speedup_mean"].where(first["tier"] != "never").notna().sum()
-    assert drawn["figure-decision"] == speeds + first["top1_difference_mean"].notna().sum()
+    assert drawn == speeds + first["top1_difference_mean"].notna().sum()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["made", "index.html", "collectives/index.html"])
+def test_nothing_that_axe_finds_keeps_anybody_from_reading(page, theme, reported, opened):
+    path = reported / "index.html" if page == "made" else REPORTS / page
+    found = Axe().run(opened(path, color_scheme=theme))
+    assert [each["id"] for each in found.response["violations"]] == []
+    assert len(found.response["passes"]) > 10
+
+
+def test_axe_finds_what_is_wrong(opened, tmp_path):
+    (tmp_path / "bad.html").write_text("<html><body><img src='data:,'><input></body></html>")
+    found = {each["id"] for each in Axe().run(opened(tmp_path / "bad.html")).response["violations"]}
+    assert {"image-alt", "label", "html-has-lang"} <= found
