@@ -1,0 +1,313 @@
+"""Event simulator and SGD by numpy and a heap alone: it imports nothing of what it is held against.
+
+Workers take `seconds[worker][n]` for their n-th step on `batches[worker][n]`. A message of m bytes
+takes `latency + m / bandwidth`. On one machine it is work of the server, which does one thing at a
+time: it takes a push, works `server_seconds`, and answers whom that releases before it takes the
+next. Between nodes pushes share the server's link evenly, answers its other direction.
+"""
+
+import heapq
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+HIDDEN = 5
+
+
+def logits(weights, images):
+    inner = np.tanh(images @ weights[:80].reshape(HIDDEN, 16).T + weights[80:85])
+    return inner, inner @ weights[85:100].reshape(3, HIDDEN).T + weights[100:]
+
+
+def gradient(weights, batch):
+    """Of the mean cross-entropy of a batch, in the order of the weights."""
+    images, labels = batch
+    inner, scores = logits(weights, images)
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    shares[np.arange(len(labels)), labels] -= 1
+    shares /= len(labels)
+    back = (shares @ weights[85:100].reshape(3, HIDDEN)) * (1 - inner**2)
+    return np.concatenate(
+        [(back.T @ images).ravel(), back.sum(0), (shares.T @ inner).ravel(), shares.sum(0)]
+    )
+
+
+class SGD:
+    """Momentum 0.9 and weight decay 0.01 at a rate of 0.1."""
+
+    def __init__(self, weights):
+        self.weights, self.buffer = weights.copy(), None
+
+    def step(self, gradient):
+        decayed = gradient + 0.01 * self.weights
+        self.buffer = decayed if self.buffer is None else 0.9 * self.buffer + decayed
+        self.weights = self.weights - 0.1 * self.buffer
+
+
+@dataclass
+class World:
+    """What is given: seconds of steps, batches, first weights, and what messages take."""
+
+    seconds: list
+    batches: list
+    first: np.ndarray
+    steps: int  # of all workers together
+    server_seconds: float = 0.0
+    latency: float = 0.0
+    bandwidth: float = np.inf
+    between_nodes: bool = False
+
+    @property
+    def workers(self):
+        return len(self.seconds)
+
+
+@dataclass
+class Found:
+    """What came of it: weights, seconds at which each worker's steps ended, and pushes."""
+
+    weights: np.ndarray
+    ends: list
+    pushes: list = field(default_factory=list)  # (worker, staleness), as they came
+
+
+class Kernel:
+    def __init__(self):
+        self.now, self._queue, self._count = 0.0, [], itertools.count()
+
+    def at(self, time, what, *arguments):
+        heapq.heappush(self._queue, (time, next(self._count), what, arguments))
+
+    def run(self):
+        while self._queue:
+            self.now, _, what, arguments = heapq.heappop(self._queue)
+            what(*arguments)
+
+
+class Shared:
+    """A link whose messages each get an equal share of its bytes per second."""
+
+    def __init__(self, kernel, world):
+        self._kernel, self._world = kernel, world
+        self._left, self._since, self._version = {}, 0.0, 0
+
+    def send(self, key, size, then, *arguments):
+        self._pass()
+        self._left[key] = [size, then, arguments]
+        self._plan()
+
+    def _pass(self):
+        moved = (self._kernel.now - self._since) * self._world.bandwidth
+        for message in self._left.values():
+            message[0] -= moved / len(self._left)
+        self._since = self._kernel.now
+
+    def _plan(self):
+        self._version += 1
+        if self._left:
+            least = max(0.0, min(message[0] for message in self._left.values()))
+            wait = least * len(self._left) / self._world.bandwidth
+            self._kernel.at(self._kernel.now + wait, self._end, self._version)
+
+    def _end(self, version):
+        if version == self._version:
+            self._pass()
+            least = min(message[0] for message in self._left.values())
+            for key in [key for key, message in self._left.items() if message[0] <= least + 1e-9]:
+                _, then, arguments = self._left.pop(key)
+                self._kernel.at(self._kernel.now + self._world.latency, then, *arguments)
+            self._plan()
+
+
+class Served:
+    """One server and its workers; `policy` says whom a push releases."""
+
+    def __init__(self, world, policy, group=1):
+        self.world, self.policy, self.group = world, policy, group
+        self.kernel, self.optimizer = Kernel(), SGD(world.first)
+        self.size = world.first.nbytes
+        self.into, self.out = Shared(self.kernel, world), Shared(self.kernel, world)
+        self.pushers = list(range(0, world.workers, group))
+        self.version = self.granted = self.samples = 0
+        self.held = {each: world.first.copy() for each in self.pushers}
+        self.read = dict.fromkeys(self.pushers, 0)
+        self.taken = dict.fromkeys(self.pushers, 0)
+        self.found = Found(None, [[] for _ in world.seconds])
+        self.may, self.pushed, self.late = {}, {}, {}
+        self.active = set(self.pushers)
+        self.busy, self.urgent, self.waiting = False, [], []
+
+    def run(self):
+        for each in self.pushers:
+            self.grant(each)
+        for each in self.pushers:
+            self.begin(each)
+        self.kernel.run()
+        self.found.weights = self.optimizer.weights
+        return self.found
+
+    def grant(self, worker):
+        self.may[worker] = self.granted < self.world.steps
+        self.granted += self.group * self.may[worker]
+
+    def begin(self, worker):
+        if not self.may[worker]:
+            self.active.discard(worker)
+            self.release(*self.policy.leave(self, worker))
+            return
+        n = self.taken[worker]
+        members = range(worker, worker + self.group)
+        longest = max(self.world.seconds[each][n] for each in members)
+        self.kernel.at(self.kernel.now + longest, self.computed, worker)
+
+    def computed(self, worker):
+        n, members = self.taken[worker], range(worker, worker + self.group)
+        own = [gradient(self.held[worker], self.world.batches[each][n]) for each in members]
+        self.pushed[worker] = np.mean(own, 0)
+        if self.world.between_nodes:
+            self.into.send(worker, self.size, self.enter, self.world.server_seconds, worker)
+        else:
+            self.enter(self.message() + self.world.server_seconds, worker)
+
+    def message(self):
+        return self.world.latency + self.size / self.world.bandwidth
+
+    def enter(self, seconds, worker):
+        self.waiting.append((seconds, self.take, (worker,)))
+        self.serve()
+
+    def serve(self):
+        line = self.urgent or self.waiting
+        if line and not self.busy:
+            seconds, what, arguments = line.pop(0)
+            self.busy = True
+            self.kernel.at(self.kernel.now + seconds, self.served, what, arguments)
+
+    def served(self, what, arguments):
+        what(*arguments)
+        self.busy = False
+        self.serve()
+
+    def take(self, worker):
+        self.late[worker] = self.version - self.read[worker]
+        self.found.pushes.append((worker, self.late[worker]))
+        self.release(*self.policy.arrive(self, worker))
+
+    def release(self, applied, answered):
+        if applied:
+            self.optimizer.step(np.mean([self.pushed[each] for each in applied], 0))
+            self.version += 1
+            self.samples += len(applied) * self.group
+        for each in answered:
+            self.grant(each)
+            self.read[each] = self.version
+            content = self.optimizer.weights.copy()
+            if self.world.between_nodes:
+                self.out.send(each, self.size, self.answered, each, content)
+            else:
+                self.urgent.append((self.message(), self.answered, (each, content)))
+        if not self.busy:
+            self.serve()
+
+    def answered(self, worker, content):
+        self.held[worker] = content
+        self.taken[worker] += 1
+        for each in range(worker, worker + self.group):
+            self.found.ends[each].append(self.kernel.now)
+        self.begin(worker)
+
+
+class AtOnce:
+    def arrive(self, served, worker):
+        return [worker], [worker]
+
+    def leave(self, served, worker):
+        return [], []
+
+
+class Bounded:
+    """Stale synchronous: nobody is answered who leads the slowest by more than the bound."""
+
+    def __init__(self, bound):
+        self.bound, self.steps, self.line = bound, {}, []
+
+    def arrive(self, served, worker):
+        self.steps = self.steps or dict.fromkeys(served.pushers, 0)
+        self.steps[worker] += 1
+        self.line.append(worker)
+        return [worker], self.free(served)
+
+    def leave(self, served, worker):
+        return [], self.free(served) if self.steps else []
+
+    def free(self, served):
+        slowest = min((self.steps[each] for each in served.active), default=0)
+        answered = [each for each in self.line if self.steps[each] - slowest <= self.bound]
+        self.line = [each for each in self.line if each not in answered]
+        return answered
+
+
+class Together:
+    """Synchronous, but for `backup` workers; from `until` of the samples on, at once."""
+
+    def __init__(self, backup=0, until=1.0):
+        self.backup, self.until, self.line = backup, until, []
+
+    def arrive(self, served, worker):
+        if served.samples >= self.until * served.world.steps:
+            return [worker], [worker]
+        if served.late[worker]:
+            served.granted -= served.group
+            return [], [worker]
+        self.line.append(worker)
+        return self.free(served)
+
+    def leave(self, served, worker):
+        return self.free(served)
+
+    def free(self, served):
+        needed = min(len(served.pushers) - self.backup, len(served.active))
+        if not self.line or len(self.line) < needed:
+            return [], []
+        applied, self.line = self.line, []
+        return applied, applied
+
+
+def rounds(world, period, switch=0.0):
+    """Local SGD: workers meet after every `period` steps, on a network that takes no time.
+
+    Before `switch` of the samples they share every gradient; at the end, their weights.
+    """
+    optimizers = [SGD(world.first) for _ in world.seconds]
+    clocks = np.zeros(world.workers)
+    found = Found(None, [[] for _ in world.seconds])
+    length = world.steps // world.workers
+    for n in range(length):
+        own = [
+            gradient(each.weights, world.batches[worker][n])
+            for worker, each in enumerate(optimizers)
+        ]
+        clocks += [seconds[n] for seconds in world.seconds]
+        together = n * world.workers < switch * world.steps
+        if together:
+            clocks[:] = clocks.max()
+            own = [np.mean(own, 0)] * world.workers
+        for each, change in zip(optimizers, own, strict=True):
+            each.step(change)
+        if not together and period and (n + 1) % period == 0:
+            clocks[:] = clocks.max()
+            meet(optimizers)
+        for worker, ends in enumerate(found.ends):
+            ends.append(clocks[worker])
+    if period:
+        meet(optimizers)
+    found.weights = np.mean([each.weights for each in optimizers], 0)
+    return found
+
+
+def meet(optimizers):
+    mean = np.mean([each.weights for each in optimizers], 0)
+    for each in optimizers:
+        each.weights = mean.copy()

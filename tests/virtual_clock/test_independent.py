@@ -1,0 +1,128 @@
+"""The virtual clock against a simulator that shares none of its code, on the same draws."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.mixed import Mixed
+from paceline.scheme.post_local_sgd import PostLocalSGD
+from paceline.scheme.stale_synchronous import StaleSynchronous
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.scheme.sync_then_async import SyncThenAsync
+from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.step_times import StepTimes
+from tests.tiny import batches_of, tiny_point
+from tests.virtual_clock import independent
+from tests.virtual_clock.independent import AtOnce, Bounded, Served, Together, World
+from tests.virtual_clock.trained import module_of, train
+
+WORKERS, STEPS = 6, 96
+DRAWS = StepTimes(jitter=0.4, slow_workers=1, slow_factor=4, seed=5)
+FREE = Link(0, math.inf)
+MESSAGES = Link(0.01, 40_000)  # 824 bytes take 31 ms
+CLUSTERS = {
+    "free": {},
+    "saturated server": {"server_seconds": 0.4},
+    "messages on one machine": {"server_seconds": 0.02, "node_link": MESSAGES},
+    "links that contend": {
+        "server_seconds": 0.02,
+        "link": Link(0.05, 4_000),
+        "node_link": MESSAGES,
+        "workers_per_node": 1,
+    },
+}
+SERVED = {
+    "asynchronous": (AsyncParameterServer(1), AtOnce, 1),
+    "bound 0": (StaleSynchronous(1, 0), lambda: Bounded(0), 1),
+    "bound 2": (StaleSynchronous(1, 2), lambda: Bounded(2), 1),
+    "synchronous": (SyncParameterServer(1), Together, 1),
+    "backup worker": (SyncParameterServer(1, backup_workers=1), lambda: Together(1), 1),
+    "synchronous, then not": (SyncThenAsync(1, 0.5), lambda: Together(0, 0.5), 1),
+}
+GROUPED = {"mixed": (Mixed(1, 3), AtOnce, 3), "mixed pairs": (Mixed(1, 2), AtOnce, 2)}
+OWN = {
+    "all-reduce": (SyncAllReduce(), {"period": 0, "switch": 1.0}),
+    "local SGD": (LocalSGD(4), {"period": 4}),
+    "post-local SGD": (PostLocalSGD(4, 0.5), {"period": 4, "switch": 0.5}),
+}
+
+
+def world_of(**changes):
+    config = tiny_point("sync_allreduce", WORKERS, 4)
+    shares = [batches_of(config, worker) for worker in range(WORKERS)]
+    drawn = [[share[n] for n in range(STEPS)] for share in shares]
+    return World(
+        seconds=[[DRAWS.seconds(worker, n) for n in range(STEPS)] for worker in range(WORKERS)],
+        batches=[[(b[0].numpy().reshape(4, -1), b[1].numpy()) for b in own] for own in drawn],
+        first=vector(module_of()),
+        steps=STEPS,
+        **changes,
+    )
+
+
+def vector(module):
+    return torch.cat([each.detach().flatten() for each in module.network.parameters()]).numpy()
+
+
+def trained(scheme, cluster):
+    profile = {"link": FREE, "node_link": FREE, "workers_per_node": None, "server_seconds": 0.0}
+    profile = ClusterProfile(**{**profile, "server_bandwidth": math.inf, **cluster})
+    options = {"step_times": DRAWS, "profile": profile, "length": 2 * STEPS}  # some are dropped
+    strategy, module = train(scheme, WORKERS, STEPS, **options)
+    ends = [worker.step_ends for worker in strategy.clock.workers]
+    servers = strategy.report(np.arange(float(STEPS)), seconds_data=0.0).servers
+    return SimpleNamespace(weights=vector(module), ends=ends, servers=servers)
+
+
+def assert_agree(ours, theirs):
+    for own, other in zip(ours.ends, theirs.ends, strict=True):
+        assert own == pytest.approx(other, rel=1e-12)
+    np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-11, atol=1e-13)
+
+
+def given(cluster):
+    link = cluster.get("link" if "workers_per_node" in cluster else "node_link", FREE)
+    return {
+        "server_seconds": cluster.get("server_seconds", 0.0),
+        "latency": link.latency,
+        "bandwidth": link.bandwidth,
+        "between_nodes": "workers_per_node" in cluster,
+    }
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("name", SERVED)
+def test_servers_agree_on_times_staleness_and_weights(name, cluster):
+    scheme, policy, group = SERVED[name]
+    ours = trained(scheme, CLUSTERS[cluster])
+    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy(), group).run()
+    assert ours.servers[0].pushes == theirs.pushes
+    assert_agree(ours, theirs)
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_agree_where_messages_take_no_time(name):
+    scheme, policy, group = GROUPED[name]
+    ours, theirs = trained(scheme, {}), Served(world_of(), policy(), group).run()
+    assert ours.servers[0].pushes == theirs.pushes
+    assert_agree(ours, theirs)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_workers_with_weights_of_their_own_agree(name):
+    scheme, settings = OWN[name]
+    assert_agree(trained(scheme, {}), independent.rounds(world_of(), **settings))
+
+
+def test_the_worlds_are_not_all_alike():
+    """A server that is never late, a line that is never long, would agree with anything."""
+    runs = [Served(world_of(**given(each)), AtOnce()).run() for each in CLUSTERS.values()]
+    assert len({run.ends[0][-1] for run in runs}) == len(CLUSTERS)
+    assert len({tuple(run.pushes) for run in runs}) > 1
+    assert max(staleness for _, staleness in runs[0].pushes) > WORKERS
