@@ -15,6 +15,7 @@ from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.measurement.measurement import Measurement
 from paceline.record.asked_target import asked_target
+from paceline.record.limits import check_limits
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
@@ -84,12 +85,15 @@ class PointConfig:
     def of(cls, cfg: DictConfig) -> "PointConfig":
         """Resolve a composed configuration; leave out Hydra's own settings.
 
-        Raises SettingError for a global_batch_size that cannot be divided among the workers.
+        Raises SettingError for values that can mean nothing, see `limits.py`, and for a
+        global_batch_size that cannot be divided among the workers.
         """
         _check_batches(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         values = cast("Mapping[object, Any]", plain)  # a DictConfig is never a list or a string
-        return cls({str(name): value for name, value in values.items() if name != "hydra"})
+        config = cls({str(name): value for name, value in values.items() if name != "hydra"})
+        check_limits(config.values)
+        return config
 
     @cached_property
     def key(self) -> str:

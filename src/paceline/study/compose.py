@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
 from paceline.record.point_config import PointConfig
-from paceline.study.hydra_error import hydra_errors
+from paceline.study.hydra_error import check_groups, hydra_errors
 
 
 def composed(overrides: Sequence[str], root: Path) -> PointConfig:
@@ -69,9 +70,14 @@ def composer(root: Path) -> Generator[Callable[[Sequence[str]], DictConfig]]:
     search = f"hydra.searchpath=['file://{root.absolute()}','pkg://paceline.conf']"
     try:
         with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
-            yield lambda job: compose("config", [search, *job], return_hydra_config=True)
+            yield partial(_composed, search)
     finally:
         instance.cfg = before
+
+
+def _composed(search: str, job: Sequence[str]) -> DictConfig:
+    check_groups(job)
+    return compose("config", [search, *job], return_hydra_config=True)
 
 
 def as_in_a_run(cfg: DictConfig) -> DictConfig:

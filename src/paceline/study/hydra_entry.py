@@ -21,7 +21,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Result
-from paceline.study.hydra_error import as_setting_error
+from paceline.study.hydra_error import as_setting_error, check_groups
 from paceline.study.run_watch import RunWatch
 from paceline.study.status_line import StatusLine
 from paceline.study.tuned_rate import Rates
@@ -37,8 +37,10 @@ _PARENT = "PACELINE_PARENT"  # environment variable with the process id of the m
 def run_hydra(arguments: Sequence[str], root: Path) -> None:
     """Run Hydra's command line with the configuration of `root`, the working directory.
 
-    Raises Hydra's errors; a point that cannot be run ends the process, see `job`.
+    Raises Hydra's errors, and SettingError for a group that is no file; a point that cannot be run
+    ends the process, see `job`.
     """
+    check_groups(arguments)
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ[_PARENT] = str(os.getpid())
     sys.argv = ["paceline train", *arguments]

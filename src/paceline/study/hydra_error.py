@@ -1,13 +1,15 @@
 """Translation of Hydra's errors into one line that names the setting."""
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError, did_you_mean
+
+_GROUPS = ("data", "model", "scheme", "cluster", "workload", "training", "measurement", "sweep")
 
 
 def as_setting_error(error: Exception, setting: str) -> SettingError:
@@ -36,3 +38,10 @@ def hydra_errors(setting: str) -> Generator[None]:
         yield
     except (HydraException, OmegaConfBaseException) as error:
         raise as_setting_error(error, setting) from error
+
+
+def check_groups(overrides: Sequence[str]) -> None:
+    """Raise SettingError for a group of settings that is set to nothing or to a number."""
+    for name, _, value in (word.partition("=") for word in overrides):
+        if name in _GROUPS and re.fullmatch(r"null|[\d.]*", value):
+            raise SettingError(name, f"a file of conf/{name} is needed, not {value or 'nothing'}")

@@ -1,0 +1,64 @@
+"""Values that would run, fail late or mean nothing are one line that names the setting."""
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.record.limits import check_limits
+from paceline.study.compose import composed
+from tests.tiny import REPOSITORY
+
+MEANINGLESS = [
+    ("study=null", "study"),
+    ("study=5", "study"),
+    (f"study={'a' * 300}", "study"),
+    ("study=../other", "study"),
+    ("question={a:1}", "question"),
+    ("seed=-1", "seed"),
+    ("seed=4294967296", "seed"),
+    ("seed=abc", "seed"),
+    ("data.split_seed=abc", "data.split_seed"),
+    ("data.augmentation=flip", "data.augmentation"),
+    ("model.optimizer=null", "model.optimizer"),
+    ("training.momentum=1", "training.momentum"),
+    ("training.momentum=2", "training.momentum"),
+    ("training.momentum=-0.1", "training.momentum"),
+    ("training.warmup_epochs=99", "training.warmup_epochs"),
+    ("cluster.timeout_seconds=1e300", "cluster.timeout_seconds"),
+    ("cluster.timeout_seconds=1e-9", "cluster.timeout_seconds"),
+    ("cluster.threads_per_worker=1000000", "cluster.threads_per_worker"),
+    ("cluster.step_jitter=1e9", "cluster.step_jitter"),
+    ("cluster.slow_workers=99", "cluster.slow_workers"),
+    ("measurement.mlflow.tracking_uri=''", "measurement.mlflow.tracking_uri"),
+    ("workers=100000", "workers"),
+    ("scheme.servers=100000", "scheme.servers"),
+    ("scheme=null", "scheme"),
+    ("scheme=5", "scheme"),
+    ("data=null", "data"),
+    ("cluster=", "cluster"),
+]
+
+
+@pytest.mark.parametrize(("override", "setting"), MEANINGLESS)
+def test_what_means_nothing_is_refused_before_anything_starts(override, setting):
+    with pytest.raises(SettingError) as caught:
+        composed(["scheme=async_parameter_server", override], REPOSITORY)
+    assert caught.value.setting == setting
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["seed=4294967295", "training.momentum=0", "workers=40"],
+        ["cluster.slow_workers=2", "workers=2", "training.warmup_epochs=5"],
+        ["study=my study-2", "measurement.mlflow.tracking_uri=null", "question=null"],
+        ["cluster=virtual", "workers=100000"],
+        ["data=cifar10", "+data/augmentation=crop_and_flip"],
+    ],
+)
+def test_what_means_something_is_not(overrides):
+    composed(overrides, REPOSITORY)
+
+
+def test_settings_that_are_not_there_have_no_limit():
+    check_limits({"study": "made", "seed": 0})
