@@ -121,6 +121,12 @@ def test_both_sides_ran_on_one_machine_with_one_version(made, name):
     assert f"{name} is" in found["evidence"]
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(1.001, "holds"), (1.02, "broken")])
+def test_a_little_less_memory_is_no_other_machine(made, share, verdict):
+    found = rule(made(sides(**{"hardware.memory_bytes": int(2**34 * share)})), 2)
+    assert found["verdict"] == verdict
+
+
 def test_both_sides_train_one_network(made):
     found = rule(made(sides(num_parameters=5)), 3)
     assert (found["verdict"], found["broken"]) == ("broken", 1)
