@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from paceline.record.ownership import partial_folder
 from paceline.study.progress import read_progress
 from paceline.study.run_watch import RunWatch
 from paceline.study.study_points import study_points
@@ -54,7 +55,7 @@ def test_a_sweep_counts_what_is_done_and_names_the_best(root, points):
     assert watch.status() == ("made", 0.0, "0 of 4 points, then 1 more")
     make_record(points[0].folder, points[0].config, top1=0.875, wall_seconds=100)
     folder = points[1].folder
-    write_progress(folder.with_name(f".{folder.name}.1"), "64,1.0,0.5,2.3,512\n", 100)
+    write_progress(partial_folder(folder), "64,1.0,0.5,2.3,512\n", 100)
     status = watch.status()
     assert status.share == (1 + 0.5) / 4
     parts = status.note.split(", ")
