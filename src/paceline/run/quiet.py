@@ -17,7 +17,7 @@ def silence() -> None:
     # processes, whose semaphore leaks with a warning where a process is killed.
     tqdm.set_lock(threading.RLock())
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
 
 
 def quiet_trainer(**options: Any) -> Trainer:
