@@ -1,6 +1,7 @@
 """Which collective is recommended, by made-up seconds of exchanges."""
 
 import json
+import math
 import re
 
 import pytest
@@ -99,19 +100,19 @@ def test_seconds_are_means_over_turns_beside_the_prediction(written):
     (row,) = exchange_seconds(read_exchanges(written(made_rows(ring=[0.3, 0.5])))).to_dict(
         "records"
     )
-    assert (row["seconds_mean"], row["seconds_n"]) == (pytest.approx(0.4), 2)
-    assert row["updates_per_second"] == pytest.approx(2.5)
-    assert row["error"] == pytest.approx(0.25)
+    assert (row["seconds_mean"], row["seconds_n"]) == (pytest.approx(math.sqrt(0.3 * 0.5)), 2)
+    assert row["updates_per_second"] == pytest.approx(1 / math.sqrt(0.3 * 0.5))
+    assert row["error"] == pytest.approx(0.5 / math.sqrt(0.3 * 0.5) - 1)
 
 
 def test_the_page_says_it_with_numbers_and_names_what_failed(written):
-    rows = [*made_rows(native=[1.0, 1.0], ring=[2.0, 2.2]), failed("tree", "worker 1: timed out")]
+    rows = [*made_rows(native=[1.0, 1.0], ring=[2.0, 2.6]), failed("tree", "worker 1: timed out")]
     folder = written(rows)
     analyse_exchanges(folder)
     page = report_exchanges(folder).read_text()
     assert "native is first" not in page  # no difference is shown by the interval of two turns
     assert "With 2 workers none is told from the next." in page
-    assert "2.10 (0.83 to 3.37), n = 2" in re.sub("<br>|<[^>]+>", " ", page).replace("  ", " ")
+    assert "2.28 (0.43 to 12.08), n = 2" in re.sub("<br>|<[^>]+>", " ", page).replace("  ", " ")
     assert "tree, 2 workers, 400 bytes, local (measured) failed: worker 1: timed out" in page
     assert '<span class="kind">predicted</span> by a model' in page
     assert '<figure id="figure-exchanges">' in page

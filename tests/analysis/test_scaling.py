@@ -20,11 +20,12 @@ def two_workers(table):
 
 
 def test_speedup_is_paired_by_seed(made):
-    """150/100 and 600/200: mean 2.25; the ratio of the means would be 2.5."""
+    """150/100 and 600/200: the geometric mean; the ratio of the means would be 2.5."""
     row = two_workers(scaling(made([*rates(1, 100.0, 200.0), *rates(2, 150.0, 600.0)])))
-    assert (row["speedup_mean"], row["speedup_n"]) == (2.25, 2)
-    assert row["speedup_high"] == pytest.approx(2.25 + 12.7062047 * 0.75)
-    assert row["efficiency_mean"] == 1.125
+    mean = math.sqrt(1.5 * 3)
+    assert (row["speedup_mean"], row["speedup_n"]) == (pytest.approx(mean), 2)
+    assert row["speedup_high"] == pytest.approx(mean * 2 ** (12.7062047 / 2))
+    assert row["efficiency_mean"] == pytest.approx(mean / 2)
     assert row["baseline"] == "1 worker, same settings otherwise, 2 seeds in common"
 
 

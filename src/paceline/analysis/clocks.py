@@ -6,6 +6,7 @@ from paceline.analysis.axes import clock_axes
 from paceline.analysis.configuration import Configuration, configurations, matching, paired
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Row, Tables
+from paceline.inference.space import COUNTS, DIFFERENCES, POSITIVE
 
 WALL = ("paced", "measured")
 LITTLE = 0.05  # updates of staleness, below which a ratio is meaningless
@@ -57,8 +58,8 @@ def _agreement(virtual: Frame, wall: Frame) -> Row:
     few = stale["base"].mean() < LITTLE or (stale["base"] <= 0).any()
     many, few = (none, stale) if few else (stale, none)
     return (
-        interval(speed["value"] / speed["base"]).named("images_per_second_ratio")
-        | interval(many["value"] / many["base"]).named("staleness_ratio")
+        interval(speed["value"] / speed["base"], POSITIVE).named("images_per_second_ratio")
+        | interval(many["value"] / many["base"], COUNTS).named("staleness_ratio")
         | interval(few["value"] - few["base"]).named("staleness_difference")
-        | interval(top1["value"] - top1["base"]).named("test_top1_difference")
+        | interval(top1["value"] - top1["base"], DIFFERENCES).named("test_top1_difference")
     )

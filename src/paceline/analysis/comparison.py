@@ -5,9 +5,10 @@ import pandas as pd
 from paceline.analysis.configuration import configurations, matching, paired
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Tables
+from paceline.inference.space import DIFFERENCES, POSITIVE
 
 REFERENCE = "sync_allreduce"  # the usual choice; if absent, the study's first
-DIFFERENCES = ("top1", "test_top1")
+METRICS = ("top1", "test_top1")
 
 
 def reference_scheme(runs: Frame) -> str:
@@ -31,9 +32,11 @@ def comparison(tables: Tables) -> Frame:
         other = matching(tables.finished, configuration | {"scheme": reference})
         speed = paired(finished, other, "images_per_second")
         row = configuration | {"reference": reference}
-        row |= interval(speed["value"] / speed["base"]).named("speed_ratio")
-        for metric in DIFFERENCES:
+        row |= interval(speed["value"] / speed["base"], POSITIVE).named("speed_ratio")
+        for metric in METRICS:
             pairs = paired(finished, other, metric)
-            row |= interval(pairs["value"] - pairs["base"]).named(f"{metric}_difference")
+            row |= interval(pairs["value"] - pairs["base"], DIFFERENCES).named(
+                f"{metric}_difference"
+            )
         rows.append(row)
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "reference"])

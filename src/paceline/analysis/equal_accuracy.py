@@ -9,11 +9,12 @@ from typing import Literal
 
 import pandas as pd
 
-from paceline.analysis.comparison import DIFFERENCES
+from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration, paired
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.scaling import speedups
 from paceline.analysis.tables import Frame, Row, Tables
+from paceline.inference.space import DIFFERENCES, POSITIVE
 
 Verdict = Literal["equal", "different", "not shown"]
 _COLUMNS = ["metric", "margin", "lost_seeds", "verdict"]
@@ -39,7 +40,7 @@ def _row(configuration: Configuration, points: Frame, base: Frame, margin: float
     lost = int((points["status"] == "diverged").sum())
     return (
         configuration
-        | interval(speeds["value"] / speeds["base"]).named("speedup")
+        | interval(speeds["value"] / speeds["base"], POSITIVE).named("speedup")
         | difference.named("top1_difference")
         | {"metric": metric, "margin": margin, "lost_seeds": lost}
         | {"verdict": "different" if lost else equivalence(difference, margin)}
@@ -51,10 +52,10 @@ def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
 
     It is that of test, unless no seed has one on both sides.
     """
-    for metric in reversed(DIFFERENCES):
+    for metric in reversed(METRICS):
         pairs = paired(points, base, metric)
         if len(pairs):
-            return interval(pairs["value"] - pairs["base"]), metric
+            return interval(pairs["value"] - pairs["base"], DIFFERENCES), metric
     return interval([]), ""
 
 

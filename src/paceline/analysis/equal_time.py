@@ -13,6 +13,7 @@ from paceline.analysis.configuration import configurations
 from paceline.analysis.intervals import interval
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Tables
+from paceline.inference.space import POINTS
 
 BUDGETS = {"time": "seconds", "updates": "updates"}
 RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared
@@ -31,10 +32,10 @@ def equal_time(tables: Tables) -> Frame:
     for configuration, points in configurations(tables.runs, tables.axes):
         row = configuration | {"n": len(points)} | counts(points)
         own = values[values.index.isin(points.index)]
-        row |= interval(own["top1"]).named("top1")
+        row |= interval(own["top1"], POINTS).named("top1")
         for budget in BUDGETS:
             row[f"common_{BUDGETS[budget]}"] = own[f"common_{budget}"].min()
-            row |= interval(own[f"top1_equal_{budget}"]).named(f"top1_equal_{budget}")
+            row |= interval(own[f"top1_equal_{budget}"], POINTS).named(f"top1_equal_{budget}")
         rows.append(row)
     return pd.DataFrame(rows)
 

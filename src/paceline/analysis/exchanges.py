@@ -9,6 +9,7 @@ import pandas as pd
 from paceline.analysis.configuration import groups
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, read_table, require
+from paceline.inference.space import POSITIVE
 
 NAME = "exchanges.csv"
 _SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")
@@ -48,7 +49,7 @@ def exchange_seconds(exchanges: Exchanges) -> Frame:
     """
     rows = []
     for group, turns in groups(exchanges.rows, [*exchanges.situation, "collective"]):
-        found = interval(turns["seconds"])
+        found = interval(turns["seconds"], POSITIVE)
         row = group | {"status": turns["status"].iloc[0]} | found.named("seconds")
         row |= {name: turns[name].iloc[0] for name in _SAME}
         row["updates_per_second"] = 1 / found.mean

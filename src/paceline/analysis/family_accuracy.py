@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.analysis.comparison import DIFFERENCES, reference_scheme
+from paceline.analysis.comparison import METRICS, reference_scheme
 from paceline.analysis.configuration import Configuration
 from paceline.analysis.intervals import NONE, Interval, interval_of
 from paceline.analysis.tables import Frame, Row, Tables
@@ -68,7 +68,7 @@ def means_of_family(members: Sequence[Frame], metric: str) -> list[Row]:
 
 def _metric(members: Sequence[Frame]) -> str:
     """Return top-1 of test, unless no run of the family has one."""
-    validation, test = DIFFERENCES
+    validation, test = METRICS
     return test if any(own[test].notna().any() for own in members) else validation
 
 

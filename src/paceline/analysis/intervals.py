@@ -4,11 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from scipy.special import stdtrit
-
 from paceline.inference.estimate import Estimate
-
-CONFIDENCE = 0.95
+from paceline.inference.pooled import intervals_of_means, pooled
+from paceline.inference.space import COUNTS, PLAIN, POSITIVE, Space
 
 
 class Interval(NamedTuple):
@@ -27,18 +25,23 @@ class Interval(NamedTuple):
 NONE = Interval(math.nan, math.nan, math.nan, 0)
 
 
-def interval(values: Iterable[float]) -> Interval:
-    """Return the mean and its 95 % interval by Student's t; NaNs are left out of n."""
+def interval(
+    values: Iterable[float], space: Space = PLAIN, extra_variance: float = 0.0
+) -> Interval:
+    """Return the mean and its 95 % interval by Student's t; NaNs are left out of n.
+
+    Both are made in `space`, in which `extra_variance` is that of an error that all values share.
+    """
     numbers = [float(value) for value in values if not math.isnan(value)]
-    n = len(numbers)
-    if not n:
+    if not numbers:
         return NONE
-    mean = math.fsum(numbers) / n
-    if n == 1:
-        return Interval(mean, math.nan, math.nan, 1)
-    variance = math.fsum((number - mean) ** 2 for number in numbers) / (n - 1)
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / n)
-    return Interval(mean, mean - half, mean + half, n)
+    found = intervals_of_means(pooled([numbers], space), extra_variance=extra_variance)
+    return interval_of(found.at(0), len(numbers))
+
+
+def not_negative(values: Iterable[float]) -> Space:
+    """Return the space of numbers of which none is below 0, such as times; some may be 0."""
+    return POSITIVE if all(value > 0 for value in values if not math.isnan(value)) else COUNTS
 
 
 def interval_of(found: Estimate, n: int) -> Interval:

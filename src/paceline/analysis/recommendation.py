@@ -6,6 +6,7 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame
+from paceline.inference.space import POSITIVE
 
 NO_DIFFERENCE = "no difference shown"
 
@@ -23,7 +24,7 @@ def recommendation(exchanges: Exchanges) -> Frame:
         by_turn = turns.pivot(index="turn", columns="collective", values="seconds").astype(float)
         first, *others = by_turn.mean().sort_values(kind="stable").index
         row = group | {"collective": first, "runner_up": others[0] if others else ""}
-        ratio = interval(by_turn[others[0]] / by_turn[first] if others else [])
+        ratio = interval(by_turn[others[0]] / by_turn[first] if others else [], POSITIVE)
         verdict = "first" if ratio.low > 1 else NO_DIFFERENCE
         rows.append(row | ratio.named("ratio") | {"verdict": verdict})
     columns = [*exchanges.situation, "collective", "runner_up", *interval([]).named("ratio")]

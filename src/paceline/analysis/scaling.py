@@ -24,6 +24,7 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.intervals import interval
 from paceline.analysis.tables import Frame, Row, Tables
+from paceline.inference.space import POSITIVE
 
 
 def scaling(tables: Tables) -> Frame:
@@ -73,8 +74,8 @@ def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
             "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
             "n_unpaired": len(points) - len(pairs),
         }
-        | interval(ratios).named("speedup")
-        | interval(ratios / num_processes(configuration)).named("efficiency")
+        | interval(ratios, POSITIVE).named("speedup")
+        | interval(ratios / num_processes(configuration), POSITIVE).named("efficiency")
     )
 
 

@@ -15,6 +15,7 @@ from paceline.analysis.intervals import interval
 from paceline.analysis.rule_finding import NO_SPEEDUP, RuleFinding, name_of
 from paceline.analysis.scaling import speedups
 from paceline.analysis.tables import Frame, Tables
+from paceline.inference.space import POSITIVE
 
 _HARDWARE = ("hardware.", "versions.")
 _PLACES = ("cluster", "data", "model", "workload")  # groups of settings; a baseline shares them
@@ -94,7 +95,7 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
     of_one = matching(tables.finished, same | {"workers": 1})
     for other, points in configurations(of_one, tables.axes):
         pairs = paired(points, base, "images_per_second")
-        ratio = interval(pairs["value"] / pairs["base"])
+        ratio = interval(pairs["value"] / pairs["base"], POSITIVE)
         faster = ratio.low > 1 and not _unlike(points, base)
         if faster and not top1_difference(points, base)[0].high < -tables.margin:
             found.append((ratio, other))

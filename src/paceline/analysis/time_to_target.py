@@ -9,7 +9,7 @@ import math
 import pandas as pd
 
 from paceline.analysis.configuration import Configuration, configurations, matching
-from paceline.analysis.intervals import NONE, interval
+from paceline.analysis.intervals import NONE, interval, not_negative
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.target_metric import TOP1, TargetMetric, target_metric
@@ -73,7 +73,7 @@ def _reached(points: Frame, tables: Tables, target: float, metric: TargetMetric)
     row["n_censored"], row["n_failed"] = censored, counts(points)["n_failed"]
     for index, name in enumerate(("seconds", "samples")):
         values = [crossing[index] for crossing in reached]
-        row |= (NONE if censored else interval(values)).named(name)
+        row |= (NONE if censored else interval(values, not_negative(values))).named(name)
         row[f"{name}_median"] = _median(values, censored)
     return row
 

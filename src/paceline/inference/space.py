@@ -35,6 +35,8 @@ def _real(numbers: ArrayLike) -> Array:
 PLAIN = Space(_real, _real, _real)
 # Shares whose differences are told in points; the ends of intervals are cut off where shares end.
 POINTS = Space(_real, lambda mean: np.clip(mean, 0, 1), lambda mean: np.clip(mean, -1, 1))
+DIFFERENCES = Space(_real, lambda mean: np.clip(mean, -1, 1), _real)  # of two shares
+COUNTS = Space(_real, lambda mean: np.maximum(mean, 0), _real)  # some of which may be 0
 # Times, rates and ratios, all above 0: means are geometric, contrasts are ratios.
 POSITIVE = Space(lambda numbers: np.log(_real(numbers)), np.exp, np.exp)
 

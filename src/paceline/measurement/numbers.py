@@ -45,13 +45,15 @@ class Number:
 
     `observe` returns its value for `result.json`, or None if it was not observed. `unit` is "" for
     a bare count and "text" for words; it determines the digits on the page. `shown` is None for a
-    number that is recorded and logged, but neither averaged nor shown.
+    number that is recorded and logged, but neither averaged nor shown. `of` names the number of
+    images of which it is a share.
     """
 
     name: str
     unit: Unit
     observe: Callable[[Observed], Value]
     shown: Shown | None = None
+    of: str = ""
 
 
 def _last_score(name: str) -> Callable[[Observed], Value]:
@@ -135,6 +137,7 @@ NUMBERS = [  # listed in the order of result.json
         "share",
         _last_score("top1"),
         Shown("Summary", "top-1, validation", 3, each_point=True),
+        of="validation_images",
     ),
     Number("top5", "share", _last_score("top5")),
     Number("train_loss", "nats", _train_loss),
@@ -149,6 +152,7 @@ NUMBERS = [  # listed in the order of result.json
         "share",
         _test_score("top1"),
         Shown("Summary", "top-1, test", 2, each_point=True),
+        of="test_images",
     ),
     Number("averaged_top1", "share", _last_score("averaged_top1")),
     Number(
@@ -156,9 +160,12 @@ NUMBERS = [  # listed in the order of result.json
         "share",
         _test_score("averaged_top1"),
         Shown("Summary", "top-1, test, moving average", 5),
+        of="test_images",
     ),
     Number("test_top5", "share", _test_score("top5")),
     Number("test_loss", "nats", _test_score("loss")),
+    Number("validation_images", "images", lambda o: o.last_score and o.last_score.num_images),
+    Number("test_images", "images", lambda o: o.test and o.test.num_images),
     Number(
         "staleness_mean",
         "updates",

@@ -28,6 +28,11 @@ from paceline.report.prediction_sentences import about_predictions, predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
 from paceline.report.target_sentences import is_of_loss, origin, side
 
+_MEANS = (
+    "Means over finished seeds with 95 % intervals: geometric ones of rates, times and losses; "
+    "accuracies by their logits, where the intervals contain the draw of the scored images"
+)
+
 
 def page_tables(findings: StudyFindings) -> list[Table]:
     """Return the tables of results, including those without rows."""
@@ -109,14 +114,14 @@ def summary(findings: StudyFindings) -> Table:
     cells["finished / diverged / failed"] = lambda row: " / ".join(
         f"{row[f'n_{status}']:.0f}" for status in ("finished", "diverged", "failed")
     )
-    caption = "Means over finished seeds with 95 % t-intervals; diverged and failed are counted."
+    caption = f"{_MEANS}. Diverged and failed seeds are counted."
     return concluded_table(findings, "summary", "Summary", caption, cells)
 
 
 def losses(findings: StudyFindings) -> Table:
     """Show the numbers of the section "Loss, time, staleness"."""
     cells = _shown_cells(findings, "Loss, time, staleness")
-    caption = "Means over finished seeds with 95 % t-intervals, at the end of the budget."
+    caption = f"{_MEANS}, at the end of the budget."
     if "real seconds" in cells:
         caption += (
             " Seconds of the training clock are of the kind in the last column; real seconds and "
