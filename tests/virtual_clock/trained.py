@@ -51,10 +51,13 @@ def workers_for(scheme, at_least):
     raise ValueError(f"no number of workers from {at_least} on suits {scheme}: change its laws")
 
 
-def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01):
+def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0):
     torch.manual_seed(3)
     sgd = partial(torch.optim.SGD, lr=0.1, momentum=momentum, weight_decay=weight_decay)
-    return Classifier(tiny_network(batch_norm).double(), sgd)
+    network = tiny_network(batch_norm).double()
+    if dropout:
+        network.append(torch.nn.Dropout(dropout))
+    return Classifier(network, sgd)
 
 
 def trainer_of(strategy, **options):
@@ -80,21 +83,25 @@ def train(
     momentum=0.9,
     weight_decay=0.01,
     length=None,
+    dropout=0.0,
+    callbacks=(),
+    ckpt_path=None,
     **options,
 ):
     """The strategy and the module after `num_steps` steps of 4 images; the Trainer ends after
-    `length` batches, or as many.
+    `length` batches, or as many. It goes on from `ckpt_path`, if that is given.
     """
     torch.set_num_threads(1)  # as in a run
     config = tiny_point("sync_allreduce", workers, 4)
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
     strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
-    module = module_of(batch_norm, momentum, weight_decay)
+    module = module_of(batch_norm, momentum, weight_decay, dropout)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer_of(strategy, precision="64-true").fit(module, loader)
+        trainer = trainer_of(strategy, precision="64-true", callbacks=[*callbacks])
+        trainer.fit(module, loader, ckpt_path=ckpt_path)
     return strategy, module
 
 

@@ -1,8 +1,10 @@
 """Virtual clock: many workers as processes, in the order of virtual time."""
 
 from collections import deque
+from typing import TypedDict
 
 import torch
+from torch import Tensor
 
 from paceline.engine.links import Process
 from paceline.engine.reports import StrategyReport
@@ -10,11 +12,22 @@ from paceline.engine.rule_driver import RuleDriver
 from paceline.engine.snapshot import Snapshot
 from paceline.virtual_clock.buffers import Buffer
 from paceline.virtual_clock.clock_parts import ClockParts
+from paceline.virtual_clock.content import content_of, fill_content
 from paceline.virtual_clock.kernel import Event
 from paceline.virtual_clock.virtual_links import VirtualLinks
 from paceline.virtual_clock.virtual_own_weights import VirtualOwnWeights
 from paceline.virtual_clock.virtual_servers import VirtualServers
 from paceline.virtual_clock.virtual_worker import VirtualWorker
+
+
+class ClockState(TypedDict):
+    """State of a clock between two steps. `steps`: gradients that it was given. `now`: virtual
+    seconds. `content`: all that it holds, see `content_of`.
+    """
+
+    steps: int
+    now: float
+    content: list[Tensor]
 
 
 class VirtualClock:
@@ -34,6 +47,7 @@ class VirtualClock:
         self._split, self._data = parts.split, parts.data
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
+        self._num_steps = 0  # of all workers, with their gradients
         self._start(parts)
 
     def _start(self, parts: ClockParts) -> None:
@@ -68,8 +82,32 @@ class VirtualClock:
 
         `gradient`: None if the step is abandoned because training ends.
         """
+        self._num_steps += gradient is not None
         self.kernel.happen(worker.computed, gradient)
         self.kernel.settle()
+
+    def state(self) -> ClockState:
+        """Return the state between two steps; its content is that of the clock, not a copy."""
+        return {"steps": self._num_steps, "now": self.kernel.now, "content": self._content()}
+
+    def resume(self, state: ClockState) -> None:
+        """Go on from the state of another clock with the same parts; this one has just started.
+
+        What happens when, and who holds which vector, follows from the parts alone: rules are pure,
+        and go by no value. So all that happened is repeated without computing, with gradients of
+        zero, and then every vector gets its content. Raises ValueError for other parts' state.
+        """
+        while self._num_steps < state["steps"] and (worker := self.next_worker()) is not None:
+            gradient = self.pool.take()
+            gradient.vector.zero_()
+            self.finish_step(worker, gradient)
+        if (self._num_steps, self.kernel.now) != (state["steps"], state["now"]):
+            raise ValueError(f"another run's state: {state['now']} s after {state['steps']} steps")
+        fill_content(self._content(), state["content"])
+
+    def _content(self) -> list[Tensor]:
+        data = () if self._data is None else (self._data.traffic,)  # drawn anew, by position
+        return content_of(self, apart_from=data)
 
     def end(self) -> None:
         """Deliver all messages under way; no worker takes another step."""

@@ -35,7 +35,7 @@ class _Meeting:
 
 
 class VirtualData:
-    """Data of all workers, which move before some of their steps."""
+    """Data of all workers, which move before some of their steps, as `traffic` says."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class VirtualData:
         profile: ClusterProfile,
         kernel: Kernel,
     ) -> None:
-        self._traffic, self._profile, self._kernel = traffic, profile, kernel
+        self.traffic, self._profile, self._kernel = traffic, profile, kernel
         self._periods = [0 for _ in workers]
         self._period = 0
         self._shuffles = _Meeting(kernel, len(workers), self._shuffle)
@@ -57,30 +57,30 @@ class VirtualData:
 
     def fetch(self, worker: VirtualWorker) -> Process[None]:
         """Wait for the data of a worker's next step."""
-        begun, period = self._kernel.now, self._traffic.order.period(worker.num_steps)
+        begun, period = self._kernel.now, self.traffic.order.period(worker.num_steps)
         if period != self._periods[worker.index]:
             self._periods[worker.index] = period
             yield from self._shuffles.join()
-            self._traffic.moved.shuffle_seconds = self._shuffles.longest
-        if self._traffic.fed_bytes:
+            self.traffic.moved.shuffle_seconds = self._shuffles.longest
+        if self.traffic.fed_bytes:
             yield from self._feeds[self._profile.node_of(worker.index)].join()
         worker.seconds_fetching += self._kernel.now - begun
         worker.spend("communicate", begun, self._kernel.now)
 
     def _shuffle(self) -> float:
         """Exchange the shares of all copies; return the seconds."""
-        order = self._traffic.order
+        order = self.traffic.order
         assert isinstance(order, PartitionedOrder)
         before, self._period = self._period, self._periods[0]
         exchanges: list[Exchanged] = []
         for copy in range(order.copies):
-            shuffle = self._traffic.shuffle(copy, before, self._period)
+            shuffle = self.traffic.shuffle(copy, before, self._period)
             first = copy * order.members
             num_bytes = shuffle.moved * shuffle.row_bytes
             exchanges.append(Exchanged(range(first, first + order.members), num_bytes))
-            self._traffic.moved.shuffle_bytes += int(num_bytes.sum())
+            self.traffic.moved.shuffle_bytes += int(num_bytes.sum())
         return shuffle_seconds(exchanges, self._profile)
 
     def _scatter(self, receivers: int) -> float:
-        self._traffic.moved.feed_bytes += receivers * self._traffic.fed_bytes
-        return scatter_seconds(self._traffic.fed_bytes, receivers, self._profile)
+        self.traffic.moved.feed_bytes += receivers * self.traffic.fed_bytes
+        return scatter_seconds(self.traffic.fed_bytes, receivers, self._profile)

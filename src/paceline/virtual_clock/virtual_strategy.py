@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from paceline.data.traffic import DataTraffic
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
 from paceline.engine.held_weights import held_weights
+from paceline.engine.random_state import random_state, set_random_state
 from paceline.engine.remote_sgd import RemoteSGD
 from paceline.engine.reports import StrategyReport
 from paceline.engine.run_spec import RunSpec
@@ -103,6 +104,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._gradient: Buffer | None = None  # of the step under way
         self._now = real_seconds
         self._snapshots_at: list[float] = []  # real seconds
+        self._resumed: Mapping[str, Any] | None = None  # state of the checkpoint to go on from
 
     def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
         """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
@@ -163,9 +165,22 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the state of the clock, which applies all updates, for a checkpoint."""
+        return {
+            "clock": self.clock.state(),
+            "snapshots_at": self._snapshots_at,
+            "random": random_state(),
+        }
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        (self._resumed,) = checkpoint["optimizer_states"]
+
     def on_train_start(self) -> None:
         super().on_train_start()
         weights, statistics = self._held.flat_weights(), self._held.flat_statistics()
+        if self._resumed:
+            weights.zero_()  # no value of the repeated steps may grow
         spec = RunSpec(
             num_workers=self.workers,
             batch_size=self._batch_size,
@@ -193,6 +208,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             traffic=self._traffic,
         )
         self.clock = VirtualClock(parts)
+        if self._resumed:
+            self._resume(self._resumed)
 
     def on_validation_start(self) -> None:
         super().on_validation_start()
@@ -209,6 +226,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def _module(self) -> LightningModule:
         assert self.lightning_module is not None
         return self.lightning_module
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self.clock.resume(state["clock"])
+        self._snapshots_at = list(state["snapshots_at"])
+        set_random_state(state["random"])
+        self._resumed = None
 
     def _next_batch(self) -> Any:
         if self._current_worker is not None:
