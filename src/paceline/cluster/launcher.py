@@ -7,21 +7,19 @@ ends all processes when one dies, although servers can continue without a worker
 """
 
 import contextlib
-import datetime
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here, enter
+from paceline.cluster.rendezvous import LOOPBACK_ADDRESS, rendezvous
 from paceline.cluster.supervisor import Child, Supervisor, name_of
 
 if TYPE_CHECKING:  # torch takes two seconds: `preload` is to come before, and --help without
@@ -33,7 +31,6 @@ _PRELOADED = [
     "paceline.wall_clock.ddp",  # torch, Lightning
     "paceline.virtual_clock.virtual_strategy",
 ]
-_ADDRESS = "127.0.0.1"  # as neither the store nor gloo authenticates a connection
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 # glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
 # page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
@@ -57,6 +54,14 @@ def preload() -> None:
     forkserver.ensure_running()
 
 
+def wait_for_preload() -> None:
+    """Wait until the forkserver starts processes in a fraction of a second."""
+    process = multiprocessing.get_context("forkserver").Process(target=int)
+    process.start()
+    process.join()
+    process.close()
+
+
 def launch(
     target: str,
     arguments: tuple[Any, ...],
@@ -66,7 +71,7 @@ def launch(
     log_folder: Path,
     shards: int = 1,
     own_rank: int | None = None,
-    address: str = _ADDRESS,
+    address: str = LOOPBACK_ADDRESS,
     namespaces: Sequence[str] | None = None,
 ) -> list[Any]:
     """Call `target`, written module:function, in workers + servers processes.
@@ -84,7 +89,7 @@ def launch(
     log_folder.mkdir(parents=True, exist_ok=True)
     children: dict[int, Child] = {}
     num_processes = workers + servers
-    with _ended_by_signals(), _rendezvous(num_processes, address) as environment:
+    with ended_by_signals(), rendezvous(num_processes, address) as environment:
         try:
             for rank in range(num_processes):
                 if rank != own_rank:
@@ -92,7 +97,7 @@ def launch(
                     name = name_of(rank, workers, shards)
                     namespace = namespaces[rank] if namespaces else None
                     place = Place(ranked, log_folder / f"{name.replace(' ', '_')}.log", namespace)
-                    children[rank] = _start(name, target, arguments, place)
+                    children[rank] = start(name, target, arguments, place)
             supervisor = Supervisor(
                 children, num_training=workers, num_processes=num_processes, shards=shards
             )
@@ -104,14 +109,14 @@ def launch(
                 child.process.join(_EXIT_SECONDS)
             return returned
         finally:
-            _end(children.values())
+            end(children.values())
 
 
 def launch_task(
     task: "Task",
     *,
     own_rank: int | None = None,
-    address: str = _ADDRESS,
+    address: str = LOOPBACK_ADDRESS,
     namespaces: Sequence[str] | None = None,
 ) -> list[Any]:
     """Run the processes of `task` by `launch`, which documents the other arguments."""
@@ -139,7 +144,8 @@ def die_with(process_id: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _start(name: str, target: str, arguments: tuple[Any, ...], place: Place) -> Child:
+def start(name: str, target: str, arguments: tuple[Any, ...], place: Place) -> Child:
+    """Start a process of the run by the forkserver."""
     context = multiprocessing.get_context("forkserver")
     reports, reporting = context.Pipe(duplex=False)
     process = context.Process(target=enter, args=(target, arguments, place, reporting), name=name)
@@ -163,7 +169,8 @@ def _call_in_environment(
         os.environ.update(before)
 
 
-def _end(children: Iterable[Child]) -> None:
+def end(children: Iterable[Child]) -> None:
+    """Kill those of the processes that live, and wait until all have ended."""
     children = list(children)
     for child in children:
         if child.process.is_alive():  # else its number may be another's by now
@@ -175,44 +182,7 @@ def _end(children: Iterable[Child]) -> None:
 
 
 @contextlib.contextmanager
-def _rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which processes connect to a store in this process.
-
-    The store is not in one of them, so that each may end at any time. It takes over a socket that
-    already listens on a port chosen by the system, so that no other program can take the port
-    first. The variables are torchrun's, by which Lightning recognises that it need not start
-    processes.
-    """
-    import torch.distributed as dist
-
-    from paceline.exchange.process_group import SECRET, make_secret
-
-    listening = socket.create_server((address, 0))
-    port = listening.getsockname()[1]
-    store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
-        address,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        timeout=datetime.timedelta(seconds=60),
-        master_listen_fd=listening.detach(),
-    )
-    yield {
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        SECRET: make_secret(),
-    }
-    del store
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Generator[None]:
+def ended_by_signals() -> Generator[None]:
     """Make SIGTERM and SIGHUP raise SystemExit inside, as Ctrl-C raises KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield

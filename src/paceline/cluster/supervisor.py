@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from paceline.cluster.child import Report, Returned, Tolerated
 from paceline.errors import SettingError
@@ -26,11 +26,28 @@ class LostWorker(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A process of the run. `name`: its name in messages, for example "worker 1"."""
+    """A process of the run on this machine. `name`: in messages, for example "worker 1"."""
 
     name: str
     process: BaseProcess
     reports: Connection
+
+
+class _Process(Protocol):
+    @property
+    def sentinel(self) -> Any: ...
+    @property
+    def exitcode(self) -> int | None: ...
+    def is_alive(self) -> bool: ...
+
+
+class Supervised(Protocol):
+    """A process of the run, here or on another node. `process.sentinel`: ready when it ends."""
+
+    @property
+    def process(self) -> _Process: ...
+    @property
+    def reports(self) -> Connection: ...
 
 
 class _Failure(NamedTuple):
@@ -50,7 +67,7 @@ class Supervisor:
 
     def __init__(
         self,
-        children: Mapping[int, Child],
+        children: Mapping[int, Supervised],
         *,
         num_training: int,
         num_processes: int,

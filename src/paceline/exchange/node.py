@@ -57,10 +57,14 @@ def cluster_interface() -> str:
 
 def cluster_address() -> str:
     """Return the address of the interface to MASTER_ADDR; loopback if that is local."""
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    if master in LOOPBACK:
+    return address_toward(os.environ.get("MASTER_ADDR", "127.0.0.1"))
+
+
+def address_toward(host: str) -> str:
+    """Return the address of this machine by which it reaches `host`, and `host` reaches it."""
+    if host in LOOPBACK:
         return "127.0.0.1"
-    family, kind, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+    family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
         probe.connect(address)  # only looks up the route: a datagram socket sends nothing yet
         return probe.getsockname()[0]
