@@ -1,6 +1,7 @@
 """Command line: finds the command and the repository, and turns errors into exit codes."""
 
 import argparse
+import atexit
 import importlib
 import os
 import sys
@@ -14,6 +15,7 @@ from paceline.errors import SettingError, did_you_mean
 COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "init",
     "train",
+    "agent",
     "calibrate",
     "count",
     "predict",
@@ -71,7 +73,29 @@ def _run(arguments: list[str]) -> int:
     root = Path.cwd() if declared.anywhere else find_root(Path.cwd())
     os.chdir(root)  # paths in settings are relative to it
     sys.path[:0] = [str(root), str(root / "src")]  # for a `_target_` of the user's
+    if options.command in ("train", "sweep") and _is_follower():
+        return 0
     return declared.run(options, root)
+
+
+def _is_follower() -> bool:
+    """Return True if another of several processes runs the command, when it has ended.
+
+    Raises SettingError if each of them would run it.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        from paceline.cluster import torchrun
+        from paceline.record.provenance import source_digest
+
+        if os.environ["RANK"] == "0":
+            atexit.register(torchrun.let_others_go)
+            return False
+        torchrun.serve_torchrun(source_digest())
+        return True
+    if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+        message = "srun started several, each of which would run all: one, and agents beside it"
+        raise SettingError("processes", message)
+    return False
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -1,5 +1,6 @@
 """Base class of clusters: the place of a run's processes, and the clock by which they train."""
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from paceline.cluster.accelerator import Device, choose
 from paceline.engine.assignment import Assignment
 from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
+from paceline.exchange.process_group import SECRET
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import NotNegative, Positive, Whole, settings
 from paceline.timing.pacing import AbstractPacing
@@ -27,7 +29,8 @@ class Task:
     """Work of a run's processes: each calls `target`, written module:function, with `arguments`.
 
     The first `num_training` processes train, `shards` of each worker, one worker after the other;
-    the others serve. `log_folder`: folder for their output, one file for each process.
+    the others serve. `log_folder`: folder for their output, one file for each process. `code`:
+    digest of the source, which other nodes must have, too.
     """
 
     target: str
@@ -36,6 +39,7 @@ class Task:
     num_servers: int
     log_folder: Path
     shards: int = 1
+    code: str = ""
 
 
 @settings("cluster")
@@ -89,6 +93,15 @@ class AbstractCluster(AbstractPacing, ABC):
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         """Raise SettingError for a scheme that this cluster cannot carry out."""
         self.device(scheme, num_workers)
+        self.check_starter()
+
+    def check_starter(self) -> None:
+        """Raise SettingError if torchrun started this process beside others like it."""
+        of_a_run = SECRET in os.environ  # our launcher sets torchrun's variables, too
+        by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and not of_a_run
+        if by_torchrun and os.environ.get("WORLD_SIZE") != "1":
+            message = "its processes are not those that torchrun started; cluster=torchrun's are"
+            raise SettingError("cluster", message)
 
     def check_shards(self, workers: int, shards: int) -> None:
         """Raise SettingError for workers that cannot have so many processes on this cluster."""

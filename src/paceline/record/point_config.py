@@ -36,6 +36,7 @@ UNKEYED = (
     "measurement.mlflow",
     "cluster.assumed",
     "cluster.fitted_to",
+    "cluster.patience_seconds",
     "global_batch_size",  # the batch_size that it decides is part of the key
     "workload.tensors",
 )

@@ -76,6 +76,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         *point.num_processes,
         partial.folder / "log",
         point.sharding.shards,
+        provenance.source_digest(),
     )
     try:
         with ProgressFollower(partial.folder, point.config):

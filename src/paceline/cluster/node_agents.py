@@ -1,0 +1,209 @@
+"""Head of a run on several nodes: it meets their agents, and has them start its processes."""
+
+import contextlib
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import AuthenticationError, Pipe, connection
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from paceline.cluster.child import Raised
+from paceline.cluster.launcher import ended_by_signals
+from paceline.cluster.node_agent import END, OVER, READY, Ended, Introduction, Order, handshake
+from paceline.cluster.rendezvous import rendezvous
+from paceline.cluster.supervisor import Supervisor, name_of
+from paceline.errors import SettingError
+
+if TYPE_CHECKING:
+    from paceline.cluster.cluster import Task
+
+_END_SECONDS = 20  # limit for an agent to end its processes of a point
+
+
+@dataclass
+class _Node:
+    """A node with an agent. `ready`: it can start processes. `lost`: it has been given up."""
+
+    about: Introduction
+    wire: Connection
+    ready: bool = False
+    lost: bool = False
+
+    def send(self, message: Any) -> None:
+        try:
+            self.wire.send(message)
+        except OSError:
+            self.lost = True
+
+
+class NodeAgents:
+    """Agents of the nodes of a cluster, which may serve one run after the other.
+
+    `address`: address and port of this machine on which to listen; port 0 for any free one.
+    `key`: known by all agents. Raises SettingError("PACELINE_HEAD") if that is not possible.
+    """
+
+    def __init__(self, address: tuple[str, int], key: bytes) -> None:
+        self._key, self._nodes = key, list[_Node]()
+        try:
+            host = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][4][0]
+            self._listening = socket.create_server((str(host), address[1]), backlog=128)
+        except OSError as error:
+            message = f"cannot listen on {address[0]}:{address[1]}: {error.strerror}"
+            raise SettingError("PACELINE_HEAD", message) from None
+        self.address: tuple[str, int] = self._listening.getsockname()[:2]
+
+    def meet(self, num_nodes: int, patience_seconds: float) -> None:
+        """Wait until there are so many agents. Raises SettingError("cluster.nodes") if not."""
+        until = time.monotonic() + patience_seconds
+        while True:
+            self._nodes = [node for node in self._nodes if not _is_gone(node)]
+            num_ready = sum(node.ready for node in self._nodes)
+            if num_ready >= num_nodes:
+                break
+            left = until - time.monotonic()
+            if left <= 0:
+                came = f"{num_ready} of {num_nodes} agents came"
+                message = f"{came} to {self.address[0]}:{self.address[1]} in {patience_seconds:g} s"
+                raise SettingError("cluster.nodes", message)
+            waiting = [node.wire for node in self._nodes if not node.ready]
+            ready = connection.wait([self._listening, *waiting], left)
+            if self._listening in ready:
+                with contextlib.suppress(OSError, EOFError, AuthenticationError):
+                    self._nodes.append(_greet(self._listening.accept()[0], self._key))
+        self._nodes.sort(key=_order)
+
+    def run(self, task: "Task", nodes: Sequence[int]) -> list[Any]:
+        """Run the processes of `task` on these nodes, by rank; see `AbstractCluster.run`."""
+        ranks = range(task.num_training + task.num_servers)
+        names = [name_of(rank, task.num_training, task.shards) for rank in ranks]
+        with ended_by_signals(), rendezvous(len(ranks), self.address[0]) as environment:
+            relays: list[_Relay] = []
+            for number in sorted(set(nodes)):
+                order = Order(
+                    {rank: names[rank] for rank in ranks if nodes[rank] == number},
+                    task.target,
+                    task.arguments,
+                    {**environment, "GROUP_RANK": str(number)},
+                    task.log_folder,
+                    task.code,
+                )
+                relays.append(_Relay(self._nodes[number], order))
+            try:
+                task.log_folder.mkdir(parents=True, exist_ok=True)
+                for relay in relays:
+                    relay.thread.start()
+                remotes = {rank: each for relay in relays for rank, each in relay.remotes.items()}
+                supervisor = Supervisor(
+                    remotes,
+                    num_training=task.num_training,
+                    num_processes=len(ranks),
+                    shards=task.shards,
+                )
+                return supervisor.until_the_end()
+            finally:
+                for relay in relays:
+                    relay.node.send(END)
+                until = time.monotonic() + _END_SECONDS
+                for relay in relays:
+                    relay.finish(until)
+
+    def close(self) -> None:
+        """Let all agents go, and stop listening."""
+        self._listening.close()
+        for node in self._nodes:
+            node.wire.close()
+
+
+class _RemoteProcess:
+    """Process on another node, as a supervisor sees it."""
+
+    def __init__(self) -> None:
+        self.sentinel, self._living = Pipe(duplex=False)
+        self.exitcode: int | None = None
+        self._ended = False
+
+    def is_alive(self) -> bool:
+        return not self._ended
+
+    def end(self, exit_code: int | None) -> None:
+        self.exitcode, self._ended = exit_code, True
+        self._living.close()
+
+
+class _Remote(NamedTuple):
+    name: str
+    process: _RemoteProcess
+    reports: Connection
+
+
+class _Relay:
+    """Thread that hears an agent's reports of one run. `remotes`: its processes by rank."""
+
+    def __init__(self, node: _Node, order: Order) -> None:
+        self.node, self._order = node, order
+        self._reporting: dict[int, Connection] = {}
+        self.remotes: dict[int, _Remote] = {}
+        for rank, name in order.names.items():
+            reports, self._reporting[rank] = Pipe(duplex=False)
+            self.remotes[rank] = _Remote(name, _RemoteProcess(), reports)
+        self.thread = threading.Thread(target=self._hear, daemon=True)
+
+    def finish(self, until: float) -> None:
+        """Wait for the agent to have ended its processes; without an answer it is given up."""
+        if self.thread.ident is None:
+            return
+        self.thread.join(max(0.0, until - time.monotonic()))
+        self.node.lost |= self.thread.is_alive()
+
+    def _hear(self) -> None:
+        self.node.send(self._order)
+        try:
+            while (message := self.node.wire.recv()) != OVER:
+                rank, report = message
+                if isinstance(report, Ended):
+                    self._close(rank, report.exit_code)
+                    continue
+                if isinstance(report, Raised):  # clocks of nodes differ: here counts the arrival
+                    report = report._replace(when=time.monotonic())
+                self._reporting[rank].send(report)
+        except (EOFError, OSError):
+            self.node.lost = True
+            reason = f"its node {self.node.about.host} is gone"
+            for rank in list(self._reporting):
+                with contextlib.suppress(OSError):
+                    self._reporting[rank].send(Raised(reason, None, True, time.monotonic()))
+        for rank in list(self._reporting):
+            self._close(rank, None)
+
+    def _close(self, rank: int, exit_code: int | None) -> None:
+        self._reporting.pop(rank).close()
+        self.remotes[rank].process.end(exit_code)
+
+
+def _greet(peer: socket.socket, key: bytes) -> _Node:
+    with handshake(peer) as wire:
+        connection.deliver_challenge(wire, key)
+        connection.answer_challenge(wire, key)
+        return _Node(wire.recv(), wire)
+
+
+def _order(node: _Node) -> Any:
+    return not node.ready, ipaddress.ip_address(node.about.address.split("%")[0])
+
+
+def _is_gone(node: _Node) -> bool:
+    """Return True if the agent has ended: between runs it says nothing, once it is ready."""
+    try:
+        if not node.lost and node.wire.poll() and not node.ready:
+            node.ready = node.wire.recv() == READY
+        gone = node.lost or node.wire.poll()
+    except (OSError, EOFError):
+        gone = True
+    if gone:
+        node.wire.close()
+    return gone

@@ -1,0 +1,100 @@
+"""Cluster of machines on each of which torchrun started one process of the same command.
+
+`torchrun --nnodes=2 --nproc-per-node=1 ... -m paceline train cluster=torchrun workers=4` makes the
+process of rank 0 the head, which starts an agent beside itself; the others become agents. They find
+the head by torchrun's store.
+"""
+
+import datetime
+import os
+import secrets
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+from paceline.cluster.abstract_agents import AbstractAgentsCluster
+from paceline.cluster.node_agent import KEY, serve
+from paceline.cluster.node_agents import NodeAgents
+from paceline.errors import SettingError
+from paceline.exchange.node import address_toward
+from paceline.settings import settings
+
+_HEAD, _NOTHING = "paceline/head", b"nothing to run"  # in torchrun's store
+_PATIENCE = 600.0  # seconds for agents to come; torchrun itself waits until all nodes are there
+_DAY = 86400.0
+
+
+@settings("cluster")
+class TorchrunCluster(AbstractAgentsCluster):
+    """Cluster of the machines on which torchrun started a process each."""
+
+    def num_nodes(self, num_training: int, num_servers: int) -> int:
+        if not by_torchrun():
+            message = "it is for torchrun --nproc-per-node=1 -m paceline train cluster=torchrun ..."
+            raise SettingError("cluster", message)
+        if os.environ.get("LOCAL_WORLD_SIZE") != "1":
+            message = "an agent starts all processes of its node: torchrun --nproc-per-node=1"
+            raise SettingError("cluster", message)
+        return int(os.environ["WORLD_SIZE"])
+
+    def check_starter(self) -> None:
+        """Accept torchrun; `num_nodes` refuses every other."""
+
+    def agents(self, num_nodes: int) -> NodeAgents:
+        agents = _listening()
+        agents.meet(num_nodes, _PATIENCE)
+        return agents
+
+
+def by_torchrun() -> bool:
+    """Return True if torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def serve_torchrun(code: str) -> None:
+    """Be the agent of this node until the head ends, or has nothing to run.
+
+    `code`: digest of this node's source.
+    """
+    store = _store()
+    store.wait([_HEAD], datetime.timedelta(seconds=_DAY))  # if the head dies, torchrun ends all
+    told = store.get(_HEAD)
+    if told == _NOTHING:
+        return
+    host, port, key = told.decode().split()
+    serve((host, int(port)), key.encode(), code, _PATIENCE)
+
+
+def let_others_go() -> None:
+    """Tell the other processes that there is nothing to run, if the head never needed them."""
+    if not _listening.cache_info().currsize:
+        _store().set(_HEAD, _NOTHING.decode())
+
+
+@cache
+def _listening() -> NodeAgents:
+    """Listen from the first run of this process to its end, and tell where."""
+    key = secrets.token_hex(32)
+    agents = NodeAgents((address_toward(os.environ["MASTER_ADDR"]), 0), key.encode())
+    host, port = agents.address
+    _start_own_agent(f"{host}:{port}", key)
+    _store().set(_HEAD, f"{host} {port} {key}")
+    return agents
+
+
+def _start_own_agent(head: str, key: str) -> None:
+    torchruns = ("TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(torchruns)
+    }
+    environment[KEY] = key
+    subprocess.Popen([sys.executable, "-m", "paceline", "agent", head], env=environment)
+
+
+@cache
+def _store() -> Any:
+    import torch.distributed as dist
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return dist.TCPStore(address, port, is_master=False)  # type: ignore[reportPrivateImportUsage]

@@ -1,0 +1,41 @@
+"""Command `paceline agent`: the processes of runs that another machine starts."""
+
+import argparse
+from pathlib import Path
+
+from paceline.command.command import Command
+
+_PATIENCE = 600.0
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "head",
+        metavar="HOST:PORT",
+        nargs="?",
+        help="where the head listens; by default the environment variable PACELINE_HEAD",
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=_PATIENCE,
+        metavar="SECONDS",
+        help=f"time to wait for the head; {_PATIENCE:g}",
+    )
+
+
+def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.cluster.node_agent import agent_key, head, serve
+    from paceline.record.provenance import source_digest
+
+    serve(head(options.head), agent_key(), source_digest(), options.patience)
+    return 0
+
+
+COMMAND = Command(
+    help="""\
+start this machine's processes of runs whose head is `paceline train cluster=agents`
+or a sweep, on another machine or this one""",
+    run=_run,
+    add_arguments=_add_arguments,
+)
