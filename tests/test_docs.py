@@ -2,10 +2,13 @@
 
 import importlib
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from paceline.cluster.node_agent import KEY
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD
@@ -116,3 +119,25 @@ def test_the_glossary_counts_as_the_code_does(row):
     ]
     line = " | ".join(map(str, cells))
     assert f"| {line} |" in (DOCS / "glossary.md").read_text()
+
+
+def test_the_kubernetes_manifest_is_a_job_whose_pods_find_each_other():
+    """As far as its syntax tells."""
+    texts = (DOCS / "kubernetes.yaml").read_text().split("\n---\n")
+    secret, service, job = (yaml.safe_load(text) for text in texts)
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert [each["kind"] for each in (secret, service, job)] == ["Secret", "Service", "Job"]
+    assert spec["completionMode"] == "Indexed"
+    assert spec["completions"] == spec["parallelism"] == 2
+    assert container["args"][0].count(f"cluster.nodes={spec['completions']}") == 1
+    (head,) = container["env"]
+    name, service_name = head["value"].split(":")[0].split(".")
+    assert (name, service_name) == (f"{job['metadata']['name']}-0", pod["subdomain"])
+    assert service_name == service["metadata"]["name"]
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    assert list(secret["stringData"]) == [KEY]
+
+
+def test_the_slurm_script_is_a_script():
+    subprocess.run(["bash", "-n", DOCS / "slurm.sh"], check=True)
