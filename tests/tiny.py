@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from hydra.utils import instantiate
 from torch import Tensor, nn
 
 from paceline.cluster.cluster import Task
@@ -159,16 +160,13 @@ def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> 
 
 
 class PlainSGD:
-    """The reference: torch.optim.SGD in a bare loop, in this process."""
+    """The reference: torch's own optimizer in a bare loop, in this process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         torch.manual_seed(config["seed"])
         settings = config["model"]["network"]
         self.network = tiny_network(settings.get("batch_norm", False)).double()
-        options = {
-            name: value for name, value in config["model"]["optimizer"].items() if name[0] != "_"
-        }
-        self._optimizer = torch.optim.SGD(self.network.parameters(), **options)
+        self._optimizer = instantiate(config["model"]["optimizer"])(self.network.parameters())
 
     def gradient(self, images: Tensor, labels: Tensor, weights: dict | None = None) -> list[Tensor]:
         """At `weights` (default: those held), of the mean loss."""

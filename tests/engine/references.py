@@ -79,6 +79,27 @@ class Momentum:
         return weights - self._options["lr"] * factor * self._moving
 
 
+class TorchsOwn:
+    """Another optimizer of torch, over one vector."""
+
+    def __init__(self, options, like):
+        self._weights = torch.zeros_like(like).requires_grad_()
+        self._optimizer = instantiate(options)([self._weights])
+
+    def step(self, weights, gradient, factor):
+        self._weights.data, self._weights.grad = weights.clone(), gradient.clone()
+        group = self._optimizer.param_groups[0]
+        group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
+        self._optimizer.step()
+        return self._weights.detach().clone()
+
+
+def rule_of(options, like):
+    """The optimizer that a point's model has, over one vector."""
+    kind = Momentum if options["_target_"] == "torch.optim.SGD" else TorchsOwn
+    return kind(options, like)
+
+
 def averaged(config, seen):
     """Workers with weights of their own: the mean of gradients until `switch_at`, later of weights
     after every `period` steps, and at the end.
@@ -87,7 +108,7 @@ def averaged(config, seen):
     period, switch_at = scheme["period"], scheme.get("switch_at", 0)
     shares = [batches_of(config, worker) for worker in workers]
     held = [flat.first.clone() for _ in workers]
-    optimizers = [Momentum(flat.options, flat.first) for _ in workers]
+    optimizers = [rule_of(flat.options, flat.first) for _ in workers]
     images = len(workers) * config["batch_size"]
     num_steps = config["training"]["epochs"] * NUM_TRAIN // images
     rate = rate_of(config, images_per_update(config))
@@ -108,7 +129,7 @@ class Own:
 
     def __init__(self, config, seen, worker, flat):
         size = config["batch_size"]
-        self._flat, self._optimizer = flat, Momentum(flat.options, flat.first)
+        self._flat, self._optimizer = flat, rule_of(flat.options, flat.first)
         self._batches, self.num_steps = batches_of(config, worker), seen.workers[worker].steps
         rate = rate_of(config, images_per_update(config))
         self._factors = [rate.factor(number * size) for number in seen.workers[worker].step_numbers]

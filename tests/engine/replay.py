@@ -5,7 +5,7 @@ from collections import Counter
 
 import torch
 
-from tests.engine.references import Flat, Momentum, rate_of
+from tests.engine.references import Flat, rate_of, rule_of
 from tests.engine.releases import damped, releasing
 from tests.tiny import NUM_TRAIN, batches_of
 
@@ -31,7 +31,7 @@ class Replay:
         cuts = [len(self._held) * s // len(self._reports) for s in range(len(self._reports) + 1)]
         self._parts = [slice(first, last) for first, last in itertools.pairwise(cuts)]
         self._arrivals = [releasing(config) for _ in self._reports]
-        self._sgd = [Momentum(self._flat.options, self._held[part]) for part in self._parts]
+        self._sgd = [rule_of(self._flat.options, self._held[part]) for part in self._parts]
         self._samples = [0] * len(self._reports)
         self._late = [{} for _ in self._reports]
 

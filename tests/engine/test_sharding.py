@@ -57,7 +57,7 @@ def test_groups_of_the_optimizer_follow_their_tensors():
     sgd = torch.optim.SGD(groups, lr=0.1)
     found = held_weights(sgd, SyncParameterServer(servers=3, sharding="round_robin"))
     assert [weight.numel() for weight in found.weights] == [6, 4, 3, 12]
-    assert [(each["num_weights"], each["lr"]) for each in found.segments] == [
+    assert [(each["num_weights"], each["options"]["lr"]) for each in found.segments] == [
         (6, 0.1),
         (4, 0.5),
         (3, 0.1),

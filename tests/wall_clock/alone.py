@@ -35,9 +35,9 @@ class Anybodys(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-class WithAdam(Anybodys):
+class WithAdafactor(Anybodys):
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters())
+        return torch.optim.Adafactor(self.parameters())
 
 
 class WithScheduler(Anybodys):

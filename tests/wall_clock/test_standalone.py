@@ -6,7 +6,10 @@ from paceline.cluster.launcher import launch
 from tests.wall_clock.alone import STEPS
 
 REFUSED = {
-    ("WithAdam", "32-true"): "model: a parameter server applies one torch.optim.SGD, not Adam",
+    (
+        "WithAdafactor",
+        "32-true",
+    ): "treats each weight by itself, not Adafactor",
     ("WithScheduler", "32-true"): "(training.schedule): no scheduler",
     ("Manual", "32-true"): "model: manual optimization",
     ("Anybodys", "bf16-true"): "training.precision: bf16-true cannot be honoured",

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from paceline.calibration.fits import Times, added_by
 from paceline.calibration.pauses import PAUSE, sleep
-from paceline.engine.flat_sgd import Segment
+from paceline.engine.segment import Segment, group_segments
 from paceline.engine.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.push_pull import Header, ServerWire
@@ -148,14 +148,10 @@ def _pushes(wire: ServerWire, count: int) -> Iterator[Header]:
 
 def _segment(num_weights: int) -> Segment:
     """Return weights of one group, with the options of the default optimizer."""
-    return {
-        "num_weights": num_weights,
-        "lr": 1e-3,
-        "momentum": 0.9,
-        "dampening": 0,
-        "weight_decay": 5e-4,
-        "nesterov": False,
-    }
+    weights = torch.zeros(1, requires_grad=True)
+    sgd = torch.optim.SGD([weights], lr=1e-3, momentum=0.9, weight_decay=5e-4)
+    (segment,) = group_segments(sgd)
+    return {**segment, "num_weights": num_weights}
 
 
 def _served(wire: ServerWire) -> ServedWeights:

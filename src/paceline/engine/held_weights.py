@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import nn
+from torch.optim import Optimizer
 
-from paceline.engine.flat_sgd import Segment, group_segments
+from paceline.engine.segment import Segment, group_segments
 from paceline.errors import SettingError
 from paceline.exchange.shard import round_robin
 from paceline.scheme.rule import AbstractScheme
@@ -25,15 +25,21 @@ class HeldWeights(NamedTuple):
     shares: Sequence[int]
 
 
-def held_weights(sgd: torch.optim.SGD, scheme: AbstractScheme) -> HeldWeights:
-    """Return the weights of the optimizer in its own order, or whole tensors server by server.
+def held_weights(optimizer: Optimizer, scheme: AbstractScheme) -> HeldWeights:
+    """Return the trained weights of the optimizer in its order, or whole tensors server by server.
 
     Raises SettingError("scheme.servers") for more servers than there are tensors to share whole.
     """
-    groups = group_segments(sgd)
-    tensors = [(w, n) for n, group in enumerate(sgd.param_groups) for w in group["params"]]
+    groups = group_segments(optimizer)
+    tensors = [
+        (weight, number)
+        for number, group in enumerate(optimizer.param_groups)
+        for weight in group["params"]
+        if weight.requires_grad
+    ]
     if scheme.sharding == "bytes":
-        return HeldWeights([weight for weight, _ in tensors], groups, ())
+        filled = [group for group in groups if group["num_weights"]]
+        return HeldWeights([weight for weight, _ in tensors], filled, ())
     if scheme.servers > len(tensors):
         message = f"{scheme.servers} servers, and {len(tensors)} tensors to share by round_robin"
         raise SettingError("scheme.servers", message)

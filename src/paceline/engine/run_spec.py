@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.engine.flat_sgd import Segment, plain_segment
+from paceline.engine.segment import Segment, plain_segment
 from paceline.engine.served_weights import ServerSpec
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
@@ -78,7 +78,7 @@ class RunSpec:
         """Return each server's part of the run.
 
         If workers apply gradients themselves, servers subtract each push from their weights
-        without further options of SGD, and grant every step.
+        as they are, and grant every step.
         """
         sizes = [segment["num_weights"] for segment in self.segments]
         own_weights = Accounting(scheme, self.num_workers).own_weights
@@ -105,7 +105,7 @@ class RunSpec:
         ]
 
     def _part(self, group: int, num_weights: int, *, plain: bool) -> Segment:
-        """Return a server's part of a group; `plain`: with rate 1 and no other option of SGD."""
+        """Return a server's part of a group; `plain`: applied by subtraction."""
         if plain:
             return plain_segment(num_weights)
         return {**self.segments[group], "num_weights": num_weights}

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.engine.flat_sgd import FlatSGD, Segment
+from paceline.engine.flat_optimizer import flat_optimizer
 from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.engine.reports import ServerReport
+from paceline.engine.segment import Segment
 from paceline.engine.snapshot import Snapshot
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
@@ -87,7 +88,7 @@ class ServedWeights:
         self._accounting = Accounting(scheme, spec.num_workers)
         self._serving = scheme.serving(spec.num_workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
-        self._sgd = FlatSGD(weights, spec.segments)
+        self._optimizer = flat_optimizer(weights, spec.segments)
         self._rate = spec.learning_rate
         self._average: MovingAverage | None = None
         self._snapshot_samples = list(spec.snapshot_samples)
@@ -155,7 +156,9 @@ class ServedWeights:
         gradient = self._mean(workers)
         images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
         average = self._begun_average()
-        self._sgd.step(gradient, self._rate.factor(self.samples, images) if self._rate else 1.0)
+        self._optimizer.step(
+            gradient, self._rate.factor(self.samples, images) if self._rate else 1.0
+        )
         if average is not None:
             average.update([self.weights], images)
         self.report.updates += 1

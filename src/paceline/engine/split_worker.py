@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from pytorch_lightning.plugins.precision import Precision
 from torch import Tensor
+from torch.optim import Optimizer
 
 from paceline.engine.snapshot import fill, flatten
 from paceline.exchange.process_group import Division
@@ -65,15 +66,15 @@ class SplitWorker:
             self.take()
         self.bytes_exchanged = (0, 0)
 
-    def whole_sgd(self, precision: Precision) -> torch.optim.SGD:
+    def whole_optimizer(self, precision: Precision) -> Optimizer:
         """Return an optimizer of `whole` with the options of that of `trained`.
 
         The first process calls it. `precision`: of the training, which `whole` gets.
         """
         self._convert(precision)
-        sgd = self.whole.configure_optimizers()
-        assert isinstance(sgd, torch.optim.SGD)  # as that of `trained`
-        return sgd
+        optimizer = self.whole.configure_optimizers()
+        assert isinstance(optimizer, Optimizer)  # as that of `trained`
+        return optimizer
 
     def take_seconds(self) -> float:
         """Return the seconds in which activations were exchanged since the last call."""

@@ -1,10 +1,10 @@
 """Check of a module's and its Trainer's options for strategies that replace the optimizer."""
 
-import torch
 from pytorch_lightning import Trainer
 from torch.optim import Optimizer
 
 from paceline.engine.clipping import check_clipping
+from paceline.engine.elementwise import is_elementwise
 from paceline.engine.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
@@ -23,7 +23,7 @@ def check_honoured(
         raise SettingError("training.precision", message)
     if not trainer.lightning_module.automatic_optimization:
         raise SettingError("model", f"manual optimization cannot be driven by {by}")
-    check_one_sgd(optimizers, by)
+    check_one_optimizer(optimizers, by)
     if trainer.lr_scheduler_configs:
         message = f"{by} sets the rate by samples (training.schedule): no scheduler"
         raise SettingError("model", message)
@@ -32,15 +32,14 @@ def check_honoured(
         raise SettingError("accumulate_grad_batches", message)
     check_clipping(trainer.gradient_clip_val, scheme, workers)
     groups = optimizers[0].param_groups
-    if any(group["maximize"] for group in groups):
-        raise SettingError("model.optimizer.maximize", f"{by} minimises")
     dtypes = {weight.dtype for group in groups for weight in group["params"]}
     if len(dtypes) != 1:
         raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")
 
 
-def check_one_sgd(optimizers: list[Optimizer], by: str) -> None:
-    """Raise SettingError("model") if the module does not bring torch.optim.SGD, and it alone."""
-    if len(optimizers) != 1 or type(optimizers[0]) is not torch.optim.SGD:
+def check_one_optimizer(optimizers: list[Optimizer], by: str) -> None:
+    """Raise SettingError("model") for several optimizers, and one that mixes weights."""
+    if len(optimizers) != 1 or not is_elementwise(optimizers[0]):
         names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
-        raise SettingError("model", f"{by} applies one torch.optim.SGD, not {names}")
+        message = f"{by} applies one optimizer that treats each weight by itself, not {names}"
+        raise SettingError("model", message)

@@ -10,8 +10,8 @@ import torch
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.traffic import DataTraffic
-from paceline.engine.flat_sgd import plain_segment
 from paceline.engine.run_spec import RunSpec
+from paceline.engine.segment import plain_segment
 from paceline.errors import SettingError
 from paceline.measurement.throughput import images_per_second
 from paceline.record.point import Point

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor
 
-from paceline.engine.flat_sgd import FlatSGD, Segment
+from paceline.engine.flat_optimizer import AbstractFlatOptimizer, flat_optimizer
 from paceline.engine.moving_average import MovingAverage, scored_weights
+from paceline.engine.segment import Segment
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.running_mean import RunningMean
 
@@ -14,9 +15,14 @@ class SharedState:
     """Weights, optimizer state and moving average of all workers in `holders`."""
 
     def __init__(
-        self, weights: Buffer, sgd: FlatSGD, average: MovingAverage | None, holders: set[int]
+        self,
+        weights: Buffer,
+        optimizer: AbstractFlatOptimizer,
+        average: MovingAverage | None,
+        holders: set[int],
     ) -> None:
-        self.weights, self.sgd, self.average, self.holders = weights, sgd, average, holders
+        self.weights, self.optimizer = weights, optimizer
+        self.average, self.holders = average, holders
 
     @property
     def scored(self) -> Tensor:
@@ -44,8 +50,8 @@ class SharedStates:
         self._pool = pool
         first = pool.copy(weights)
         average = None if sample_decay is None else MovingAverage([first.vector], sample_decay)
-        sgd = FlatSGD(first.vector, segments)
-        state = SharedState(first, sgd, average, set(range(num_workers)))
+        optimizer = flat_optimizer(first.vector, segments)
+        state = SharedState(first, optimizer, average, set(range(num_workers)))
         self.of = [state] * num_workers
         self._kept: dict[int, Buffer] = {}  # weights of steps under way, if they have changed since
         for worker in range(0 if shared else num_workers - 1):
@@ -72,7 +78,7 @@ class SharedStates:
         `factor` multiplies the rates.
         """
         for state in self._of_exactly(workers):
-            state.sgd.step(gradient, factor)
+            state.optimizer.step(gradient, factor)
 
     def take_in(self, workers: set[int], images: int) -> None:
         """Take the weights of these workers into their moving averages, if they have any.
@@ -125,7 +131,8 @@ class SharedStates:
         """Give these workers a copy of the state that they have shared until now."""
         weights = self._pool.copy(state.weights.vector)
         average = state.average.fork() if state.average else None
-        own = SharedState(weights, state.sgd.fork(weights.vector), average, set(workers))
+        optimizer = state.optimizer.fork(weights.vector)
+        own = SharedState(weights, optimizer, average, set(workers))
         state.holders -= workers
         for worker in workers:
             self.of[worker] = own

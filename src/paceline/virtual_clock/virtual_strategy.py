@@ -17,7 +17,7 @@ from paceline.data.traffic import DataTraffic
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
 from paceline.engine.held_weights import held_weights
 from paceline.engine.random_state import random_state, set_random_state
-from paceline.engine.remote_sgd import RemoteSGD
+from paceline.engine.remote_optimizer import RemoteOptimizer
 from paceline.engine.reports import StrategyReport
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import Snapshot, counters_of, statistics_of
@@ -52,7 +52,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     """Strategy that trains many workers on a virtual clock.
 
     `Trainer(strategy=VirtualStrategy(SyncAllReduce(), workers=64))` trains any LightningModule
-    with automatic optimization and one torch.optim.SGD, from a DataLoader over map-style data.
+    with automatic optimization and one optimizer, from a DataLoader over map-style data.
 
     Every worker's gradient is computed on the weights that it would have, on the one device; time
     is modelled by `step_times` and `profile`, with messages of `workload` (by default of the module
@@ -156,13 +156,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
         check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
-        sgd = self.optimizers[0]
-        assert isinstance(sgd, torch.optim.SGD)
-        weights, self._segments, self._shares = held_weights(sgd, self.scheme)
+        own = self.optimizers[0]
+        weights, self._segments, self._shares = held_weights(own, self.scheme)
         self._held = HeldTensors(
             weights, statistics_of(self._module), counters_of(self._module), self.root_device
         )
-        remote: Optimizer = RemoteSGD(sgd, self._zero_gradient, self._finish_step)
+        remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:

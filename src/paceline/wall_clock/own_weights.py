@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 from torch import Tensor
 
-from paceline.engine.flat_sgd import FlatSGD
+from paceline.engine.flat_optimizer import flat_optimizer
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.step_numbers import StepNumbers
@@ -27,7 +27,7 @@ class OwnWeights:
     ) -> None:
         self.weights = pair.weights if pair else flat.weights
         self._flat, self._spec, self._numbers, self._pair = flat, spec, numbers, pair
-        self._sgd = FlatSGD(self.weights, spec.segments)
+        self._optimizer = flat_optimizer(self.weights, spec.segments)
         self.step_numbers = [numbers.next()]
 
     @property
@@ -47,7 +47,7 @@ class OwnWeights:
         gradient = gradient.to(self.weights.device)  # a GPU may still compute it
         with self._pair.step() if self._pair else nullcontext():
             samples = self._spec.samples_at(self.step_numbers[-1])
-            self._sgd.step(gradient, rate.factor(samples) if rate else 1.0)
+            self._optimizer.step(gradient, rate.factor(samples) if rate else 1.0)
             self._flat.adopt(self.weights)
         return self._flat.weights
 

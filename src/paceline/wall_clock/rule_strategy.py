@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.held_weights import held_weights
 from paceline.engine.links import AbstractLinks
-from paceline.engine.remote_sgd import RemoteSGD
+from paceline.engine.remote_optimizer import RemoteOptimizer
 from paceline.engine.rule_driver import RuleDriver, complete
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import statistics_of
@@ -80,16 +80,15 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         """Make weights and gradients one vector each, and connect to the other processes."""
         super().setup(trainer)
         check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
-        sgd = self.optimizers[0]
-        assert isinstance(sgd, torch.optim.SGD)
-        of_all = sgd if self.split is None else self.split.whole_sgd(self.precision_plugin)
+        own = self.optimizers[0]
+        of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
         self._held = held_weights(of_all, self.scheme)
         self._statistics = statistics_of(self.whole_module)
         self.spec = self._run_spec()
         self._flat, links = self._connect(trainer)
         self._driver = RuleDriver(self.scheme, links, worker_index(), self.workers, self.spec.seed)
         zero = self._flat.zero_gradient if self.split is None else self.split.zero_gradient
-        remote: Optimizer = RemoteSGD(sgd, zero, self._step)
+        remote: Optimizer = RemoteOptimizer(own, zero, self._step)
         self.optimizers = [remote]
         self._hand_out()
 

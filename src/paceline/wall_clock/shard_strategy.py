@@ -6,7 +6,7 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import nn
 from torch.optim import Optimizer
 
-from paceline.engine.remote_sgd import RemoteSGD
+from paceline.engine.remote_optimizer import RemoteOptimizer
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.split_worker import SplitWorker
 from paceline.exchange.process_group import count_workers
@@ -39,9 +39,8 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
-        sgd = self.optimizers[0]
-        assert isinstance(sgd, torch.optim.SGD)  # the first process has refused others
-        remote: Optimizer = RemoteSGD(sgd, self._part.zero_gradient, self._step)
+        own = self.optimizers[0]  # the first process has refused what cannot be
+        remote: Optimizer = RemoteOptimizer(own, self._part.zero_gradient, self._step)
         self.optimizers = [remote]
         trainer.should_stop = not self._part.take()
 

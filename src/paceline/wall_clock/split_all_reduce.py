@@ -14,7 +14,7 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch.optim import Optimizer
 
 from paceline.engine.split_worker import SplitWorker
-from paceline.engine.supported_options import check_one_sgd
+from paceline.engine.supported_options import check_one_optimizer
 from paceline.exchange.find_collective import collective
 from paceline.exchange.process_group import worker_index
 from paceline.wall_clock.synchronous_strategy import AbstractSynchronousStrategy
@@ -30,7 +30,7 @@ class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
-        check_one_sgd(self.optimizers, "a split worker")
+        check_one_optimizer(self.optimizers, "a split worker")
         assert self.split is not None
         self._part: SplitWorker = self.split
         self._part.begin(self.precision_plugin)

@@ -3,19 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from torch.optim import Optimizer
 
 
-class RemoteSGD(torch.optim.Optimizer):
+class RemoteOptimizer(Optimizer):
     """Optimizer that runs the closure, then `exchange`, and has no state of its own.
 
-    `zero()` clears the gradients in place, because they are views of the vector that is sent.
+    Its groups are those of `optimizer`. `zero()` clears the gradients in place, because they are
+    views of the vector that is sent.
     """
 
     def __init__(
-        self, sgd: torch.optim.SGD, zero: Callable[[], Any], exchange: Callable[[], None]
+        self, optimizer: Optimizer, zero: Callable[[], Any], exchange: Callable[[], None]
     ) -> None:
-        super().__init__(sgd.param_groups, dict(sgd.defaults))
+        super().__init__(optimizer.param_groups, dict(optimizer.defaults))
+        self.param_groups = optimizer.param_groups
         self._zero = zero
         self._exchange = exchange
 

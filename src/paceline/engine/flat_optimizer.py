@@ -1,0 +1,134 @@
+"""An optimizer's rule on weights that are one vector."""
+
+import copy
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pkgutil import resolve_name
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from paceline.engine.segment import SGD, Segment
+
+_PLACED = ("capturable", "differentiable", "foreach")  # by torch, for the tensors of the module
+
+
+class AbstractFlatOptimizer(ABC):
+    """Optimizer over one vector, which it updates in place.
+
+    `weights`: as many as the segments have together.
+    """
+
+    @abstractmethod
+    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
+        """Take a step; `factor` multiplies each segment's rate."""
+
+    @abstractmethod
+    def fork(self, weights: Tensor) -> "AbstractFlatOptimizer":
+        """Return the same optimizer, its state included, for other weights."""
+
+
+def flat_optimizer(weights: Tensor, segments: Sequence[Segment]) -> AbstractFlatOptimizer:
+    """Return the optimizer that the segments name."""
+    if all(segment["optimizer"] == SGD for segment in segments):
+        return FlatSGD(weights, segments)
+    return FlatTorch(weights, segments)
+
+
+class FlatSGD(AbstractFlatOptimizer):
+    """Equivalent of torch.optim.SGD.
+
+    It calls the same kernel as torch.optim.SGD(fused=True), with one pass over memory. The
+    optimizer itself would take 0.3 ms more with caches cold from training, much of a small step.
+    """
+
+    def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._sizes = [segment["num_weights"] for segment in segments]
+        self._weights = torch.split(weights, self._sizes)
+        self._moving = weights.new_empty(weights.shape)
+        self._momenta = torch.split(self._moving, self._sizes)
+        self._begun = False
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
+        gradients = [gradient] if len(self._sizes) == 1 else torch.split(gradient, self._sizes)
+        vectors = zip(self._weights, gradients, self._momenta, strict=True)
+        for segment, (weights, part, moving) in zip(self._segments, vectors, strict=True):
+            options = segment["options"]
+            torch._fused_sgd_(  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
+                [weights],
+                [part],
+                [moving] if options["momentum"] else [],
+                weight_decay=options["weight_decay"],
+                momentum=options["momentum"],
+                lr=options["lr"] * factor,
+                dampening=options["dampening"],
+                nesterov=options["nesterov"],
+                maximize=options["maximize"],
+                is_first_step=not self._begun,
+            )
+        self._begun = True
+
+    def fork(self, weights: Tensor) -> "FlatSGD":
+        other = FlatSGD(weights, self._segments)
+        other._moving.copy_(self._moving)
+        other._begun = self._begun
+        return other
+
+
+class FlatTorch(AbstractFlatOptimizer):
+    """The optimizer itself, over one tensor for each segment: so it must treat weights apart."""
+
+    def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._sizes = [segment["num_weights"] for segment in segments]
+        groups = [
+            {**_options(segment), "params": [part]}
+            for segment, part in zip(segments, torch.split(weights, self._sizes), strict=True)
+        ]
+        kind = optimizer_class(segments[0]["optimizer"])
+        self._optimizer = make_optimizer(kind, groups)
+
+    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
+        groups = self._optimizer.param_groups
+        parts = torch.split(gradient, self._sizes)
+        for group, segment, part in zip(groups, self._segments, parts, strict=True):
+            group["params"][0].grad = part
+            group["lr"] = segment["options"]["lr"] * factor
+        self._optimizer.step()
+        for group in groups:
+            group["params"][0].grad = None  # the caller's again
+
+    def fork(self, weights: Tensor) -> "FlatTorch":
+        other = FlatTorch(weights, self._segments)
+        held = zip(self._optimizer.param_groups, other._optimizer.param_groups, strict=True)
+        for (own,), (others,) in ((group["params"], forked["params"]) for group, forked in held):
+            # load_state_dict would share tensors, and round those of another dtype
+            other._optimizer.state[others] = copy.deepcopy(self._optimizer.state[own])
+        return other
+
+
+@cache
+def optimizer_class(name: str) -> type[Optimizer]:
+    """Return the class "module:name". Raises ImportError or AttributeError if there is none."""
+    found = resolve_name(name)
+    if not (isinstance(found, type) and issubclass(found, Optimizer)):
+        raise ImportError(f"{name} is no optimizer")
+    return found
+
+
+def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> Optimizer:
+    """Make an optimizer whose groups have all options of its kind."""
+    known = inspect.signature(kind).parameters
+    first = {key: value for key, value in groups[0].items() if key in known and key != "params"}
+    build: Any = kind
+    return build(list(groups), **first)
+
+
+def _options(segment: Segment) -> Mapping[str, Any]:
+    return {key: each for key, each in segment["options"].items() if key not in _PLACED}

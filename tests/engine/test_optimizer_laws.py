@@ -1,0 +1,49 @@
+"""The laws of the schemes with other optimizers than SGD: each holder of weights has a state."""
+
+import pytest
+from torch.testing import assert_close
+
+from tests.engine.references import apart, averaged
+from tests.engine.replay import replayed
+from tests.engine.test_laws import SCHEDULED, plain
+from tests.tiny import CLOCKS, run_tiny, tiny_point
+
+OPTIMIZERS = {
+    "AdamW": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},
+    "RMSprop": {"lr": 0.01, "momentum": 0.5, "centered": True},
+    "Adagrad": {"lr": 0.05},
+}
+LAWS = {  # scheme, workers and settings, and what the weights must be
+    "K workers are one with K times the batch": ("sync_allreduce", 4, {}, plain),
+    "so they are by servers": ("sync_parameter_server", 4, {"scheme__servers": 2}, plain),
+    "and by groups": ("mixed", 2, {"scheme__group_size": 2}, plain),
+    "one worker is the optimizer": ("local_sgd", 1, {"scheme__period": 3}, plain),
+    "one worker is the optimizer at servers": (
+        "async_parameter_server",
+        1,
+        {"scheme__servers": 3},
+        plain,
+    ),
+    "replaying the pushes": ("async_parameter_server", 3, {"scheme__servers": 2}, replayed),
+    "loops that meet": ("local_sgd", 2, {"scheme__period": 3}, averaged),
+    "loops apart": ("independent", 3, {}, apart),
+}
+ON_WALL = [
+    ("AdamW", "so they are by servers"),
+    ("RMSprop", "replaying the pushes"),
+    ("AdamW", "loops that meet"),
+]
+CASES = [
+    *((name, law, "virtual") for name in OPTIMIZERS for law in LAWS),
+    *((name, law, "wall") for name, law in ON_WALL),
+]
+
+
+@pytest.mark.parametrize(("name", "law", "clock"), CASES)
+def test_law(name, law, clock, tmp_path):
+    scheme, workers, settings, expected = LAWS[law]
+    optimizer = {"_target_": f"torch.optim.{name}", "_partial_": True, **OPTIMIZERS[name]}
+    settings = {**SCHEDULED, "model__optimizer": optimizer, **settings, **CLOCKS[clock]}
+    config = tiny_point(scheme, workers, 4, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, expected(config, seen), rtol=1e-9, atol=1e-12)
