@@ -52,7 +52,7 @@ def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search(decided):
     text = " ".join(answer.details)
     assert "Never there" not in text
     assert (
-        "Not judged, since the best rate lies at an edge of what was tried: mixed groups, "
+        "Not judged, since the best rate lies at an edge of what was tried: mixed groups; "
         "asynchronous servers." in text
     )
     assert "Behind: all-reduce (" in text

@@ -8,6 +8,7 @@ import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.cli import command
+from paceline.report.page import report
 from paceline.report.readme_answer import BEGIN, END, STUDIES, readme_answer, write_readme_answer
 from tests.made_reports import made_two_schemes, write_reports
 
@@ -62,3 +63,17 @@ def test_where_no_scheme_is_best_none_is_named(root):
     analyse(write_reports(root / "reports" / STUDIES[0], runs))
     (row,) = readme_answer(root / "reports").splitlines()[3:-1]
     assert row.startswith("| quick, 2 workers | none told |  |  | measured |")
+
+
+def test_a_scheme_is_named_with_what_it_always_has(root):
+    """A setting that only tells schemes apart is no axis; it is still a part of the name."""
+    axes = ["scheme", "workers", "batch_size", "seed", "scheme.backup_workers"]
+    runs = [
+        run | {"scheme.backup_workers": 1 if run["scheme"].startswith("async") else None}
+        for run in made_two_schemes(spread=30, accuracy=0.89)
+    ]
+    folder = write_reports(root / "reports" / STUDIES[0], runs, axes=axes)
+    analyse(folder)
+    assert "asynchronous servers, 1 backup worker" in readme_answer(root / "reports")
+    assert "asynchronous servers, 1 backup worker" in report(folder).read_text()
+    assert "scheme.backup_workers" not in (folder / "tables/decision.csv").read_text()

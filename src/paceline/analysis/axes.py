@@ -1,6 +1,6 @@
 """Selects the axes of a study by which its configurations must be named."""
 
-from paceline.analysis.tables import Tables
+from paceline.analysis.tables import Frame, Tables
 
 
 def varying(tables: Tables) -> list[str]:
@@ -22,6 +22,14 @@ def implied_by_kind(tables: Tables) -> list[str]:
     if len(kinds) < 2:
         return []
     return [axis for axis in clock_axes(tables) if kinds[axis].nunique(dropna=False).max() == 1]
+
+
+def implied_by_scheme(tables: Tables) -> Frame:
+    """Return a row per scheme with those of its settings that have one value wherever it runs."""
+    names = [name for name in tables.about["axes"] if name.startswith("scheme.")]
+    names = [name for name in names if name in tables.runs and name not in tables.axes]
+    own = tables.runs[["scheme", *names]]
+    return own.groupby("scheme", sort=False).head(1).reset_index(drop=True)
 
 
 def clock_axes(tables: Tables) -> list[str]:

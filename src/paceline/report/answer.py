@@ -144,7 +144,7 @@ def _others(rows: Frame) -> list[str]:
     slow = [_with_speed(row) for _, row in named["behind"].iterrows()]
     texts = [
         ("Not told from it", _names(named["tied"])),
-        ("Behind", ", ".join(slow)),
+        ("Behind", "; ".join(slow)),
         ("Never there", _names(named["never"])),
         (
             "Not judged, since the best rate lies at an edge of what was tried",
@@ -160,7 +160,7 @@ def _with_speed(row: Frame) -> str:
 
 
 def _names(rows: Frame) -> str:
-    return ", ".join(scheme_words(row) for _, row in rows.iterrows())
+    return "; ".join(scheme_words(row) for _, row in rows.iterrows())
 
 
 def _accuracy(row: Frame) -> str:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
-from paceline.analysis.axes import implied_by_kind, varying
+from paceline.analysis.axes import implied_by_kind, implied_by_scheme, varying
 from paceline.analysis.tables import Frame, Tables, read_table, read_tables, require
 
 
@@ -41,10 +41,16 @@ class StudyFindings:
 def read_findings(folder: Path) -> StudyFindings:
     """Read the tables in `folder`, reports/<study>.
 
+    Rows that name a scheme have those of its settings, too, that it always has in the study.
     Raises SettingError("study") if a table is missing; its message names the command to run first.
     """
     tables = read_tables(folder)
     first = f"paceline analyse {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]
     concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
-    return StudyFindings(tables, concluded)
+    implied = implied_by_scheme(tables)
+    return StudyFindings(tables, {name: _with(implied, own) for name, own in concluded.items()})
+
+
+def _with(implied: Frame, rows: Frame) -> Frame:
+    return rows.merge(implied, how="left", on="scheme") if "scheme" in rows else rows

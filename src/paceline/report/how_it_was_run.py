@@ -8,7 +8,6 @@ import pandas as pd
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, percent, plural, setting
-from paceline.report.words import scheme_words
 
 _CLUSTER = "cluster."
 
@@ -27,7 +26,6 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Budget", _budget(runs, known)
     yield "Optimizer", _optimizer(known)
     yield "Search", _search(findings)
-    yield "Schemes", _schemes(findings)
     yield "Cluster", _cluster(runs, known)
     seeds = sorted(set(runs["seed"]))
     yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
@@ -51,17 +49,6 @@ def _network(runs: Frame) -> str:
     return ", ".join(
         f"{row.model}, {count(row.num_parameters)} parameters" for row in pairs.itertuples()
     )
-
-
-def _schemes(findings: StudyFindings) -> str:
-    """Name the schemes with settings of their own that no table shows, since each has one value."""
-    tables = findings.tables
-    names = [name for name in tables.about["axes"] if name.startswith("scheme.")]
-    names = [name for name in names if name not in tables.axes]
-    if not names:
-        return ""
-    rows = tables.runs[["scheme", *names]].dropna(subset=names, how="all").drop_duplicates()
-    return "; ".join(scheme_words(row) for _, row in rows.iterrows())
 
 
 def _budget(runs: Frame, known: Mapping[str, Any]) -> str:

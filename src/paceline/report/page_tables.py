@@ -3,6 +3,7 @@
 import pandas as pd
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion
+from paceline.analysis.axes import implied_by_scheme
 from paceline.analysis.clocks import LITTLE
 from paceline.analysis.configuration import matching
 from paceline.analysis.scaling import unequal_samples
@@ -45,7 +46,7 @@ def page_tables(findings: StudyFindings) -> list[Table]:
 
 def plain_table(findings: StudyFindings, conclusion: Conclusion) -> Table:
     """Show a table of analysis with one column per number, or per mean with its interval."""
-    axes = ("kind", *findings.tables.axes)
+    axes = ("kind", *findings.tables.axes, *implied_by_scheme(findings.tables))
     columns = [name for name in findings.concluded[conclusion.name] if name not in axes]
     means = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
     parts = {f"{name}_{part}" for name in means for part in ("mean", "low", "high", "n")}

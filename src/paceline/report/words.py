@@ -34,8 +34,6 @@ SETTINGS = {
     "training.rate": "learning rate",
     "training.lr": "learning rate",
     "training.momentum": "momentum",
-    "scheme.backup_workers": "backup workers",
-    "scheme.servers": "servers",
     "scheme.period": "steps between means",
     "scheme.group_size": "workers in a group",
     "model.shards": "processes of a worker",
@@ -43,6 +41,10 @@ SETTINGS = {
     "workload": "network that gradients stand for",
     "workload.num_bytes": "bytes of a gradient",
     "measurement.repeat": "repetition",
+}
+_COUNTED = {
+    "scheme.backup_workers": "backup worker",
+    "scheme.servers": "server",
 }
 _VALUES = {
     ("training.rate", "tuned"): "tuned rate",
@@ -55,9 +57,9 @@ _VALUES = {
 
 
 def scheme_words(row: Frame | Row) -> str:
-    """Name the scheme of a row, with those of its settings that the study varies."""
+    """Name the scheme of a row, with those of its settings that the study sets."""
     parts = [
-        f"{SETTINGS.get(name, name.removeprefix('scheme.'))} {setting(row[name])}"
+        _setting_words(name, row[name])
         for name in dict(row)
         if name.startswith("scheme.") and not pd.isna(row[name]) and row[name] != 0
     ]
@@ -68,6 +70,12 @@ def scheme_words(row: Frame | Row) -> str:
             parts.append(row["model.split"].replace("_", " "))
     name = str(row["scheme"])
     return ", ".join([SCHEMES.get(name, name), *parts])
+
+
+def _setting_words(name: str, value: Entry) -> str:
+    if name in _COUNTED:
+        return plural(int(value), _COUNTED[name])
+    return f"{SETTINGS.get(name, name.removeprefix('scheme.'))} {setting(value)}"
 
 
 def value_words(name: str, value: Entry) -> str:
