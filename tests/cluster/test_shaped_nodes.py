@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from paceline.calibration.exchange_turns import Asked, measure_exchanges
 from paceline.cluster import namespaces
 from paceline.cluster.cluster import Task
 from paceline.cluster.launcher import launch
@@ -68,6 +69,17 @@ def test_messages_of_two_nodes_share_what_the_third_takes_in(tmp_path):
     assert seconds[0] > 0.95 * 2 * 200_000 / BANDWIDTH
     assert len(set(nodes)) == 3
     assert names() == []
+
+
+@pytest.mark.usefixtures("permitted")
+def test_collectives_use_both_directions_of_a_link_at_once():
+    """One direction at a time would take twice as long; frames and filling take a tenth more."""
+    length, link = 500_001, {"latency": 0, "bandwidth": 1e7}
+    point = point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", cluster__link=link))
+    names = ("ring", "multicolor", "parameter_server")
+    found = measure_exchanges(point.cluster, 2, [Asked(name, length) for name in names], 1)
+    for name, exchanged in zip(names, found, strict=True):
+        assert 0.9 < exchanged.seconds[0] / (4 * length / link["bandwidth"]) < 1.7, name
 
 
 @pytest.mark.usefixtures("permitted")

@@ -134,13 +134,23 @@ def test_limits_of_hierarchical(workers, length):
 
 
 @exactly
-@given(first=st.integers(0, 9), length=st.integers(1, 10**6))
-def test_pieces_cover_a_part_once_and_are_neither_small_nor_many(first, length):
-    parts = pieces(first, first + length)
+@given(first=st.integers(0, 9), length=st.integers(1, 10**6), filling=st.integers(1, 5))
+def test_pieces_cover_a_part_once_and_are_neither_small_nor_many(first, length, filling):
+    parts = pieces(first, first + length, filling)
     assert [parts[0][0], parts[-1][1]] == [first, first + length]
     assert all(one[1] == other[0] for one, other in itertools.pairwise(parts))
     assert len(parts) == 1 or min(last - start for start, last in parts) >= 4096
-    assert len(parts) <= 64
+    assert len(parts) <= 24 * filling
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize("name", ["multicolor", "parameter_server"])
+def test_filling_a_pipeline_costs_at_most_five_percent(name, workers):
+    """A round with a piece on its way takes as long as any; no vector is too small for pieces."""
+    rounds = collective(name).schedule(workers, 50_000_000)
+    pieces_of_a_part = sum(move.receiver == 0 and move.adds for moves in rounds for move in moves)
+    sources = len({m.sender for moves in rounds for m in moves if m.receiver == 0 and m.adds})
+    assert len(rounds) <= 1.05 * pieces_of_a_part / sources
 
 
 def inner_members(order):

@@ -20,7 +20,8 @@ class Multicolor(AbstractScheduledCollective):
     """A tree for each part of the vector, every worker an inner member of one tree at most."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
-        return _all_colors(workers, [pieces(*part) for part in _parts(workers, length)])
+        filling = max(1, 2 * _depth(workers) - 1)
+        return _all_colors(workers, [pieces(*part, filling) for part in _parts(workers, length)])
 
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
         """Count what moves when no part is cut into pieces, which is the same."""

@@ -16,7 +16,7 @@ class ParameterServer(AbstractScheduledCollective):
     """One worker that receives all vectors and sends their sum to all."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
-        parts = pieces(0, length) if length else []
+        parts = pieces(0, length, filling=1) if length else []
         others = [worker for worker in range(workers) if worker != _SERVER]
         to_server = tuple(
             tuple(Move(worker, _SERVER, *part, adds=True) for worker in others) for part in parts

@@ -47,12 +47,15 @@ class GroupWire:
 
     def _exchange(self, moves: Round, vector: Tensor) -> None:
         sent = [move for move in moves if move.sender == self.worker]
+        sent.sort(key=lambda move: (move.receiver - self.worker) % self.workers)  # not all to one
         received = [move for move in moves if move.receiver == self.worker]
         landed = self._landing_places(received, vector)
-        messages = [self._send(vector[m.first : m.last], m.receiver) for m in sent]
-        messages += [
+        # gloo sends once it is told that the receiver is ready, and what tells it would queue
+        # behind what is sent the other way: a link would carry one direction at a time.
+        messages = [
             self._receive(place, m.sender) for place, m in zip(landed, received, strict=True)
         ]
+        messages += [self._send(vector[m.first : m.last], m.receiver) for m in sent]
         if messages:  # in one batch: NCCL carries them out at once, whatever their order
             for work in dist.batch_isend_irecv(messages):
                 work.wait()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from paceline.exchange.shard import shard_bounds
 
-_MAX_PIECES = 64  # to fill a pipeline costs a few percent at most, and a round a millisecond
+_PIECES_PER_FILLING = 24  # a round costs some milliseconds, filling 4 % more
 _MIN_PIECE = 4096  # elements; a smaller message costs no less
 
 
@@ -47,7 +47,11 @@ def among(members: range, schedule: Schedule) -> Schedule:
     )
 
 
-def pieces(first: int, last: int) -> list[tuple[int, int]]:
-    """Cut [first, last) for a pipeline, into parts that are equal to within one element."""
-    count = max(1, min(_MAX_PIECES, (last - first) // _MIN_PIECE))
+def pieces(first: int, last: int, filling: int) -> list[tuple[int, int]]:
+    """Cut [first, last) for a pipeline, into parts that are equal to within one element.
+
+    `filling`: number of rounds between the first piece's start and its arrival, in which not all of
+    the pipeline is at work.
+    """
+    count = max(1, min(_PIECES_PER_FILLING * filling, (last - first) // _MIN_PIECE))
     return [(first + start, first + end) for start, end in shard_bounds(last - first, count)]
