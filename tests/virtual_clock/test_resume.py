@@ -1,6 +1,7 @@
 """Law: a run that was interrupted and resumed is the one that was not, bit for bit."""
 
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -98,6 +99,13 @@ def test_a_resumed_run_is_the_uninterrupted_one(scheme, tmp_path, request):
 @pytest.mark.parametrize("scheme", FIRST_OF_EACH.values(), ids=FIRST_OF_EACH)
 def test_a_resumed_run_of_copied_buffers_is_the_uninterrupted_one(scheme, tmp_path, request):
     check(scheme, tmp_path, request.node.name, recycled=False, sample_decay=0.99)
+
+
+@pytest.mark.parametrize("scheme", ["async_parameter_server", "local_sgd"])
+def test_a_resumed_run_has_the_state_of_any_optimizer(scheme, tmp_path, request):
+    check(
+        SCHEMES[scheme], tmp_path, request.node.name, optimizer=partial(torch.optim.AdamW, lr=0.1)
+    )
 
 
 def test_another_runs_state_is_refused(tmp_path):

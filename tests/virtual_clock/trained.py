@@ -51,13 +51,13 @@ def workers_for(scheme, at_least):
     raise ValueError(f"no number of workers from {at_least} on suits {scheme}: change its laws")
 
 
-def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0):
+def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0, optimizer=None):
     torch.manual_seed(3)
     sgd = partial(torch.optim.SGD, lr=0.1, momentum=momentum, weight_decay=weight_decay)
     network = tiny_network(batch_norm).double()
     if dropout:
         network.append(torch.nn.Dropout(dropout))
-    return Classifier(network, sgd)
+    return Classifier(network, optimizer or sgd)
 
 
 def trainer_of(strategy, **options):
@@ -84,6 +84,7 @@ def train(
     weight_decay=0.01,
     length=None,
     dropout=0.0,
+    optimizer=None,
     callbacks=(),
     ckpt_path=None,
     **options,
@@ -96,7 +97,7 @@ def train(
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
     strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
-    module = module_of(batch_norm, momentum, weight_decay, dropout)
+    module = module_of(batch_norm, momentum, weight_decay, dropout, optimizer)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
