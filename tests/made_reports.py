@@ -170,6 +170,7 @@ MAKE = {
     "staleness": make_staleness,
     "phases": make_phases,
     "timeline": make_timeline,
+    "tests": lambda run: [],  # as of code that did not write it
 }
 
 

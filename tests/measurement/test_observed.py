@@ -36,6 +36,7 @@ def scored(samples, **changes):
         "at_chance": False,
         "averaged_top1": None,
         "num_images": 500,
+        "right": b"",
         "real_seconds": samples / 20,
     }
     return SnapshotScore(**(score | changes))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
+from paceline.measurement.bits import text_of
 from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.rows import POINT_TABLES
 from paceline.record.reading import fault_of, read_result, require_fit
@@ -26,6 +27,7 @@ def record(tmp_path):
     numbers = {each.name: 0.5 for each in NUMBERS if each.unit != "text"}
     make_record(folder, config, **numbers)
     (folder / "timeline.csv").write_text(TIMELINE)
+    (folder / "test.csv").write_text(f"images,right\n9,{text_of(bytes(2))}\n")
     return folder
 
 
@@ -72,11 +74,13 @@ def test_a_record_that_is_mended_or_damaged_is_read_anew(record):
 def test_numbers_that_earlier_code_lacked_may_be_missing(record):
     kept = ("samples", "seconds", "top1")
     change(record, **{each.name: ... for each in NUMBERS if each.name not in kept})
-    (record / "timeline.csv").unlink()
+    for name in LATER:
+        (record / name).unlink()
     assert fault_of(record) is None
 
 
-WHOLE = ("config.yaml", "result.json", "curve.csv", "staleness.csv", "phases.csv", "timeline.csv")
+LATER = ("timeline.csv", "test.csv")
+WHOLE = ("config.yaml", "result.json", "curve.csv", "staleness.csv", "phases.csv", *LATER)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -107,7 +111,7 @@ def test_a_damaged_file_is_named(record, name, damage):
             path.write_bytes(whole[:10] + b"\0" + whole[11:])
     if name == "result.json" and damage == "nothing":
         assert (read_result(record), fault_of(record)) == (None, None)
-    elif name == "timeline.csv" and damage in ("nothing", "dangling"):
+    elif name in LATER and damage in ("nothing", "dangling"):
         assert fault_of(record) is None  # records of earlier code have none
     else:
         refused(record, name)
@@ -261,6 +265,7 @@ CELLS = {
         "bytes_sent": ["-1", ""],
     },
     "timeline": {"worker": ["", "-1"], "phase": [""], "start": ["-1", "x"], "end": ["nan", ""]},
+    "test": {"images": ["", "-1", "x"], "right": ["", "!", "AAAA", text_of(bytes(3))]},
 }
 
 

@@ -39,7 +39,7 @@ def decision(tables: Tables) -> Frame:
       runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
       told), and `within_margin` is 1 if it is shown to lie within the margin of the study;
       `tuning_sd` is the standard deviation, in the interval, by which the luck of repeated searches
-      for the rate moves a mean;
+      for the rate moves a mean, and `draw_sd` that of the difference by the draw of test images;
     - `at_edge`: the edge of what was tried at which its best trial lies, where a better one may lie
       beyond: then nothing may be said against it.
     """

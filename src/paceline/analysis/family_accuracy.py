@@ -7,6 +7,7 @@ import numpy as np
 
 from paceline.analysis.comparison import METRICS, reference_scheme
 from paceline.analysis.configuration import Configuration
+from paceline.analysis.draw_of_images import variance_of_draw
 from paceline.analysis.intervals import NONE, Interval, interval_of
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.tuned import tuning_variance
@@ -22,8 +23,9 @@ def accuracies(
 ) -> list[Row]:
     """Return the columns on accuracy of each member, which has the runs of a configuration.
 
-    Groups have the variance of all finished runs of the situation, and where searches for the rate
-    were repeated, that by which their luck moves a mean. There is no difference for the reference
+    Groups have the variance of all finished runs of the situation; where searches for the rate were
+    repeated, also that by which their luck moves a mean; and where records tell which test images
+    were right, that of their draw. There is no difference for the reference
     itself, without it, or with several settings of it.
     """
     reference, margin = reference_scheme(tables.runs), tables.margin
@@ -38,14 +40,20 @@ def accuracies(
     family = pooled([values[place] for place in known], POINTS)
     tuned = [configurations[place] for place in known]
     luck = tuning_variance(tables, tuned, metric, float(family.variance))
+    others = [place for place in known if place != centre[0]]
+    draws = np.zeros(len(others))
+    if metric == METRICS[1]:
+        kept = [own[own["status"] == "finished"] for own in members]
+        draws += [variance_of_draw(tables, kept[place], kept[centre[0]]) for place in others]
     sides = [
-        find(family, known.index(centre[0]), extra_variance=2 * luck)
+        find(family, known.index(centre[0]), extra_variance=2 * luck + draws)
         for find in (against_reference, for_equivalence)
     ]
     judgement = judge(*sides, margin=(-margin, margin))
-    for index, place in enumerate(place for place in known if place != centre[0]):
+    for index, place in enumerate(others):
         difference = interval_of(sides[0].at(index), len(values[place]))
-        row = _row(reference, difference) | {"tuning_sd": math.sqrt(luck)}
+        deviations = {"tuning_sd": math.sqrt(luck), "draw_sd": math.sqrt(draws[index])}
+        row = _row(reference, difference) | deviations
         if not np.isnan(difference.low):
             row["accuracy"] = str(judgement.verdict[index])
             row["within_margin"] = int(judgement.within[index])
@@ -78,4 +86,4 @@ def _finished(own: Frame, metric: str) -> Array:
 
 def _row(reference: str, difference: Interval) -> Row:
     row: Row = {"reference": reference, **difference.named("top1_difference")}
-    return row | {"accuracy": "", "within_margin": "", "tuning_sd": ""}
+    return row | {"accuracy": "", "within_margin": "", "tuning_sd": "", "draw_sd": ""}

@@ -7,10 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
+import numpy as np
 import pandas as pd
 
 from paceline.analysis.block_drift import judged, without_dropped
 from paceline.errors import SettingError
+from paceline.measurement.bits import bits_of
 from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.rows import POINT_TABLES, PointTable
 
@@ -26,13 +28,14 @@ _TEXT |= {
     "value",
     "at_edge",
     "verdict",
+    "right",
 }
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
-_LATER = ("timeline",)  # tables that reports of older code lack
+_LATER = ("timeline", "test")  # tables that reports of older code lack
 _LATER_ABOUT = {
     "margin": 1.0,
     "target": None,
@@ -89,6 +92,7 @@ class Tables:
     staleness: Frame
     phases: Frame
     timeline: Frame
+    tests: Frame
     predictions: Frame
     tuning: Frame
 
@@ -132,6 +136,15 @@ class Tables:
     @cached_property
     def _curves_by_key(self) -> dict[str, Frame]:
         return dict(iter(self.curves.groupby("key", sort=False))) if len(self.curves) else {}
+
+    def right(self, key: str) -> np.ndarray | None:
+        """Return on which test images [bool] a point was right, or None if that is not known."""
+        return self._right_by_key.get(key)
+
+    @cached_property
+    def _right_by_key(self) -> dict[str, np.ndarray]:
+        rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
+        return {key: bits_of(right, int(images)) for key, right, images in rows}
 
     @property
     def finished(self) -> Frame:

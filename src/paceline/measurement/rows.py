@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
+from paceline.measurement.bits import text_of
+
 if TYPE_CHECKING:
     from paceline.measurement.observed import Observed
 
@@ -75,7 +77,18 @@ class TimelineRow:
     end: float
 
 
-TableRow = CurveRow | StalenessRow | PhasesRow | TimelineRow
+@dataclass(frozen=True)
+class ScoredRow:
+    """Row of the last snapshot on the `images` of the test set.
+
+    `right` tells of which the label is the first guess, as bits in text; see `bits.bits_of`.
+    """
+
+    images: int
+    right: str
+
+
+TableRow = CurveRow | StalenessRow | PhasesRow | TimelineRow | ScoredRow
 
 
 def curve(observed: Observed) -> list[CurveRow]:
@@ -132,6 +145,12 @@ def timeline(observed: Observed) -> list[TimelineRow]:
     return [TimelineRow(*span) for worker in observed.workers for span in worker.timeline]
 
 
+def scored(observed: Observed) -> list[ScoredRow]:
+    """Return one row if the run was scored on the test set."""
+    found = observed.test
+    return [ScoredRow(found.num_images, text_of(found.right))] if found else []
+
+
 def finite(value: float | None) -> float | None:
     """Return `value`, or None instead of infinity and NaN, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None
@@ -165,6 +184,7 @@ POINT_TABLES = (
     PointTable("staleness", "staleness", StalenessRow, staleness),
     PointTable("phases", "phases", PhasesRow, phases),
     PointTable("timeline", "timeline", TimelineRow, timeline),
+    PointTable("test", "tests", ScoredRow, scored),
 )
 
 # of tuning.csv, one row for each trial, after the columns of its key and of the study's axes

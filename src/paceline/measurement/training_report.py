@@ -24,7 +24,7 @@ class SnapshotScore:
     `seconds` are of the training clock, `real_seconds` of a real one. `loss` may be infinite or
     NaN. `top1` and `top5` are shares. `at_chance` means that `top1` is no better than guessing.
     `averaged_top1` is that of the weights' moving average, None without one. `num_images` were
-    scored.
+    scored, and `right` tells which were right, a bit each.
     """
 
     samples: int
@@ -37,6 +37,7 @@ class SnapshotScore:
     at_chance: bool
     averaged_top1: float | None
     num_images: int
+    right: bytes
 
 
 @dataclass

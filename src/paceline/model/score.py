@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -15,7 +16,8 @@ class Score(NamedTuple):
     """Quality of a network on `num_images` images.
 
     `loss` is the mean cross-entropy [nats]; `top1` and `top5` are the shares of images whose label
-    is the first guess, or one of the first five.
+    is the first guess, or one of the first five. `right`: of which images the label is the first
+    guess, a bit each (numpy.packbits).
     """
 
     loss: float
@@ -23,6 +25,7 @@ class Score(NamedTuple):
     top5: float
     num_images: int
     num_classes: int
+    right: bytes = b""
 
     @property
     def at_chance(self) -> bool:
@@ -53,7 +56,7 @@ def score(
     with _evaluation_mode(network):
         outputs = ((network(images.to(device)), labels.to(device)) for images, labels in batches)
         first = next(outputs)
-        num_images, num_classes = 0, first[0].shape[1]
+        right, num_classes = [], first[0].shape[1]
         top1, top5 = (
             MulticlassAccuracy(num_classes, top_k=k, **options).to(device)
             for k in (1, min(5, num_classes))
@@ -63,9 +66,15 @@ def score(
             loss.update(cross_entropy(logits, labels, reduction="none"))
             top1.update(logits, labels)
             top5.update(logits, labels)
-            num_images += len(labels)
+            right.append(logits.argmax(dim=1) == labels)
+    of_all = torch.cat(right).cpu().numpy()
     means = [float(metric.compute()) for metric in (loss, top1, top5)]
-    return Score(*means, num_images=num_images, num_classes=num_classes)
+    return Score(
+        *means,
+        num_images=len(of_all),
+        num_classes=num_classes,
+        right=np.packbits(of_all).tobytes(),
+    )
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pydantic import (
     create_model,
 )
 
+from paceline.measurement.bits import bits_of
 from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.rows import POINT_TABLES, PointTable
 
@@ -141,7 +142,18 @@ def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
         _rows(table.name, tuple(header)).validate_python(cells)
     except ValidationError as error:
         return _first(error), 0
-    return None, len(rows)
+    return _fault_of_bits(cells), len(rows)
+
+
+def _fault_of_bits(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return why the bits in the rows of a table do not fit; of most tables no row has any."""
+    for number, row in enumerate(rows, 1):
+        if "right" in row and "images" in row:
+            try:
+                bits_of(row["right"], int(row["images"]))
+            except ValueError as error:
+                return f"row {number}, right: {error}"
+    return None
 
 
 @cache

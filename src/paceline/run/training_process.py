@@ -222,4 +222,5 @@ def _scored(snapshot: Snapshot, real_seconds: float, scores: list[Score]) -> Sna
         at_chance=score.at_chance,
         averaged_top1=of_average[0].top1 if of_average else None,
         num_images=score.num_images,
+        right=score.right,
     )
