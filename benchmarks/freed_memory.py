@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.row import row
-from paceline.cluster.launcher import KEEP_MEMORY
+from paceline.cluster.processes import KEEP_MEMORY
 from paceline.model.network import torchvision_network
 from paceline.model.small_cnn import SmallCNN
 

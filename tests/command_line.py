@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paceline import cli
-from paceline.cluster.launcher import preload
+from paceline.cluster.processes import preload
 from paceline.study.status_line import PREFIX
 
 _SECONDS = 100  # limit for a command

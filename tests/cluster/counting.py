@@ -55,10 +55,20 @@ def fail(how):
         sys.exit(3)
     if how == "vanish":
         os._exit(7)
+    if how == "real-time signal":
+        os.kill(os.getpid(), 35)
     if how == "peer":
         time.sleep(0.3)
         raise RuntimeError("the cause")
     return lambda: None
+
+
+def signal_forkserver(sent):
+    """Which is the parent of this process."""
+    if os.environ["RANK"] == "0":
+        os.kill(os.getppid(), sent)
+        time.sleep(0.2)
+    return os.environ["RANK"]
 
 
 class ListeningClassifier(Classifier):

@@ -7,7 +7,8 @@ import torch.distributed as dist
 
 from paceline.cluster.cluster import Task
 from paceline.cluster.in_process import InProcessCluster
-from paceline.cluster.launcher import KEEP_MEMORY, launch
+from paceline.cluster.launcher import launch
+from paceline.cluster.processes import KEEP_MEMORY
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.tiny import point_of, tiny_point

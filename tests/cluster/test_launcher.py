@@ -1,9 +1,11 @@
 """Processes of a point: how their failures are told, and that none is left behind."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from paceline.cluster.launcher import launch
+from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.tiny import run_tiny, tiny_point
@@ -77,6 +80,7 @@ def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(tmp_path):
     [
         ("exit", "worker 1: SystemExit: 3"),
         ("vanish", "worker 1: ended with exit code 7 and no result"),
+        ("real-time signal", "worker 1: killed by signal 35"),
         ("unsendable", r"worker 1: .*pickle"),
         ("peer", "worker 1: RuntimeError: the cause"),
     ],
@@ -85,6 +89,37 @@ def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
     """Of two that fail, not the one that only saw the other's end, though it is heard first."""
     with pytest.raises(ProcessFailure, match=rf"^{reason}"):
         launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_run_does_not_need_the_forkserver_once_it_has_started(sent, tmp_path):
+    """And the next run has another."""
+    target = "tests.cluster.counting:signal_forkserver"
+    assert launch(target, (sent,), workers=2, servers=0, log_folder=tmp_path) == ["0", "1"]
+    assert launch(target, (0,), workers=1, servers=0, log_folder=tmp_path) == ["0"]
+
+
+@pytest.fixture
+def few_descriptors():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 24, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_processes_without_descriptors_fail_in_one_line(few_descriptors, tmp_path):
+    target, failure = "tests.cluster.counting:tell", "cannot be started: Too many open files"
+    with pytest.raises(ProcessFailure, match=failure) as failed:
+        launch(target, ("a",), workers=40, servers=0, log_folder=tmp_path)
+    assert failed.value.environment
+
+
+def test_a_long_folder_of_temporary_files_is_a_setting_error(monkeypatch):
+    """Which the forkserver's socket would be in."""
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "a" * 130)
+    with pytest.raises(SettingError, match=r"^TMPDIR: "):
+        preload()
 
 
 def test_processes_of_a_split_worker_are_named_by_worker_and_shard(tmp_path):
@@ -145,7 +180,7 @@ import sys
 import time
 from pathlib import Path
 if __name__ == "__main__":
-    from paceline.cluster.launcher import preload
+    from paceline.cluster.processes import preload
     preload()  # beside the imports of this process
     from tests.tiny import run_tiny, tiny_point
     config = tiny_point("async_parameter_server", 2, 4, training__epochs=10**6)
@@ -176,8 +211,8 @@ def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
         family = psutil.Process(launcher.pid).children(recursive=True)
         assert len([process for process in family if process.is_running()]) >= 3
         launcher.send_signal(sent)
-        launcher.wait(timeout=10)
-        wait_until(lambda: not [p for p in family if alive(p)], seconds=10)
+        launcher.wait(timeout=60)
+        wait_until(lambda: not [p for p in family if alive(p)], seconds=60)
     finally:
         for process in [launcher, *filter(alive, family)]:
             process.kill()

@@ -6,6 +6,8 @@ import faulthandler
 import importlib
 import multiprocessing
 import os
+import re
+import select
 import signal
 import threading
 import time
@@ -16,10 +18,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from paceline.cluster.silence import PERIOD
 from paceline.errors import SettingError
+from paceline.exchange.activity import seconds_of_work
 from paceline.exchange.lost import LostPeerError
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
+_OF_TORCH = re.compile(r"^Dist\w*Error|gloo|NCCL|out of memory", re.IGNORECASE)
 _LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone
 
 
@@ -34,19 +39,27 @@ class Raised(NamedTuple):
 
     `setting`: name of the setting if it is a SettingError, else None. `lost_peer`: True if the end
     of another process caused it. `when`: seconds of the monotonic clock, which all processes of a
-    machine share.
+    machine share. `environment`: True if the machine or the network caused it, so that another try
+    may succeed.
     """
 
     reason: str
     setting: str | None
     lost_peer: bool
     when: float
+    environment: bool = False
 
 
 class Tolerated(NamedTuple):
     """Report of a server: the workers without which it can continue."""
 
     workers: frozenset[int]
+
+
+class Alive(NamedTuple):
+    """Sign of life. `seconds_of_work`: how long its step goes on in which it waits for nobody."""
+
+    seconds_of_work: float
 
 
 class Place(NamedTuple):
@@ -61,8 +74,9 @@ class Place(NamedTuple):
     namespace: str | None
 
 
-Report = Returned | Raised | Tolerated
+Report = Returned | Raised | Tolerated | Alive
 _reports: Connection | None = None  # to this process's launcher
+_reporting = threading.Lock()
 
 
 def tolerate(workers: Iterable[int]) -> None:
@@ -83,7 +97,8 @@ def enter(
     _write_to(place.log)
     if place.namespace is not None:
         _enter_namespace(place.namespace)  # of this thread, and of those that it starts
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    for beside in (_die_with_parent, _give_signs_of_life):
+        threading.Thread(target=beside, daemon=True).start()
     os.environ.update(place.environment)
     try:
         _report(Returned(_call(target, arguments)))
@@ -108,7 +123,7 @@ def _call(target: str, arguments: tuple[Any, ...]) -> Any:
 
 def _report(report: Report) -> None:
     if _reports is not None:
-        with contextlib.suppress(BrokenPipeError):  # without a launcher this process ends soon
+        with _reporting, contextlib.suppress(BrokenPipeError):  # without a launcher it ends soon
             _reports.send(report)
 
 
@@ -118,7 +133,9 @@ def _raised(error: BaseException) -> Raised:
         if isinstance(cause, SettingError):
             return Raised(cause.message, cause.setting, lost, time.monotonic())
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return Raised(reason, None, lost, time.monotonic())
+    of_torch = isinstance(error, RuntimeError) and _OF_TORCH.search(reason) is not None
+    environment = lost or of_torch or isinstance(error, OSError | MemoryError)
+    return Raised(reason, None, lost, time.monotonic(), environment)
 
 
 def _die_with_parent() -> None:
@@ -127,6 +144,16 @@ def _die_with_parent() -> None:
     assert parent is not None
     connection.wait([parent.sentinel])
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _give_signs_of_life() -> None:
+    while _reports is not None:
+        with _reporting:
+            ready = select.select([], [_reports], [], 0)[1]  # else the launcher reads nothing
+            if ready:
+                with contextlib.suppress(OSError):
+                    _reports.send(Alive(seconds_of_work()))
+        time.sleep(PERIOD)
 
 
 def _enter_namespace(path: str) -> None:

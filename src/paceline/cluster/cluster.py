@@ -30,7 +30,8 @@ class Task:
 
     The first `num_training` processes train, `shards` of each worker, one worker after the other;
     the others serve. `log_folder`: folder for their output, one file for each process. `code`:
-    digest of the source, which other nodes must have, too.
+    digest of the source, which other nodes must have, too. `timeout_seconds`: silence after which a
+    process is killed.
     """
 
     target: str
@@ -40,6 +41,7 @@ class Task:
     log_folder: Path
     shards: int = 1
     code: str = ""
+    timeout_seconds: float = 600
 
 
 @settings("cluster")
@@ -47,7 +49,7 @@ class AbstractCluster(AbstractPacing, ABC):
     """A kind of cluster: one file in this room, and one or more in conf/cluster.
 
     `accelerator`: device that computes gradients. `threads_per_worker`: number of CPU threads.
-    `timeout_seconds`: silence of a peer after which a run has failed. `server_seconds`: time that a
+    `timeout_seconds`: silence of a process after which it is ended. `server_seconds`: time that a
     server takes for a push. The fields of AbstractPacing describe the emulated accelerator.
     """
 
@@ -55,6 +57,11 @@ class AbstractCluster(AbstractPacing, ABC):
     threads_per_worker: Whole
     timeout_seconds: Positive
     server_seconds: NotNegative
+
+    @property
+    def peer_seconds(self) -> float:
+        """Longest wait of a process for another: the launcher knows first who is silent."""
+        return 1.25 * self.timeout_seconds + 5
 
     @property
     @abstractmethod

@@ -1,65 +1,30 @@
 """Launcher of a run: it starts new processes on this machine and watches them until they end.
 
-A forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
-start in a fraction of a second; only the first waits for the imports. Lightning's own launcher
-inside one Hydra multirun silently trains fewer workers than requested; torch's elastic launcher
-ends all processes when one dies, although servers can continue without a worker.
+Lightning's own launcher inside one Hydra multirun silently trains fewer workers than requested;
+torch's elastic launcher ends all processes when one dies, although servers can continue without a
+worker.
 """
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
-from multiprocessing import forkserver
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.cluster.child import Place, Raised, Returned, call_here, enter
+from paceline.cluster.child import Place, Raised, Returned, call_here
+from paceline.cluster.processes import Child, end, preload, start
 from paceline.cluster.rendezvous import LOOPBACK_ADDRESS, rendezvous
-from paceline.cluster.supervisor import Child, Supervisor, name_of
+from paceline.cluster.supervisor import Supervisor, name_of
 
 if TYPE_CHECKING:  # torch takes two seconds: `preload` is to come before, and --help without
     from paceline.cluster.cluster import Task
 
-_PRELOADED = [
-    "hydra.utils",
-    "torchmetrics.classification",
-    "paceline.wall_clock.ddp",  # torch, Lightning
-    "paceline.virtual_clock.virtual_strategy",
-]
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
-# glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
-# page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
-# (mallopt(3)), not for the caller's own; 32 MiB is the greatest value of the second.
-KEEP_MEMORY = {
-    "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
-}
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-
-
-def preload() -> None:
-    """Start the forkserver, which imports in the background while the caller continues."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
-    for name, value in KEEP_MEMORY.items():
-        os.environ.setdefault(name, value)
-    known = multiprocessing.get_all_start_methods()  # the platform's own is first
-    if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
-        multiprocessing.set_start_method(known[0], force=True)
-    multiprocessing.set_forkserver_preload(_PRELOADED)
-    forkserver.ensure_running()
-
-
-def wait_for_preload() -> None:
-    """Wait until the forkserver starts processes in a fraction of a second."""
-    process = multiprocessing.get_context("forkserver").Process(target=int)
-    process.start()
-    process.join()
-    process.close()
 
 
 def launch(
@@ -73,6 +38,7 @@ def launch(
     own_rank: int | None = None,
     address: str = LOOPBACK_ADDRESS,
     namespaces: Sequence[str] | None = None,
+    timeout_seconds: float = 600,
 ) -> list[Any]:
     """Call `target`, written module:function, in workers + servers processes.
 
@@ -83,7 +49,8 @@ def launch(
     `shards`: number of processes of each worker, if that is more than one; `workers` counts all.
     `own_rank`: rank that the calling process takes itself; None if all processes are new.
     `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
-    by `address`; None for the caller's own.
+    by `address`; None for the caller's own. `timeout_seconds`: silence after which a process is
+    killed.
     """
     preload()
     log_folder.mkdir(parents=True, exist_ok=True)
@@ -97,16 +64,20 @@ def launch(
                     name = name_of(rank, workers, shards)
                     namespace = namespaces[rank] if namespaces else None
                     place = Place(ranked, log_folder / f"{name.replace(' ', '_')}.log", namespace)
-                    children[rank] = start(name, target, arguments, place)
+                    children[rank] = start(name, target, arguments, place, timeout_seconds)
             supervisor = Supervisor(
-                children, num_training=workers, num_processes=num_processes, shards=shards
+                children,
+                num_training=workers,
+                num_processes=num_processes,
+                shards=shards,
+                timeout_seconds=timeout_seconds,
             )
             if own_rank is not None:
                 ranked = {**environment, "RANK": str(own_rank), "LOCAL_RANK": str(own_rank)}
                 supervisor.note(own_rank, _call_in_environment(target, arguments, ranked))
             returned = supervisor.until_the_end()
             for child in children.values():
-                child.process.join(_EXIT_SECONDS)
+                child.process.wait(_EXIT_SECONDS)
             return returned
         finally:
             end(children.values())
@@ -130,6 +101,7 @@ def launch_task(
         own_rank=own_rank,
         address=address,
         namespaces=namespaces,
+        timeout_seconds=task.timeout_seconds,
     )
 
 
@@ -142,16 +114,6 @@ def die_with(process_id: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def start(name: str, target: str, arguments: tuple[Any, ...], place: Place) -> Child:
-    """Start a process of the run by the forkserver."""
-    context = multiprocessing.get_context("forkserver")
-    reports, reporting = context.Pipe(duplex=False)
-    process = context.Process(target=enter, args=(target, arguments, place, reporting), name=name)
-    process.start()
-    reporting.close()  # so that the end of the process is the end of its reports
-    return Child(name, process, reports)
 
 
 def _call_in_environment(
@@ -167,18 +129,6 @@ def _call_in_environment(
         leave()
         os.environ.clear()
         os.environ.update(before)
-
-
-def end(children: Iterable[Child]) -> None:
-    """Kill those of the processes that live, and wait until all have ended."""
-    children = list(children)
-    for child in children:
-        if child.process.is_alive():  # else its number may be another's by now
-            child.process.kill()
-    for child in children:
-        child.process.join()
-        child.process.close()
-        child.reports.close()
 
 
 @contextlib.contextmanager

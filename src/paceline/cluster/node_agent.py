@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline.cluster.child import Place, Raised, Report
-from paceline.cluster.launcher import end, ended_by_signals, preload, start, wait_for_preload
-from paceline.cluster.supervisor import Child
+from paceline.cluster.launcher import ended_by_signals
+from paceline.cluster.processes import Child, end, preload, start, wait_for_preload
+from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.exchange.node import address_toward
 from paceline.exchange.wire.connection import prepare
@@ -47,7 +48,7 @@ class Order(NamedTuple):
 
     `names`: of the processes, by rank. `environment`: variables that all of them share.
     `log_folder`: in the record under way, relative to the project. `code`: digest of the head's
-    source.
+    source. `timeout_seconds`: for a process to start.
     """
 
     names: dict[int, str]
@@ -56,6 +57,13 @@ class Order(NamedTuple):
     environment: dict[str, str]
     log_folder: Path
     code: str
+    timeout_seconds: float
+
+
+class Kill(NamedTuple):
+    """Order to kill one of the processes."""
+
+    rank: int
 
 
 class Ended(NamedTuple):
@@ -150,7 +158,7 @@ def _carry_out(wire: Connection, order: Order, code: str) -> None:
         if reason:
             wire.send((min(order.names), Raised(reason, "cluster", False, time.monotonic())))
         else:
-            _start_all(order, children)
+            _start_all(wire, order, children)
         _relay(wire, children)
     finally:
         end(children.values())
@@ -166,7 +174,7 @@ def _misfit(order: Order, code: str) -> str | None:
     return None
 
 
-def _start_all(order: Order, children: dict[int, Child]) -> None:
+def _start_all(wire: Connection, order: Order, children: dict[int, Child]) -> None:
     order.log_folder.mkdir(exist_ok=True)
     for local_rank, (rank, name) in enumerate(order.names.items()):
         ranked = {
@@ -176,7 +184,13 @@ def _start_all(order: Order, children: dict[int, Child]) -> None:
         }
         log = order.log_folder / f"{name.replace(' ', '_')}.log"
         place = Place({**order.environment, **ranked}, log, None)
-        children[rank] = start(name, order.target, order.arguments, place)
+        try:
+            given = (order.target, order.arguments, place, order.timeout_seconds)
+            children[rank] = start(name, *given)
+        except ProcessFailure as failure:
+            reason = str(failure).partition(": ")[2]
+            wire.send((rank, Raised(reason, None, False, time.monotonic(), environment=True)))
+            return
 
 
 def _relay(wire: Connection, children: dict[int, Child]) -> None:
@@ -193,8 +207,12 @@ def _relay(wire: Connection, children: dict[int, Child]) -> None:
             if ended:
                 running.remove(rank)
                 wire.send((rank, Ended(children[rank].process.exitcode)))
-        if wire in ready and wire.recv() == END:
-            return
+        if wire in ready:
+            told = wire.recv()
+            if told == END:
+                return
+            if isinstance(told, Kill) and told.rank in children:
+                children[told.rank].process.kill()
 
 
 def _received(reports: Connection) -> Iterator[Report]:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paceline.cluster.child import Raised
 from paceline.cluster.launcher import ended_by_signals
-from paceline.cluster.node_agent import END, OVER, READY, Ended, Introduction, Order, handshake
+from paceline.cluster.node_agent import (
+    END,
+    OVER,
+    READY,
+    Ended,
+    Introduction,
+    Kill,
+    Order,
+    handshake,
+)
 from paceline.cluster.rendezvous import rendezvous
 from paceline.cluster.supervisor import Supervisor, name_of
 from paceline.errors import SettingError
@@ -91,6 +100,7 @@ class NodeAgents:
                     {**environment, "GROUP_RANK": str(number)},
                     task.log_folder,
                     task.code,
+                    task.timeout_seconds,
                 )
                 relays.append(_Relay(self._nodes[number], order))
             try:
@@ -103,6 +113,7 @@ class NodeAgents:
                     num_training=task.num_training,
                     num_processes=len(ranks),
                     shards=task.shards,
+                    timeout_seconds=task.timeout_seconds,
                 )
                 return supervisor.until_the_end()
             finally:
@@ -122,13 +133,17 @@ class NodeAgents:
 class _RemoteProcess:
     """Process on another node, as a supervisor sees it."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: _Node, rank: int) -> None:
+        self._node, self._rank = node, rank
         self.sentinel, self._living = Pipe(duplex=False)
         self.exitcode: int | None = None
         self._ended = False
 
     def is_alive(self) -> bool:
         return not self._ended
+
+    def kill(self) -> None:
+        self._node.send(Kill(self._rank))
 
     def end(self, exit_code: int | None) -> None:
         self.exitcode, self._ended = exit_code, True
@@ -150,7 +165,7 @@ class _Relay:
         self.remotes: dict[int, _Remote] = {}
         for rank, name in order.names.items():
             reports, self._reporting[rank] = Pipe(duplex=False)
-            self.remotes[rank] = _Remote(name, _RemoteProcess(), reports)
+            self.remotes[rank] = _Remote(name, _RemoteProcess(node, rank), reports)
         self.thread = threading.Thread(target=self._hear, daemon=True)
 
     def finish(self, until: float) -> None:

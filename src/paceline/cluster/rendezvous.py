@@ -6,6 +6,8 @@ import socket
 import uuid
 from collections.abc import Generator
 
+from paceline.errors import SettingError
+
 LOOPBACK_ADDRESS = "127.0.0.1"  # the default, as neither the store nor gloo authenticates a peer
 
 
@@ -24,7 +26,11 @@ def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
 
     from paceline.exchange.process_group import SECRET, make_secret
 
-    listening = socket.create_server((address, 0))
+    try:
+        listening = socket.create_server((address, 0))
+    except OSError as error:
+        message = f"nobody can listen on {address}: {error.strerror}"
+        raise SettingError("cluster", message) from error
     port = listening.getsockname()[1]
     store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
         address,

@@ -5,17 +5,25 @@ import time
 from collections.abc import Iterable, Mapping
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Protocol
 
-from paceline.cluster.child import Report, Returned, Tolerated
+from paceline.cluster.child import Alive, Report, Returned, Tolerated
+from paceline.cluster.silence import PERIOD, Silence
 from paceline.errors import SettingError
 
+_KILLED = "killed by"
 _GRACE = 1.0  # seconds; the error of a peer often arrives before the end that caused it
 
 
 class ProcessFailure(Exception):
-    """Failure of a process of the run; the message names the process and the cause on one line."""
+    """Failure of a process of the run; the message names the process and the cause on one line.
+
+    `environment`: True if the machine or the network caused it, so that another try may succeed.
+    """
+
+    def __init__(self, message: str, *, environment: bool = False) -> None:
+        super().__init__(message)
+        self.environment = environment
 
 
 class LostWorker(NamedTuple):
@@ -25,27 +33,22 @@ class LostWorker(NamedTuple):
     reason: str
 
 
-class Child(NamedTuple):
-    """A process of the run on this machine. `name`: in messages, for example "worker 1"."""
+class Process(Protocol):
+    """What a supervisor needs of a process. `sentinel`: ready when it has ended."""
 
-    name: str
-    process: BaseProcess
-    reports: Connection
-
-
-class _Process(Protocol):
     @property
     def sentinel(self) -> Any: ...
     @property
     def exitcode(self) -> int | None: ...
     def is_alive(self) -> bool: ...
+    def kill(self) -> None: ...
 
 
 class Supervised(Protocol):
-    """A process of the run, here or on another node. `process.sentinel`: ready when it ends."""
+    """A process of the run, here or on another node, and the end of a pipe with its reports."""
 
     @property
-    def process(self) -> _Process: ...
+    def process(self) -> Process: ...
     @property
     def reports(self) -> Connection: ...
 
@@ -56,13 +59,15 @@ class _Failure(NamedTuple):
     rank: int
     reason: str
     setting: str | None
+    environment: bool = True
+    gone: bool = False  # killed, by whomever
 
 
 class Supervisor:
     """Watches `children`, by rank, until all `num_processes` have ended.
 
     The first `num_training` are of workers, `shards` of each. A worker of several processes must
-    not be lost.
+    not be lost. One that is silent for longer than `timeout_seconds` is killed.
     """
 
     def __init__(
@@ -72,10 +77,12 @@ class Supervisor:
         num_training: int,
         num_processes: int,
         shards: int = 1,
+        timeout_seconds: float,
     ) -> None:
         self._children, self._num_training, self._shards = children, num_training, shards
         self._num_processes = num_processes
         self._running = set(children)
+        self._silence = Silence(children, timeout_seconds)
         self._returned: dict[int, Any] = {}
         self._tolerated: dict[int, frozenset[int]] = {}  # by server
         self._lost: list[_Failure] = []
@@ -103,6 +110,9 @@ class Supervisor:
 
     def note(self, rank: int, report: Report) -> None:
         """Record the report of a process."""
+        if isinstance(report, Alive):
+            self._silence.hear(rank, report.seconds_of_work)
+            return
         if isinstance(report, Tolerated):
             self._tolerated[rank] = report.workers
             return
@@ -110,7 +120,9 @@ class Supervisor:
         if isinstance(report, Returned):
             self._returned[rank] = report.value
         else:
-            self._fail(_Failure(report.lost_peer, report.when, rank, report.reason, report.setting))
+            _, _, lost_peer, when, environment = report
+            failed = _Failure(lost_peer, when, rank, report.reason, report.setting, environment)
+            self._fail(failed)
 
     @property
     def _deserted(self) -> bool:
@@ -120,7 +132,7 @@ class Supervisor:
         """Wait for reports or ends of processes, and record them, reports of tolerance first."""
         children = [self._children[rank] for rank in self._running]
         handles = [handle for each in children for handle in (each.reports, each.process.sentinel)]
-        connection.wait(handles, None if seconds is None else max(0.0, seconds))
+        connection.wait(handles, PERIOD if seconds is None else max(0.0, min(seconds, PERIOD)))
         ended = {rank for rank in self._running if not self._children[rank].process.is_alive()}
         reports = [(rank, each) for rank in sorted(self._running) for each in self._receive(rank)]
         for rank, report in sorted(reports, key=lambda each: not isinstance(each[1], Tolerated)):
@@ -128,7 +140,17 @@ class Supervisor:
         for rank in ended & self._running:
             self._running.remove(rank)
             died = _died(self._children[rank].process.exitcode)
-            self._fail(_Failure(False, time.monotonic(), rank, died, None))
+            gone = died.startswith(_KILLED)
+            self._fail(_Failure(False, time.monotonic(), rank, died, None, gone=gone))
+        self._end_the_silent()
+
+    def _end_the_silent(self) -> None:
+        self._silence.pass_time()
+        for rank in sorted(self._running):
+            if how := self._silence.of(rank):
+                self._running.remove(rank)
+                self._children[rank].process.kill()
+                self._fail(_Failure(False, time.monotonic(), rank, how, None, gone=True))
 
     def _receive(self, rank: int) -> Iterable[Report]:
         reports = self._children[rank].reports
@@ -143,7 +165,7 @@ class Supervisor:
 
         The worker must have been killed, or have failed because another process ended.
         """
-        loss = failure.derived or failure.reason.startswith("killed by")
+        loss = failure.derived or failure.gone
         tolerated = (
             loss
             and self._shards == 1
@@ -165,7 +187,7 @@ class Supervisor:
         if first.setting is not None:
             return SettingError(first.setting, first.reason)
         name = name_of(first.rank, self._num_training, self._shards)
-        return ProcessFailure(f"{name}: {first.reason}")
+        return ProcessFailure(f"{name}: {first.reason}", environment=first.environment)
 
 
 def name_of(rank: int, num_training: int, shards: int) -> str:
@@ -180,6 +202,11 @@ def name_of(rank: int, num_training: int, shards: int) -> str:
 
 
 def _died(exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        return f"killed by {signal.Signals(-exit_code).name}"
-    return f"ended with exit code {exit_code} and no result"
+    if exit_code is None:
+        return "ended without a result"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code} and no result"
+    try:
+        return f"{_KILLED} {signal.Signals(-exit_code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"{_KILLED} signal {-exit_code}"

@@ -155,4 +155,11 @@ class VirtualCluster(AbstractCluster):
         )
 
     def run(self, task: Task) -> list[Any]:
-        return launch(task.target, task.arguments, workers=1, servers=0, log_folder=task.log_folder)
+        return launch(
+            task.target,
+            task.arguments,
+            workers=1,
+            servers=0,
+            log_folder=task.log_folder,
+            timeout_seconds=task.timeout_seconds,
+        )

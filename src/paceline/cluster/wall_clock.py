@@ -61,7 +61,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
             learning_rate=assignment.learning_rate,
             device=device,
             clock=clock,
-            timeout_seconds=self.timeout_seconds,
+            timeout_seconds=self.peer_seconds,
             pace=Pace(times, worker_index(), assignment.workload) if times else None,
             server_seconds=self.server_seconds,
             seed=assignment.seed,

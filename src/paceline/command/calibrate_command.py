@@ -15,7 +15,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     """Measure this machine, which must be otherwise idle; takes four minutes."""
-    from paceline.cluster.launcher import preload
+    from paceline.cluster.processes import preload
     from paceline.cluster.supervisor import ProcessFailure
     from paceline.study.compose import composed
 

@@ -10,7 +10,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     """Print what is recommended; an exchange that failed is a recorded result."""
     from paceline.analysis.exchanges import read_exchanges
     from paceline.analysis.recommendation import recommendation
-    from paceline.cluster.launcher import preload
+    from paceline.cluster.processes import preload
     from paceline.prediction.predict_exchange import exchange_predictor
     from paceline.report.exchange_sentences import recommended
     from paceline.study.exchange_study import exchange_study

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.exchange.activity import rest
 from paceline.exchange.node import this_node
 from paceline.exchange.sample_exchange import group_of
 
@@ -34,6 +35,7 @@ class NodeFeed:
         `drawn`: a batch for each of `workers`, a tuple of tensors that have the same types and
         shapes in every step; empty in processes that are not the first.
         """
+        rest()
         own = [torch.empty(shape, dtype=dtype) for dtype, shape in self._known(drawn)]
         for place, part in enumerate(own):
             parts = [batch[place].contiguous() for batch in drawn] or None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import torch.distributed as dist
 
 from paceline.data.shuffle import Part
+from paceline.exchange.activity import rest
 from paceline.exchange.process_group import joined
 
 
@@ -29,6 +30,7 @@ class SampleExchange:
 
     def carry_out(self, parts: Iterable[Part]) -> int:
         """Carry out the parts of a shuffle; return the bytes that this worker has sent."""
+        rest()
         num_bytes = 0
         for part in parts:
             dist.all_to_all_single(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from paceline.engine.training_clock import TrainingClock
+from paceline.exchange.activity import rest, work
 
 
 class Batches(Protocol):
@@ -18,11 +19,12 @@ class Batches(Protocol):
 class TimedBatches:
     """Iterator over `batches` that starts `clock` just before it draws the first one.
 
+    `waits`: whether others are waited for inside a step, so that it is no process's own work.
     `seconds_waiting` is the time spent in drawing; `drawn` is the number of batches drawn.
     """
 
-    def __init__(self, batches: Batches, clock: TrainingClock) -> None:
-        self._batches = batches
+    def __init__(self, batches: Batches, clock: TrainingClock, *, waits: bool = False) -> None:
+        self._batches, self._begin = batches, rest if waits else work
         self._clock = clock
         self.seconds_waiting = 0.0
         self.drawn = 0
@@ -35,10 +37,12 @@ class TimedBatches:
         for _ in range(len(self._batches)):
             if self.drawn == 0:
                 self._clock.start()
+            self._begin()
             before = time.perf_counter()
             batch = next(source, None)
             if batch is None:  # the virtual clock ended a run that diverged
                 return
             self.seconds_waiting += time.perf_counter() - before
             self.drawn += 1
+            self._begin()
             yield batch

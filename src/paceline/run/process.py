@@ -24,7 +24,7 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     """
     silence()
     torch.set_num_threads(point.cluster.threads_per_worker)
-    join(point.cluster.timeout_seconds, point.device)
+    join(point.cluster.peer_seconds, point.device)
     num_training, num_servers = point.num_processes
     if point.sharding.shards > 1 and point.kind != "virtual":
         divide(point.workers, point.sharding.shards)

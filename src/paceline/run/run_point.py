@@ -77,6 +77,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         partial.folder / "log",
         point.sharding.shards,
         provenance.source_digest(),
+        timeout_seconds=point.cluster.timeout_seconds,
     )
     try:
         with ProgressFollower(partial.folder, point.config):

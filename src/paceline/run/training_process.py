@@ -15,6 +15,7 @@ from paceline.engine.evaluated_weights import evaluated_weights
 from paceline.engine.snapshot import Snapshot
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
+from paceline.exchange.activity import rest
 from paceline.exchange.process_group import division, local_rank, shard_index, worker_index
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.images_seen import images_seen
@@ -76,9 +77,11 @@ class TrainingProcess:
             live=live,
             training_seconds=strategy.seconds,
         )
-        batches = TimedBatches(strategy.training_batches(data.train, data.batch), self._clock)
+        drawn = strategy.training_batches(data.train, data.batch)
+        batches = TimedBatches(drawn, self._clock, waits=self._split is not None)
         trainer = self._trainer(observer)
         trainer.fit(self._split.trained if self._split else self._module, batches)
+        rest()
         step_ends = np.array(observer.step_ends)
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),

@@ -14,7 +14,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from paceline.cluster.launcher import die_with, preload
+from paceline.cluster.launcher import die_with
+from paceline.cluster.processes import preload
 from paceline.errors import SettingError
 from paceline.record.ownership import partial_folder
 from paceline.record.point_config import PointConfig

@@ -6,10 +6,12 @@ from typing import Any, TypedDict
 
 import torch.distributed as dist
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from paceline.engine.training_strategy import TrainerOptions
+from paceline.exchange.activity import rest
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
 from paceline.wall_clock.paced_backward import paced_closure, reduce_bucket
@@ -70,6 +72,11 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             self._mean = BucketMean(*self._chosen)
             # Lightning registers hooks on CUDA only.
             self.model.register_comm_hook((self._mean, self.pace), reduce_bucket)  # pyright: ignore[reportUnknownMemberType]
+
+    def pre_backward(self, closure_loss: Tensor) -> None:
+        """Note that buckets are reduced from here on, for which other workers are waited for."""
+        rest()
+        super().pre_backward(closure_loss)
 
     def on_train_end(self) -> None:
         """Read DDP's own timing, for which torch samples the first ten steps and every hundredth.

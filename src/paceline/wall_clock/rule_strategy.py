@@ -24,6 +24,7 @@ from paceline.engine.snapshot import statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_clock import TrainingClock
+from paceline.exchange.activity import rest
 from paceline.exchange.process_group import count_workers, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
@@ -149,6 +150,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             flat.gather_gradient()
         number = self.step_numbers[-1] if self.step_numbers else 0
         progress = self.spec.progress(number)
+        rest()
         complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
         self.num_steps += 1
         self._finish_step()

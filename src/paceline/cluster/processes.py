@@ -1,0 +1,155 @@
+"""Processes of a run on this machine: a forkserver starts them, and none is left behind.
+
+The forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
+start in a fraction of a second; only the first waits for the imports. It may be stopped or killed
+at any time: processes that run do not need it, and the next ones get another.
+"""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import psutil
+
+from paceline.cluster.child import Place, enter
+from paceline.cluster.child_process import ChildProcess
+from paceline.cluster.supervisor import ProcessFailure
+from paceline.errors import SettingError
+
+_PRELOADED = [
+    "hydra.utils",
+    "torchmetrics.classification",
+    "paceline.wall_clock.ddp",  # torch, Lightning
+    "paceline.virtual_clock.virtual_strategy",
+]
+# glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
+# page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
+# (mallopt(3)), not for the caller's own; 32 MiB is the greatest value of the second.
+KEEP_MEMORY = {
+    "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+}
+_MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix socket's path
+_IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
+_LOOK_SECONDS = 1.0
+_END_SECONDS = 5  # for the kernel to end killed processes
+
+
+class Child(NamedTuple):
+    """A process of the run. `name`: its name in messages, for example "worker 1"."""
+
+    name: str
+    process: ChildProcess
+    reports: Connection
+
+
+def preload() -> None:
+    """Start the forkserver, which imports in the background while the caller continues.
+
+    Raises SettingError("TMPDIR") if its socket cannot be there.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
+    for name, value in KEEP_MEMORY.items():
+        os.environ.setdefault(name, value)
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _MOST_TEMPORARY:
+        message = f"a folder is needed whose path has at most {_MOST_TEMPORARY} bytes, not {folder}"
+        raise SettingError("TMPDIR", message)
+    known = multiprocessing.get_all_start_methods()  # the platform's own is first
+    if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
+        multiprocessing.set_start_method(known[0], force=True)
+    multiprocessing.set_forkserver_preload(_PRELOADED)
+    if _is_stopped():
+        _end_forkserver()
+    forkserver.ensure_running()
+
+
+def wait_for_preload() -> None:
+    """Wait until the forkserver starts processes in a fraction of a second."""
+    process = multiprocessing.get_context("forkserver").Process(target=int)
+    process.start()
+    process.join()
+    process.close()
+
+
+def start(
+    name: str, target: str, arguments: tuple[Any, ...], place: Place, timeout_seconds: float
+) -> Child:
+    """Start a process of the run. Raises ProcessFailure if that is not possible."""
+    reason = ""
+    for _ in range(2):  # the forkserver may have been killed, and another is there then
+        try:
+            return _start(name, (target, arguments, place), timeout_seconds)
+        except (EOFError, ConnectionError):
+            reason = "the forkserver has ended"
+            _end_forkserver()  # for good, so that it is not taken for a living one
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise ProcessFailure(f"{name}: it cannot be started: {reason}", environment=True)
+
+
+def _start(name: str, given: tuple[Any, ...], timeout_seconds: float) -> Child:
+    context = multiprocessing.get_context("forkserver")
+    reports, reporting = context.Pipe(duplex=False)
+    process = context.Process(target=enter, args=(*given, reporting), name=name)
+    with _limited(timeout_seconds):
+        process.start()
+    reporting.close()  # so that the end of the process is the end of its reports
+    return Child(name, ChildProcess(process), reports)
+
+
+def end(children: Collection[Child]) -> None:
+    """End those that live, and let go of all."""
+    for child in children:
+        child.process.kill()
+    until = time.monotonic() + _END_SECONDS
+    for child in children:
+        child.process.wait(max(0.0, until - time.monotonic()))
+        child.reports.close()
+    if not all([child.process.close() for child in children]):
+        _end_forkserver()  # else the interpreter would wait for its word when it ends
+
+
+@contextmanager
+def _limited(seconds: float) -> Generator[None]:
+    """Let the forkserver be killed if it is stopped, or imports for longer than `seconds`."""
+    done, until = threading.Event(), time.monotonic() + max(seconds, _IMPORT_SECONDS)
+
+    def watch() -> None:
+        while not done.wait(_LOOK_SECONDS):
+            if _is_stopped() or time.monotonic() > until:
+                _end_forkserver()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _pid() -> int | None:
+    return forkserver._forkserver._forkserver_pid  # type: ignore[reportAttributeAccessIssue]
+
+
+def _is_stopped() -> bool:
+    pid = _pid()
+    try:
+        return pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _end_forkserver() -> None:
+    """Kill it; multiprocessing starts another when it is needed next."""
+    if (pid := _pid()) is not None:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it is multiprocessing's to reap

@@ -1,0 +1,23 @@
+"""What this process is about, so that a silent one is told from one that waits for it."""
+
+import time
+
+_began: float | None = None  # of a step's own work, seconds of the monotonic clock
+
+
+def work() -> None:
+    """Begin a step's own work, in which no other process is waited for."""
+    global _began
+    _began = time.monotonic()
+
+
+def rest() -> None:
+    """End it: from here on others may be waited for."""
+    global _began
+    _began = None
+
+
+def seconds_of_work() -> float:
+    """Return for how long the present step's own work goes on; 0 outside one."""
+    began = _began
+    return 0.0 if began is None else time.monotonic() - began
