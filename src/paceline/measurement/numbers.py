@@ -190,6 +190,8 @@ NUMBERS = [  # listed in the order of result.json
     Number("certificate", "text", lambda o: o.certificate.words),
     Number("steps_spread", "", _steps_spread),
     Number("held_answers", "", lambda o: sum(server.held for server in o.servers)),
+    Number("checkpoints", "", lambda o: o.first.checkpoints),
+    Number("resumes", "", lambda o: o.first.resumes),
     Number("lost_workers", "text", lambda o: [asdict(lost) for lost in o.lost]),
     Number("peak_rss_bytes", "bytes", _peak_rss_bytes),
 ]

@@ -67,6 +67,17 @@ class Observer(Callback):
     on_after_backward = None  # type: ignore[assignment]
     on_before_optimizer_step = None  # type: ignore[assignment]
 
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "step_ends": torch.tensor(self.step_ends, dtype=torch.float64),
+            "loss_sums": list(self.loss_sums),
+            "loss_counts": list(self.loss_counts),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.step_ends = array("d", state_dict["step_ends"].tolist())
+        self.loss_sums, self.loss_counts = state_dict["loss_sums"], state_dict["loss_counts"]
+
     def losses(self) -> list[tuple[float, int]]:
         """Return (sum of the loss, number of steps) up to each threshold, from the one before."""
         sums = [float(loss_sum) for loss_sum in self.loss_sums]

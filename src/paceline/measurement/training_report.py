@@ -53,7 +53,7 @@ class TrainingReport:
     the score of the last snapshot on the test set if this process computed it. `joined`, `built`
     and `training_started` are the times at which the process had joined the others, had built
     module and data, and drew its first batch [seconds since 1970]. `moved`: data that moved among
-    workers.
+    workers. `checkpoints`, `resumes`: how many the run wrote, and from how many it went on.
     """
 
     strategy: StrategyReport
@@ -76,3 +76,5 @@ class TrainingReport:
     peak_rss_bytes: int = 0
     moved: DataMoved = field(default_factory=DataMoved)
     shard: int = 0
+    checkpoints: int = 0
+    resumes: int = 0

@@ -115,6 +115,7 @@ class Point:
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
             check_clipping(self.training.gradient_clip_val, self.scheme, self.workers)
         self._check_precision()
+        self._check_checkpoints()
 
     def _check_placement(self) -> None:
         self.placement.check_workers(self.workers)
@@ -170,6 +171,11 @@ class Point:
         if tensors and self.scheme.servers > len(tensors):
             message = f"{self.scheme.servers} servers, and {len(tensors)} tensors of the workload"
             raise SettingError("scheme.servers", message)
+
+    def _check_checkpoints(self) -> None:
+        if self.training.checkpoint_seconds is not None and self.kind != "virtual":
+            message = f"real processes of scheme={self.config.names['scheme']} write none: "
+            raise SettingError("training.checkpoint_seconds", message + "null is needed")
 
     def _check_precision(self) -> None:
         precision = self.training.precision

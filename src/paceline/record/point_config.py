@@ -34,6 +34,7 @@ UNKEYED = (
     "target",
     "sweep",
     "measurement.mlflow",
+    "training.checkpoint_seconds",
     "cluster.assumed",
     "cluster.fitted_to",
     "cluster.patience_seconds",

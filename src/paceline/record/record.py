@@ -12,6 +12,7 @@ import yaml
 from filelock import Timeout
 
 from paceline.errors import SettingError
+from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint
 from paceline.record.ownership import Lock, lock_of, partial_folder
 
 Result = Mapping[str, Any]  # result.json: a JSON object
@@ -20,8 +21,9 @@ Result = Mapping[str, Any]  # result.json: a JSON object
 class PartialRecord:
     """A record in the making: a hidden folder beside its final place, renamed when complete.
 
-    What an ended process left of it is removed. Raises SettingError("study") if another process
-    makes the record, and removes the folder if it cannot be written (no permission, disk full).
+    What an ended process left of it is removed, but for checkpoints. Raises SettingError("study")
+    if another process makes the record, and removes the folder if it cannot be written (no
+    permission, disk full).
     """
 
     def __init__(self, final: Path) -> None:
@@ -35,8 +37,12 @@ class PartialRecord:
             raise SettingError("study", f"another process makes the record {final}") from error
         except OSError as error:
             raise _unwritable(final, error) from error
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._guard(self.folder.mkdir)
+        left = final / CHECKPOINTS if not has_checkpoint(self.folder) else None  # of a failed run
+        _clear(self.folder)
+        self._guard(lambda: self.folder.mkdir(exist_ok=True))
+        if left is not None and left.is_dir():
+            discard_checkpoints(self.folder)
+            self._guard(lambda: left.rename(self.folder / CHECKPOINTS))
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(dict(config), sort_keys=False)
@@ -47,7 +53,7 @@ class PartialRecord:
 
     def copy_files(self, source: Path, without: Collection[str]) -> None:
         """Copy the files of another record, except those of these names."""
-        left = shutil.ignore_patterns(*without)
+        left = shutil.ignore_patterns(*without, CHECKPOINTS)
         self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
 
     def write_table(
@@ -66,10 +72,13 @@ class PartialRecord:
     def complete(self, result: Result) -> None:
         """Write `result.json` when all else is on the disk, then move the folder to its place.
 
-        An older record there is removed.
+        An older record there is removed. Checkpoints stay in the record of a failure, which may be
+        run again.
         """
 
         def write() -> None:
+            if result.get("status") != "failed":
+                discard_checkpoints(self.folder)
             made = self.folder / ".result.json"
             made.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
             for path in self.folder.rglob("*"):
@@ -83,7 +92,8 @@ class PartialRecord:
         self._lock.release()
 
     def discard(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Give the record up; a complete checkpoint stays, from which another process goes on."""
+        clear(self.folder)
         self._lock.release()
 
     def _guard(self, write: Callable[[], object]) -> None:
@@ -96,6 +106,19 @@ class PartialRecord:
 
 def _unwritable(final: Path, error: OSError) -> SettingError:
     return SettingError("study", f"cannot write the record {final}: {error.strerror or error}")
+
+
+def clear(partial: Path) -> None:
+    """Remove a partial record, but for a complete checkpoint."""
+    _clear(partial)
+    if not has_checkpoint(partial):
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _clear(partial: Path) -> None:
+    for path in partial.iterdir() if partial.is_dir() else ():
+        if path.name != CHECKPOINTS:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def adopt(partial: Path, final: Path) -> bool:

@@ -29,6 +29,7 @@ class Training:
     limit. `ema_decay`: share that a moving average of the weights, which is evaluated beside them,
     keeps of itself over `lr_reference_batch_size` images of all workers together; None for no
     average. `initial_weights`: file of the first weights; None for random ones.
+    `checkpoint_seconds`: real time from one checkpoint to the next; None for none.
     """
 
     epochs: Positive
@@ -50,6 +51,7 @@ class Training:
     ema_decay: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
     initial_weights: str | None
     precision: Precision
+    checkpoint_seconds: Positive | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("lr", self.lr), ("momentum", self.momentum)):

@@ -11,6 +11,7 @@ from paceline.engine.reports import ServerReport
 from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
+from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.quiet import silence
 from paceline.run.training_process import TrainingProcess
 from paceline.timing.pace import give_way
@@ -23,6 +24,8 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     Workers have the first ranks, servers the others. `folder`: folder of the partial record.
     """
     silence()
+    if point.training.checkpoint_seconds is not None:
+        leave_signals_to_launcher()
     torch.set_num_threads(point.cluster.threads_per_worker)
     join(point.cluster.peer_seconds, point.device)
     num_training, num_servers = point.num_processes

@@ -1,6 +1,7 @@
 """Run of one point, from its settings to its record."""
 
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,9 +19,11 @@ from paceline.measurement.observed import Observed
 from paceline.measurement.rows import POINT_TABLES
 from paceline.measurement.training_report import TrainingReport
 from paceline.record import provenance
+from paceline.record.checkpoint import begin, has_checkpoint
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
 from paceline.record.target import Target
+from paceline.run.asked import asked_by_signals
 from paceline.tracking.log import log, prepare_log
 from paceline.tracking.progress_follower import ProgressFollower
 
@@ -51,12 +54,28 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     partial = PartialRecord(folder)
     try:
         partial.write_config(point.config.values)
+        _begin_checkpoints(point, partial.folder)
         result = _train(point, partial, in_sweep)
         partial.complete(result)
     except BaseException:
         partial.discard()
         raise
     return Outcome(folder, result, log(folder, point.measurement.mlflow))
+
+
+def _begin_checkpoints(point: Point, folder: Path) -> None:
+    """Say that the point is resumed, or why not from the checkpoint that it has."""
+    key = point.config.key
+    if point.training.checkpoint_seconds is None and not has_checkpoint(folder):
+        return
+    try:
+        checkpoint = begin(folder, key)
+    except (ValueError, OSError, TypeError, KeyError) as reason:
+        ignored = f"the checkpoint of {key} is ignored: {reason}"
+        print(f"paceline: {ignored}", file=sys.stderr, flush=True)
+        return
+    if checkpoint is not None:
+        print(f"{key}: resumed at {checkpoint.samples:,} images", flush=True)
 
 
 def prepare_data(data: Target) -> AbstractImageData | None:
@@ -80,7 +99,10 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         timeout_seconds=point.cluster.timeout_seconds,
     )
     try:
-        with ProgressFollower(partial.folder, point.config):
+        with (
+            ProgressFollower(partial.folder, point.config),
+            asked_by_signals(point, partial.folder),
+        ):
             returned = point.cluster.run(task)
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pytorch_lightning import LightningModule, Trainer, seed_everything
+from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 
 from paceline.cluster.accelerator import device
 from paceline.engine.assignment import Assignment
@@ -25,6 +25,7 @@ from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.model.score import Score
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
+from paceline.run.checkpoints import Checkpoints
 from paceline.run.modelled_step import split_step_of
 from paceline.run.open_data import open_data
 from paceline.run.point_data import Reading
@@ -79,8 +80,16 @@ class TrainingProcess:
         )
         drawn = strategy.training_batches(data.train, data.batch)
         batches = TimedBatches(drawn, self._clock, waits=self._split is not None)
-        trainer = self._trainer(observer)
-        trainer.fit(self._split.trained if self._split else self._module, batches)
+        checkpoints = Checkpoints(
+            self._point, self._folder, self._clock, lambda: strategy.samples, self._name
+        )
+        trainer = self._trainer(observer, checkpoints)
+        trainer.fit(
+            self._split.trained if self._split else self._module,
+            batches,
+            ckpt_path=checkpoints.before,
+            weights_only=True,
+        )
         rest()
         step_ends = np.array(observer.step_ends)
         report = TrainingReport(
@@ -106,6 +115,8 @@ class TrainingProcess:
             built=self._built,
             training_started=self._clock.started,
             shard=shard_index(),
+            checkpoints=checkpoints.written,
+            resumes=checkpoints.resumes,
         )
         self._evaluate(report)
         return report
@@ -161,10 +172,14 @@ class TrainingProcess:
             point, lambda: self._module, lambda: self._data.batch(self._worker, 0)[0].shape[1:]
         )
 
-    def _trainer(self, observer: Observer) -> Trainer:
+    @property
+    def _name(self) -> str:
+        return f"worker_{self._worker}"
+
+    def _trainer(self, *callbacks: Callback) -> Trainer:
         training = self._point.training
         return quiet_trainer(
-            callbacks=[observer],
+            callbacks=list(callbacks),
             **self._strategy.trainer_options(),
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training.precision,

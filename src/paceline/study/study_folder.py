@@ -1,6 +1,5 @@
 """The folder of a study's records, as a run of its points finds it and shares it with others."""
 
-import shutil
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.ownership import Lock, left_behind, partial_records
 from paceline.record.reading import fault_of
-from paceline.record.record import adopt
+from paceline.record.record import adopt, clear
 from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import end_lost_run
 
@@ -35,7 +34,7 @@ def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
                 with suppress(LogError):  # MLflow then shows the run as running
                     if tracking_uri is not None:
                         end_lost_run(made, tracking_uri)
-                shutil.rmtree(made, ignore_errors=True)
+                clear(made)
 
 
 @contextmanager

@@ -1,0 +1,111 @@
+"""Checkpoints of a point under way, in the folder of its partial record.
+
+A checkpoint is a folder with a file of each process. It counts from the moment at which
+`complete.json` is there, which names them all: whoever dies before leaves the one before as it was.
+`origin.json` tells of which point they are, and by which code.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.record.provenance import source_digest, versions
+
+CHECKPOINTS = "checkpoint"  # folder in that of a record
+ASKED = "asked"  # file in it, touched to ask the processes of the point for a checkpoint
+_COMPLETE, _ORIGIN = "complete.json", "origin.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint. `number`: of the point's, from 1. `samples`: of all workers, behind
+    it. `resumes`: how many times the run that wrote it had been resumed. `sizes`: bytes of each
+    file.
+    """
+
+    number: int
+    samples: int
+    resumes: int
+    sizes: Mapping[str, int]
+
+
+def latest(record: Path) -> Checkpoint | None:
+    """Return the latest complete checkpoint in the folder of a record."""
+    folders = _complete_folders(record)
+    return Checkpoint(**json.loads((folders[-1] / _COMPLETE).read_text())) if folders else None
+
+
+def has_checkpoint(record: Path) -> bool:
+    return bool(_complete_folders(record))
+
+
+def folder_of(record: Path, number: int) -> Path:
+    """Return the folder of the checkpoint of this number."""
+    return record / CHECKPOINTS / str(number)
+
+
+def begin(record: Path, key: str) -> Checkpoint | None:
+    """Prepare for checkpoints of the point with this key, by the present code.
+
+    Returns the latest complete one that is there. Raises ValueError with the reason, and removes
+    them, if there are some that cannot be used.
+    """
+    folder, origin = record / CHECKPOINTS, _origin(key)
+    try:
+        found = _checked(record, origin)
+    except (OSError, ValueError, TypeError, KeyError):
+        discard_checkpoints(record)
+        raise
+    finally:
+        folder.mkdir(exist_ok=True)
+        (folder / _ORIGIN).write_text(json.dumps(origin))
+    return found
+
+
+def complete(record: Path, number: int, samples: int, resumes: int) -> None:
+    """Declare complete what all processes have written; remove the checkpoints before it."""
+    folder = folder_of(record, number)
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("*.ckpt"))}
+    made = folder / f".{_COMPLETE}"
+    made.write_text(json.dumps(asdict(Checkpoint(number, samples, resumes, sizes))))
+    made.rename(folder / _COMPLETE)
+    for other in (record / CHECKPOINTS).iterdir():
+        if other.name.isdigit() and int(other.name) < number:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def discard_checkpoints(record: Path) -> None:
+    shutil.rmtree(record / CHECKPOINTS, ignore_errors=True)
+
+
+def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
+    folder = record / CHECKPOINTS
+    if not has_checkpoint(record):
+        if any(folder.glob("*/*.ckpt")):
+            raise ValueError("it is half written")
+        return None
+    written = json.loads((folder / _ORIGIN).read_text())
+    if written["key"] != origin["key"]:
+        raise ValueError(f"it is of another point, {written['key']}")
+    for name in origin:
+        if written[name] != origin[name]:
+            raise ValueError(f"other {name} wrote it")
+    found = latest(record)
+    assert found is not None
+    for name, size in found.sizes.items():
+        path = folder_of(record, found.number) / name
+        if not path.exists() or path.stat().st_size != size:
+            raise ValueError(f"{name} is not whole")
+    return found
+
+
+def _origin(key: str) -> dict[str, Any]:
+    return {"key": key, "code": source_digest(), "versions of packages": versions()}
+
+
+def _complete_folders(record: Path) -> list[Path]:
+    folders = [path.parent for path in (record / CHECKPOINTS).glob(f"*/{_COMPLETE}")]
+    return sorted(folders, key=lambda folder: int(folder.name))

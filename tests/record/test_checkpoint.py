@@ -1,0 +1,110 @@
+"""Checkpoints in the folder of a partial record: which count, and which are left with a reason."""
+
+import json
+
+import pytest
+
+from paceline.record import checkpoint
+from paceline.record.checkpoint import CHECKPOINTS, begin, complete, folder_of, has_checkpoint
+from paceline.record.ownership import partial_folder
+from paceline.record.record import PartialRecord
+
+KEY = "0123456789ab"
+
+
+def write(record, number, names=("worker_0", "server_0"), content=b"state"):
+    folder_of(record, number).mkdir(parents=True)
+    for name in names:
+        (folder_of(record, number) / f"{name}.ckpt").write_bytes(content)
+
+
+@pytest.fixture
+def record(tmp_path):
+    """A partial record with two checkpoints, of which the second is not complete."""
+    assert begin(tmp_path, KEY) is None
+    write(tmp_path, 1)
+    complete(tmp_path, 1, samples=640, resumes=2)
+    write(tmp_path, 2, names=["worker_0"])
+    return tmp_path
+
+
+def test_the_latest_complete_one_counts(record):
+    found = begin(record, KEY)
+    assert (found.number, found.samples, found.resumes) == (1, 640, 2)
+    assert found.sizes == {"worker_0.ckpt": 5, "server_0.ckpt": 5}
+
+
+def test_a_complete_one_takes_the_place_of_those_before(record):
+    complete(record, 2, samples=960, resumes=2)
+    assert [path.name for path in (record / CHECKPOINTS).glob("[0-9]*")] == ["2"]
+    assert begin(record, KEY).samples == 960
+
+
+def cut_a_file(record):
+    (folder_of(record, 1) / "server_0.ckpt").write_bytes(b"st")
+
+
+def lose_a_file(record):
+    (folder_of(record, 1) / "server_0.ckpt").unlink()
+
+
+def garble(record):
+    (folder_of(record, 1) / "complete.json").write_text('{"number"')
+
+
+def never_complete(record):
+    (folder_of(record, 1) / "complete.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (cut_a_file, "server_0.ckpt is not whole"),
+        (lose_a_file, "server_0.ckpt is not whole"),
+        (garble, "delimiter"),
+        (never_complete, "it is half written"),
+    ],
+)
+def test_what_is_not_whole_is_left_with_a_reason(spoil, reason, record):
+    spoil(record)
+    with pytest.raises(ValueError, match=reason):
+        begin(record, KEY)
+    assert begin(record, KEY) is None
+
+
+def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeypatch):
+    origin = record / CHECKPOINTS / "origin.json"
+    written = origin.read_text()
+    monkeypatch.setattr(checkpoint, "source_digest", lambda: "fedcba987654")
+    with pytest.raises(ValueError, match="other code wrote it"):
+        begin(record, KEY)
+    assert not has_checkpoint(record)
+    write(record, 1)
+    complete(record, 1, samples=640, resumes=0)
+    origin.write_text(json.dumps({**json.loads(written), "key": "another"}))
+    with pytest.raises(ValueError, match="it is of another point, another"):
+        begin(record, KEY)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_point_that_is_begun_again_has_the_checkpoint_of_the_one_before(failed, tmp_path):
+    final = tmp_path / KEY
+    first = PartialRecord(final)
+    begin(first.folder, KEY)
+    write(first.folder, 3)
+    complete(first.folder, 3, samples=640, resumes=0)
+    first.write_file("progress.csv", b"")
+    first.complete({"status": "failed"}) if failed else first.discard()
+    again = PartialRecord(final)
+    assert [path.name for path in again.folder.iterdir()] == [CHECKPOINTS]
+    assert begin(again.folder, KEY).number == 3
+    again.complete({"status": "finished"})
+    assert not (final / CHECKPOINTS).exists()
+
+
+def test_nothing_is_left_of_a_point_without_a_complete_checkpoint(tmp_path):
+    record = PartialRecord(tmp_path / KEY)
+    begin(record.folder, KEY)
+    write(record.folder, 1)
+    record.discard()
+    assert not partial_folder(tmp_path / KEY).exists()
