@@ -13,6 +13,7 @@ MODULES = (
     "parameter_server",
     "many_to_one",
     "overlap",
+    "links",
     "collectives",
     "placed_data",
     "asynchronous",

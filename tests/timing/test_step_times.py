@@ -178,3 +178,9 @@ def test_step_times_by_themselves_are_checked(name, value):
 def test_a_bad_value_is_refused_where_nothing_is_paced_too():
     with pytest.raises(SettingError, match=r"cluster\.slow_factor: .* greater than 0, not 0"):
         Paced(**{**STEADY, "step_seconds": None, "slow_factor": 0})
+
+
+def test_a_worker_can_become_slow_on_the_way():
+    times = StepTimes(0.5, slow_workers=1, slow_factor=5, slow_from=2)
+    assert [times.seconds(0, step) for step in range(4)] == [0.5, 0.5, 2.5, 2.5]
+    assert times.seconds(1, 3) == 0.5

@@ -15,6 +15,7 @@ from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import decision
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
+from paceline.analysis.faults import faults
 from paceline.analysis.mean_curves import mean_curves
 from paceline.analysis.metrics import metrics
 from paceline.analysis.phase_shares import phase_shares
@@ -65,6 +66,7 @@ CONCLUSIONS = [
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("predicted", predicted),
     Conclusion("predicted_comparisons", predicted_comparisons),
+    Conclusion("faults", faults),
     Conclusion("predicted_exchange", predicted_exchange, caption=EXCHANGE),
     Conclusion("tuning_curve", tuning_curve),
     Conclusion("cautions", cautions),

@@ -31,7 +31,8 @@ class Task:
     The first `num_training` processes train, `shards` of each worker, one worker after the other;
     the others serve. `log_folder`: folder for their output, one file for each process. `code`:
     digest of the source, which other nodes must have, too. `timeout_seconds`: silence after which a
-    process is killed.
+    process is killed. `progress`: table that the first worker extends while it trains; None if
+    nothing is trained.
     """
 
     target: str
@@ -42,6 +43,7 @@ class Task:
     shards: int = 1
     code: str = ""
     timeout_seconds: float = 600
+    progress: Path | None = None
 
 
 @settings("cluster")

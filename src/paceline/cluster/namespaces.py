@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -39,6 +40,17 @@ class ShapedNetwork(NamedTuple):
     address: str
     namespaces: list[str]
 
+    def kill(self, node: int) -> None:
+        """Send SIGKILL to all processes of a node."""
+        listed = _call("ip", f"netns pids {Path(self.namespaces[node]).name}", None)
+        for process in listed.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+
+    def shape(self, node: int, bandwidth: float) -> None:
+        """Give the link of a node another bandwidth [bytes/s]."""
+        _shape_link(node, Path(self.namespaces[node]).name, bandwidth)
+
 
 def check_permitted() -> None:
     """Raise SettingError("cluster") if this process cannot make network namespaces."""
@@ -67,8 +79,7 @@ def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]
         for node, name in enumerate(names):
             port = _PORT.format(process=process, node=node)
             _add_node(name, port, switch, _address(node + 1))
-            for namespace, interface in ((name, "eth0"), (None, port)):
-                _shape(namespace, interface, bandwidth)
+            _shape_link(node, name, bandwidth)
         yield ShapedNetwork(_address(0), [str(_FOLDER / name) for name in names])
     finally:
         _remove([process])
@@ -79,6 +90,12 @@ def _add_node(name: str, port: str, switch: str, address: str) -> None:
     _ip(f"link set {port} master {switch} up")
     _ip(f"addr add {address}/24 dev eth0", "link set eth0 up", "link set lo up", namespace=name)
     _ip(f"netns exec {name} sysctl -q -w {' '.join(_TCP)}")
+
+
+def _shape_link(node: int, name: str, bandwidth: float) -> None:
+    port = _PORT.format(process=os.getpid(), node=node)
+    for namespace, interface in ((name, "eth0"), (None, port)):
+        _shape(namespace, interface, bandwidth)
 
 
 def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
@@ -121,9 +138,10 @@ def _ip(*commands: str, namespace: str | None = None) -> None:
         _call("ip", command, namespace)
 
 
-def _call(program: str, arguments: str, namespace: str | None) -> None:
+def _call(program: str, arguments: str, namespace: str | None) -> str:
     inside = [] if namespace is None else ["-n", namespace]
     command = [program, *inside, *arguments.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SettingError("cluster", f"{' '.join(command)}: {' '.join(done.stderr.split())}")
+    return done.stdout

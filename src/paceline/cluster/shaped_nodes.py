@@ -1,16 +1,22 @@
 """Nodes on this machine, real processes in network namespaces, joined by shaped links."""
 
 import math
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from paceline.cluster.cluster import Kind, Task
+from paceline.cluster.fault import SLOWER_LINK, SLOWER_STEPS, Fault, at_half_time
 from paceline.cluster.launcher import launch_task
-from paceline.cluster.namespaces import check_permitted, shaped_network
+from paceline.cluster.namespaces import ShapedNetwork, check_permitted, shaped_network
 from paceline.cluster.wall_clock import AbstractWallClockCluster
+from paceline.engine.assignment import Assignment
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Whole, settings
 from paceline.timing.profile import Link, ServerPlacement
+from paceline.timing.step_times import StepTimes
 
 
 @settings("cluster")
@@ -20,12 +26,16 @@ class ShapedNodesCluster(AbstractWallClockCluster):
     `workers_per_node`: number of workers on a node; inside it they share memory. Each process of a
     split worker counts as one. `link`: of each node; its bandwidth counts bytes of messages, its
     latency cannot be set. `server_placement`: each server is on a node of its own, or servers are
-    on the workers' nodes in turn.
+    on the workers' nodes in turn. `fault`: what happens when half of the images have been trained:
+    SIGKILL to all processes on the node of the last worker, or of the last server; the first worker
+    slower by SLOWER_STEPS, from half of its steps on; or the link of the last worker's node slower
+    by SLOWER_LINK.
     """
 
     workers_per_node: Whole
     server_placement: ServerPlacement
     link: Link
+    fault: Fault = "none"
 
     @property
     def kind(self) -> Kind:
@@ -39,7 +49,21 @@ class ShapedNodesCluster(AbstractWallClockCluster):
             raise SettingError("cluster.link.unevenness", "TCP decides; it must be 0")
         if math.isinf(self.link.bandwidth):
             raise SettingError("cluster.link.bandwidth", "a value is needed")
+        if self.fault == "server_killed" and not scheme.servers:
+            raise SettingError("cluster.fault", "server_killed, but the scheme has no server")
+        if self.fault == "slow_worker" and (self.step_seconds is None or self.slow_workers):
+            message = (
+                "slow_worker needs paced steps, cluster.step_seconds, and cluster.slow_workers=0"
+            )
+            raise SettingError("cluster.fault", message)
         check_permitted()
+
+    def paced_times(self, assignment: Assignment) -> StepTimes | None:
+        times = super().paced_times(assignment)
+        if times is None or self.fault != "slow_worker":
+            return times
+        half = assignment.num_steps // assignment.num_workers // 2
+        return replace(times, slow_workers=1, slow_factor=SLOWER_STEPS, slow_from=half)
 
     def run(self, task: Task) -> list[Any]:
         num_nodes = math.ceil(task.num_training / self.workers_per_node)
@@ -48,6 +72,17 @@ class ShapedNodesCluster(AbstractWallClockCluster):
             nodes += range(num_nodes, num_nodes + task.num_servers)
         else:
             nodes += [server % num_nodes for server in range(task.num_servers)]
-        with shaped_network(1 + max(nodes), self.link.bandwidth) as network:
+        with ExitStack() as stack:
+            network = stack.enter_context(shaped_network(1 + max(nodes), self.link.bandwidth))
+            if self.fault != "none" and task.progress is not None:
+                struck = nodes[-1 if self.fault == "server_killed" else task.num_training - 1]
+                strike = partial(self._strike, network, struck)
+                stack.enter_context(at_half_time(task.progress, strike))
             namespaces = [network.namespaces[node] for node in nodes]
             return launch_task(task, address=network.address, namespaces=namespaces)
+
+    def _strike(self, network: ShapedNetwork, node: int) -> None:
+        if self.fault in ("worker_killed", "server_killed"):
+            network.kill(node)
+        elif self.fault == "slow_link":
+            network.shape(node, self.link.bandwidth / SLOWER_LINK)

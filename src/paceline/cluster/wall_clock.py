@@ -13,6 +13,7 @@ from paceline.exchange.process_group import worker_index
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
 from paceline.timing.pace import Pace
+from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         own = weight_bytes * sum(weight.numel() for weight in module.parameters())
         fill(module, workload.message_bytes(own, own), weight_bytes)
 
+    def paced_times(self, assignment: Assignment) -> StepTimes | None:
+        """Return the durations of all steps of a run; None if steps are not emulated."""
+        return self.step_times(assignment.batch_size, assignment.seed)
+
     def strategy(
         self,
         scheme: AbstractScheme,
@@ -49,7 +54,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
     ) -> "AbstractTrainingStrategy":
         from paceline.wall_clock.wall_strategies import wall_strategy  # Lightning takes seconds
 
-        times, split = self.step_times(assignment.batch_size, assignment.seed), assignment.split
+        times, split = self.paced_times(assignment), assignment.split
         if times is not None and split is not None:
             times = replace(times, step_seconds=times.step_seconds / split.shards)
         return wall_strategy(

@@ -48,6 +48,7 @@ _LATER: dict[str, object] = {
     "cluster.server_placement": "own_nodes",
     "cluster.step_rates": {},
     "cluster.link.unevenness": 0,
+    "cluster.fault": "none",
     "scheme.overlap": False,
     "scheme.sharding": "bytes",
     "measurement.curve_images": None,

@@ -82,6 +82,8 @@ class _Training(_AnyRecord):
     jobs: _Whole | None = None
     accelerator: _Text | None = None
     retimed_from: _Key | None = None
+    fault_samples: _NotNegative | None = None
+    fault_seconds: _Finite | None = None
 
 
 class _Exchange(_AnyRecord):

@@ -11,6 +11,7 @@ from paceline.analysis.tables import Frame
 from paceline.measurement.numbers import NUMBERS, Section, Shown, shown_numbers
 from paceline.report.agreement_sentences import agreement, has_twins
 from paceline.report.crossover_table import crossovers
+from paceline.report.fault_table import faults
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
     MISSING,
@@ -39,6 +40,7 @@ def page_tables(findings: StudyFindings) -> list[Table]:
     """Return the tables of results, including those without rows."""
     twins = [clocks] if has_twins(findings) else []
     twins += [predicted] if len(findings.concluded["predicted"]) else []
+    twins += [faults] if len(findings.concluded["faults"]) else []
     made = (*twins, summary, scaling, crossovers, comparison, equal_budgets, time_to_target, losses)
     plain = [plain_table(findings, each) for each in CONCLUSIONS if each.caption]
     return [*(make(findings) for make in made), *plain]

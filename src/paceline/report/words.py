@@ -22,6 +22,7 @@ SETTINGS = {
     "batch_size": "images per worker and step",
     "global_batch_size": "images per step, all workers",
     "cluster.slow_workers": "slow workers",
+    "cluster.fault": "fault:",
     "cluster.link.bandwidth": "bytes/s of a link",
     "cluster": "cluster",
     "cluster.step_seconds": "seconds of a step",

@@ -1,5 +1,6 @@
 """Run of one point, from its settings to its record."""
 
+import json
 import shutil
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster.cluster import Task
+from paceline.cluster.fault import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.data.image_set import AbstractImageData
 from paceline.engine.reports import ServerReport
@@ -97,6 +99,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         point.sharding.shards,
         provenance.source_digest(),
         timeout_seconds=point.cluster.timeout_seconds,
+        progress=partial.folder / "progress.csv",
     )
     try:
         with (
@@ -107,15 +110,29 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
+        fault = _fault(partial.folder)
         for table in POINT_TABLES:
             partial.write_table(table.name, table.columns, [])
         failed = {"status": "failed", "reason": str(failure), **unmeasured()}
-        return {**_about(point, started, None), **failed}
+        return {**_about(point, started, None), **failed, **fault}
+    fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)
     for table in POINT_TABLES:
         partial.write_table(table.name, table.columns, table.rows(observed))
-    return {**_about(point, started, observed.training_started), **result_of(observed)}
+    return {**_about(point, started, observed.training_started), **result_of(observed), **fault}
+
+
+def _fault(folder: Path) -> Result:
+    """Return the images trained until a fault struck, and the seconds since then; {} without one.
+
+    Called when the run has ended.
+    """
+    path = folder / FAULT
+    if not path.is_file():
+        return {}
+    struck = json.loads(path.read_text())
+    return {"fault_samples": struck["samples"], "fault_seconds": time.time() - struck["at"]}
 
 
 def observed_by(point: Point, returned: list[Any]) -> Observed:

@@ -11,6 +11,7 @@ import torch
 
 from paceline.exchange.message import receive_json
 from paceline.exchange.node import this_node
+from paceline.exchange.process_group import worker_index
 from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.early_end import EarlyEnd
@@ -51,6 +52,9 @@ class WorkerWire:
         self._pull_bytes = self.weights.nbytes
         self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd | EarlyEnd] = []
+        # Each worker begins with another server: all at the same one would leave the others idle.
+        count = len(bounds)
+        self._turns = [(worker_index() + turn) % count for turn in range(count)]
         self.versions = [0] * len(bounds)  # of the latest weights, by server
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -66,8 +70,8 @@ class WorkerWire:
         if not self._ends:
             ranks = range(self._first_server, self._first_server + len(self._bounds))
             self.connect([Address(*receive_json(rank)) for rank in ranks])
-        headers = [end.pull() for end in self._ends]
-        self.versions = [header.version for header in headers]
+        headers = {server: self._ends[server].pull() for server in self._turns}
+        self.versions = [headers[server].version for server in range(len(self._ends))]
         self.bytes_received += self._pull_bytes
         return headers[0].proceed
 
@@ -84,8 +88,8 @@ class WorkerWire:
 
     def push_pull(self) -> bool:
         """Push the gradient to all servers, pull the weights; return True if a step may follow."""
-        for end, version in zip(self._ends, self.versions, strict=True):
-            end.push(version)
+        for server in self._turns:
+            self._ends[server].push(self.versions[server])
         self.bytes_sent += self._push_bytes
         return self.pull()
 

@@ -1,0 +1,71 @@
+"""Makes the table of faults on the page of a study, and the sentences above it."""
+
+from collections.abc import Iterable
+
+from paceline.analysis.configuration import groups
+from paceline.analysis.faults import FAULT
+from paceline.analysis.tables import Frame
+from paceline.report.findings import StudyFindings
+from paceline.report.number_format import count, decimals, percent_points, seconds
+from paceline.report.table import Table, cell, concluded_table, spread
+
+_WORDS = {
+    "worker_killed": "a worker is killed",
+    "server_killed": "a server is killed",
+    "slow_worker": "a worker becomes 5 times slower",
+    "slow_link": "the link of a worker's node is left with a tenth of its bandwidth",
+}
+
+
+def faults(findings: StudyFindings) -> Table:
+    """Say what became of the runs of each scheme with each fault."""
+    cells = {
+        "finished": lambda row: f"{row['n_finished']} of {row['n']}",
+        "seconds, ratio": spread("seconds_ratio", decimals),
+        "top-1 on test, points": spread("test_top1_difference", percent_points),
+        "images lost": cell("images_lost", count),
+        "seconds until it ended": cell("seconds_to_end", seconds),
+        "why": cell("reason", str),
+    }
+    caption = (
+        "Faults strike when half of the images have been trained. Seconds and accuracies are those "
+        "of runs that went on to their last image, against the same seed without the fault; means "
+        "with 95 % intervals. Lost are images whose gradients are in no weights in the end: of a "
+        "run that ended early, all until the fault."
+    )
+    says = _sentences(findings.concluded["faults"])
+    return concluded_table(findings, "faults", "Faults", caption, cells, says)
+
+
+def _sentences(table: Frame) -> list[str]:
+    if not len(table):
+        return []
+    return [_sentence(group[FAULT], rows) for group, rows in groups(table, [FAULT])]
+
+
+def _sentence(fault: str, rows: Frame) -> str:
+    on = rows[rows["n_finished"] == rows["n"]]
+    ended = rows[rows["n_finished"] == 0]
+    some = rows[(rows["n_finished"] > 0) & (rows["n_finished"] < rows["n"])]
+    parts = []
+    if len(on):
+        parts.append(f"every run of {_listed(map(_with_ratio, on.to_dict('records')))} went on")
+    if len(some):
+        names = (f"{r['n_finished']} of {r['n']} of {r['scheme']}" for _, r in some.iterrows())
+        parts.append(f"{_listed(names)} did")
+    if len(ended):
+        longest = ended["seconds_to_end"].max()
+        by = f" within {seconds(longest)} s" if longest == longest else ""
+        parts.append(f"every run of {_listed(ended['scheme'])} ended{by}")
+    return f"When {_WORDS[fault]}, {'; '.join(parts)}."
+
+
+def _with_ratio(row: dict) -> str:
+    ratio = row["seconds_ratio_mean"]
+    taken = f" ({decimals(ratio)} times as long)" if ratio == ratio else ""
+    return f"{row['scheme']}{taken}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
