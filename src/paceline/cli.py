@@ -24,6 +24,7 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "published",
     "prepare",
     "sweep",
+    "cancel",
     "collect",
     "exchange",
     "analyse",

@@ -66,11 +66,16 @@ class NodeAgents:
             raise SettingError("PACELINE_HEAD", message) from None
         self.address: tuple[str, int] = self._listening.getsockname()[:2]
 
+    def num_living(self) -> int:
+        """Count the agents that are there, ready or not, and forget the others."""
+        self._nodes = [node for node in self._nodes if not _is_gone(node)]
+        return len(self._nodes)
+
     def meet(self, num_nodes: int, patience_seconds: float) -> None:
         """Wait until there are so many agents. Raises SettingError("cluster.nodes") if not."""
         until = time.monotonic() + patience_seconds
         while True:
-            self._nodes = [node for node in self._nodes if not _is_gone(node)]
+            self.num_living()
             num_ready = sum(node.ready for node in self._nodes)
             if num_ready >= num_nodes:
                 break

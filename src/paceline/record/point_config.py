@@ -4,13 +4,14 @@ import hashlib
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.measurement.measurement import Measurement
@@ -37,7 +38,7 @@ UNKEYED = (
     "training.checkpoint_seconds",
     "cluster.assumed",
     "cluster.fitted_to",
-    "cluster.patience_seconds",
+    *(f"cluster.{field.name}" for field in fields(SlurmQueue)),
     "global_batch_size",  # the batch_size that it decides is part of the key
     "workload.tensors",
 )

@@ -115,6 +115,17 @@ def versions() -> dict[str, str]:
     }
 
 
+def job() -> dict[str, str]:
+    """Return the id of Slurm's job in which this process is, and its nodes; nothing outside one."""
+    if "SLURM_JOB_ID" not in os.environ:
+        return {}
+    number, task = (os.environ.get(f"SLURM_ARRAY_{each}_ID") for each in ("JOB", "TASK"))
+    return {
+        "job": f"{number}_{task}" if number else os.environ["SLURM_JOB_ID"],
+        "nodes": os.environ.get("SLURM_JOB_NODELIST", ""),
+    }
+
+
 def hardware() -> Hardware:
     """Describe this machine."""
     return {

@@ -62,6 +62,14 @@ def require_fit(folder: Path) -> Result:
     return found
 
 
+def record_version(folder: Path) -> int | None:
+    """Return what changes when the record in `folder` is written anew; None without a record."""
+    try:
+        return (folder / "result.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 def _found(folder: Path) -> Result | str | None:
     """Return the result of the record in `folder`, why it does not fit, or None without one."""
     try:

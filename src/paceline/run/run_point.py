@@ -164,6 +164,7 @@ def _about(point: Point, started: float, training_started: float | None) -> Resu
         "launch_seconds": training_started - started if training_started else None,
         "jobs": point.sweep.jobs,
         "accelerator": point.device,
+        **provenance.job(),
         "hardware": provenance.hardware(),
         "versions": provenance.versions(),
         "commit": provenance.commit(),

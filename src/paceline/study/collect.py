@@ -8,13 +8,16 @@ from typing import Any, TypedDict
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES, TUNING
+from paceline.queue.jobs import read_jobs
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
+from paceline.study.logged_study import log_missing
 from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
 from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from paceline.tracking.log import prepare_log
 
 Row = Mapping[str, Any]  # cells of a CSV file
 
@@ -57,6 +60,9 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     finished = [point for point in points if point.result]
     if not finished:
         raise SettingError("study", f"{study} has no record yet: paceline sweep {study}")
+    if read_jobs(root / "runs" / study):  # which log nothing themselves
+        prepare_log(points[0].config.measurement.mlflow)
+        log_missing(points)
     folder = root / "reports" / study
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(point) for point in finished]

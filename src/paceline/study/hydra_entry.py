@@ -21,8 +21,8 @@ from paceline.record.ownership import partial_folder
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
-from paceline.record.record import Result
 from paceline.study.hydra_error import as_setting_error, check_groups
+from paceline.study.result_line import result_line
 from paceline.study.run_watch import RunWatch
 from paceline.study.status_line import StatusLine
 from paceline.study.tuned_rate import Rates
@@ -84,29 +84,42 @@ def _run(config: PointConfig, number: int | None) -> str:
     result = read_result(config.folder)
     if result is not None and not config.sweep.needs_run(result, source_digest()):
         again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
-        print(_line(number, config, result, f"already there{again}"), flush=True)
+        print(result_line(number, config, result, f"already there{again}"), flush=True)
         mlflow = config.measurement.mlflow
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
             print(f"paceline: {config.folder} does not fit: {fault}", file=sys.stderr)
         preload()
+        from paceline.queue.submission import has_queue
         from paceline.record.point import Point  # torch, while the forkserver imports it
         from paceline.run.run_point import run_point
 
         point = Point.of(config)
         if number == 1:
             prepare_log(point.measurement.mlflow)
+        if has_queue(point):
+            return _queue(point)
         with _watch(point) if number is None else nullcontext():  # a sweep watches its points
             outcome = run_point(point, in_sweep=number is not None)
         result, unlogged = outcome.result, outcome.unlogged
-        print(_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
+        print(result_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
     if unlogged:
         problem = f"measurement.mlflow.tracking_uri: {unlogged}"
         if number is not None:
             print(f"paceline: {problem}", file=sys.stderr, flush=True)
         return problem
     return result["reason"] if result["status"] == "failed" else ""
+
+
+def _queue(point: "Point") -> str:
+    """Let the point run in a job; return the reason of a failure, or ""."""
+    from paceline.study.queued_points import run_queued
+
+    prepare_log(point.measurement.mlflow)
+    with _watch(point):
+        problems = run_queued([point])
+    return "; ".join(problems)
 
 
 def _watch(point: "Point") -> StatusLine:
@@ -118,23 +131,6 @@ def _watch(point: "Point") -> StatusLine:
 def _leave(message: str, code: int) -> NoReturn:
     print(f"paceline: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
-
-
-def _line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
-    values = config.values
-    settings = (
-        f"{config.names['scheme']} workers={values['workers']} "
-        f"batch_size={values['batch_size']} lr={config.lr} seed={config.seed}"
-    )
-    outcome = result["status"]
-    if result["reason"]:  # also of a finished run: a worker was lost
-        outcome += f" ({result['reason']})"
-    if result["images_per_second"]:
-        outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
-    if result["top1"] is not None:
-        outcome += f", top-1 {100 * result['top1']:.2f} %"
-    start = f"point {number}: " if number else ""
-    return f"{start}{settings}: {outcome}, {note}"
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 from paceline.measurement.measurement import MLflow
 from paceline.record.reading import read_result
 from paceline.study.study_points import StudyPoint
+from paceline.tracking.log import log
 from paceline.tracking.study_run import begin_study_run, end_study_run
 
 
@@ -47,6 +48,16 @@ def logged_study(points: Sequence[StudyPoint], folder: Path, mlflow: MLflow) -> 
         raise
     finally:
         _tell(end_study_run(folder, mlflow, ending.status, ending.numbers))
+
+
+def log_missing(points: Sequence[StudyPoint]) -> None:
+    """Log the records that MLflow lacks; print the reason of the first failure, and stop there."""
+    for point in points:
+        unlogged = log(point.folder, point.config.measurement.mlflow) if point.result else None
+        if unlogged:
+            message = f"paceline: {unlogged}; the next sweep logs the records again"
+            print(message, file=sys.stderr)
+            return
 
 
 def _tell(problem: str | None) -> None:

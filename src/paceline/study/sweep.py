@@ -14,7 +14,7 @@ from pathlib import Path
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import read_result
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
-from paceline.study.logged_study import logged_study
+from paceline.study.logged_study import log_missing, logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.status_line import StatusLine
 from paceline.study.study_blocks import blocks_of
@@ -34,7 +34,7 @@ from paceline.study.tuning import (
     tuned_configurations,
     untried,
 )
-from paceline.tracking.log import log, prepare_log
+from paceline.tracking.log import prepare_log
 
 Untrained = Callable[[Sequence[StudyPoint]], None]
 
@@ -49,6 +49,8 @@ def sweep(
     untrained: Untrained = take_over,
 ) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
+
+    Points in a queue for which nobody waits count as if they had.
 
     Records that were collected with the study, and are not in runs/, are unpacked first.
     `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run.
@@ -84,11 +86,11 @@ def sweep(
             if tuning:
                 complete = partial(runner.complete, later=points_to_run(points))
                 if not _tune(study, root, overrides, tuning, tuned, complete):
-                    return False
+                    return not runner.is_awaited
                 points = study_points(study, root, overrides)  # with their rates
             done = runner.complete(study, points, arguments)
             ending.count(points)
-            return done
+            return done or not runner.is_awaited
 
 
 def _tune(
@@ -126,6 +128,7 @@ class _Runner:
         self, multirun: Callable[[list[str]], None], untrained: Untrained, watch: SweepWatch
     ) -> None:
         self._multirun, self._untrained, self._watch = multirun, untrained, watch
+        self.is_awaited = True
 
     def complete(
         self,
@@ -143,7 +146,7 @@ class _Runner:
         if to_run:
             self._watch.begin(name, points, to_run, later)
             with StatusLine(self._watch.status):
-                for each in arguments:
+                for each in self._queue(to_run, arguments):
                     self._multirun(each)
                     self._untrained(points_to_run(points))
         points = [replace(point, result=read_result(point.folder)) for point in points]
@@ -151,21 +154,25 @@ class _Runner:
         print(f"{name}: {counts(points)}")
         return all(point.result for point in points)
 
+    def _queue(
+        self, points: Sequence[StudyPoint], arguments: Iterable[list[str]]
+    ) -> Iterable[list[str]]:
+        """Run those of the points in jobs whose cluster has a queue; return the multiruns left."""
+        from paceline.queue.submission import has_queue  # torch takes seconds
+        from paceline.study.queued_points import run_queued
+
+        queued = [point for point in points if has_queue(point.point)]
+        if not queued:
+            return arguments
+        run_queued([point.point for point in queued])
+        self.is_awaited = all(point.config.values["cluster"]["wait"] for point in queued)
+        return [list(point.overrides) for point in points if point not in queued]
+
 
 def points_to_run(points: Sequence[StudyPoint]) -> list[StudyPoint]:
     """Return the points that need a run, by `sweep.rerun` and the records that are there now."""
     digest = source_digest()
     return [p for p in points if p.config.sweep.needs_run(read_result(p.folder), digest)]
-
-
-def log_missing(points: Sequence[StudyPoint]) -> None:
-    """Log the records that MLflow lacks; print the reason of the first failure, and stop there."""
-    for point in points:
-        unlogged = log(point.folder, point.config.measurement.mlflow) if point.result else None
-        if unlogged:
-            message = f"paceline: {unlogged}; the next sweep logs the records again"
-            print(message, file=sys.stderr)
-            return
 
 
 def _print_plan(trials: Sequence[StudyPoint], points: Sequence[StudyPoint], root: Path) -> None:

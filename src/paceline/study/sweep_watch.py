@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.record.ownership import partial_records
-from paceline.record.reading import read_result
+from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result
 from paceline.study.preview import Costs, duration, finished_results
 from paceline.study.progress import read_progress
@@ -33,7 +33,7 @@ class SweepWatch:
         """Watch the points of a stage, of which those `to_run` are not done, then those `later`."""
         self._stage, self._later = stage, later
         self._points = {point.key: point for point in points}
-        self._before = {point.key: _version(point) for point in to_run}
+        self._before = {point.key: record_version(point.folder) for point in to_run}
         self._results: dict[str, Result] = {
             point.key: point.result
             for point in points
@@ -57,7 +57,7 @@ class SweepWatch:
             self._costs = Costs(finished_results(self._runs))
         for key, before in self._before.items():
             point = self._points[key]
-            if key not in self._results and _version(point) not in (None, before):
+            if key not in self._results and record_version(point.folder) not in (None, before):
                 if (result := read_result(point.folder)) is None:
                     continue  # not whole yet, or unfit
                 self._results[key] = result
@@ -94,15 +94,3 @@ class SweepWatch:
         key = max(finished, key=lambda key: self._results[key]["top1"])
         point, top1 = self._points[key], self._results[key]["top1"]
         return [f"best so far {run_label(point.config.values, list(point.axes))}: {top1:.2%} top-1"]
-
-
-def _version(point: StudyPoint) -> int | None:
-    """Return what changes when a record is written anew; None without a record."""
-    try:
-        return _path(point).stat().st_mtime_ns
-    except FileNotFoundError:
-        return None
-
-
-def _path(point: StudyPoint) -> Path:
-    return point.folder / "result.json"
