@@ -68,7 +68,7 @@ def _serve(server, first, last, parts):
     wire.answer(0, Header(SECOND + server, server != 0))
     received.append(wire.receive())
     return {
-        "received": [(worker, *header) for worker, header in received],
+        "received": [(worker, header.version, header.proceed) for worker, header in received],
         "gradient": wire.gradient(0).tolist(),
         "statistics": wire.statistics(0).tolist(),
         "text": receive_json(0) if server == 0 else None,
@@ -251,7 +251,7 @@ def _serve_the_rest():
             wire.weights.add_(wire.gradient(worker))
             wire.answer(worker, Header(len(order), True))
     return {
-        "order": [(worker, *message) for worker, message in order],
+        "order": [(worker, *message[:2]) for worker, message in order],
         "weights": wire.weights[[0, -1]].tolist(),
         "statistics": [wire.statistics(worker).item() for worker in range(2)],
         "bytes": (wire.bytes_sent, wire.bytes_received),

@@ -11,13 +11,14 @@ from paceline.model.classifier import Classifier
 
 
 class MortalClassifier(Classifier):
-    """Process 0 dies before its step of this number, unless the file `died` is there."""
+    """Each process dies before its step of this number, unless its file in `graves` is there."""
 
-    def __init__(self, network: Any, optimizer: Any, died: str, turn: int) -> None:
+    def __init__(self, network: Any, optimizer: Any, graves: str, turn: int) -> None:
         super().__init__(network, optimizer)
-        self._died, self._turn = Path(died), turn
+        self._graves, self._turn = Path(graves), turn
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        if batch_idx == self._turn and dist.get_rank() == 0 and not self._died.exists():
-            self._died.touch()
+        grave = self._graves / str(dist.get_rank())
+        if batch_idx == self._turn and not grave.exists():
+            grave.touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -70,7 +70,11 @@ class WorkerBatches:
         return self._normalise(images), labels
 
     def __iter__(self) -> Iterator[Batch]:
-        return (self[n] for n in range(self._num_batches))
+        return self.beginning_at(0)
+
+    def beginning_at(self, first: int) -> Iterator[Batch]:
+        """Iterate from batch `first` on."""
+        return (self[n] for n in range(first, self._num_batches))
 
 
 def evaluation_batches(

@@ -28,6 +28,14 @@ class AbstractFlatOptimizer(ABC):
         """Take a step; `factor` multiplies each segment's rate."""
 
     @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint: that of the optimizer, not a copy."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of another optimizer with the same segments."""
+
+    @abstractmethod
     def fork(self, weights: Tensor) -> "AbstractFlatOptimizer":
         """Return the same optimizer, its state included, for other weights."""
 
@@ -74,6 +82,13 @@ class FlatSGD(AbstractFlatOptimizer):
             )
         self._begun = True
 
+    def state(self) -> dict[str, Any]:
+        return {"moving": self._moving, "begun": self._begun}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._moving.copy_(state["moving"])
+        self._begun = state["begun"]
+
     def fork(self, weights: Tensor) -> "FlatSGD":
         other = FlatSGD(weights, self._segments)
         other._moving.copy_(self._moving)
@@ -104,13 +119,22 @@ class FlatTorch(AbstractFlatOptimizer):
         for group in groups:
             group["params"][0].grad = None  # the caller's again
 
+    def state(self) -> dict[str, Any]:
+        return {"of_segments": [self._optimizer.state[part] for part in self._parts]}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        for part, own in zip(self._parts, state["of_segments"], strict=True):
+            # load_state_dict would share tensors, and round those of another dtype
+            self._optimizer.state[part] = copy.deepcopy(own)
+
     def fork(self, weights: Tensor) -> "FlatTorch":
         other = FlatTorch(weights, self._segments)
-        held = zip(self._optimizer.param_groups, other._optimizer.param_groups, strict=True)
-        for (own,), (others,) in ((group["params"], forked["params"]) for group, forked in held):
-            # load_state_dict would share tensors, and round those of another dtype
-            other._optimizer.state[others] = copy.deepcopy(self._optimizer.state[own])
+        other.load_state(self.state())
         return other
+
+    @property
+    def _parts(self) -> list[Tensor]:
+        return [part for group in self._optimizer.param_groups for part in group["params"]]
 
 
 @cache

@@ -12,7 +12,7 @@ from paceline.engine.flat_optimizer import flat_optimizer
 from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.engine.reports import ServerReport
 from paceline.engine.segment import Segment
-from paceline.engine.snapshot import Snapshot
+from paceline.engine.snapshot import Snapshot, state_of
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -96,6 +96,38 @@ class ServedWeights:
         self._num_pushes: Counter[int] = Counter()  # of each worker
         self._staleness: dict[int, int] = {}  # of each worker's last push
         self._read: dict[int, Tensor] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint, when every push has been answered or waits."""
+        return {
+            "weights": self.weights,
+            "optimizer": self._optimizer.state(),
+            "average": self._average.weights if self._average else None,
+            "report": vars(self.report),
+            "snapshots": state_of(self.snapshots),
+            "snapshot_samples": self._snapshot_samples,
+            "granted": self._granted,
+            "num_pushes": self._num_pushes,
+            "staleness": self._staleness,
+            "serving": self._serving,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of another server of the same part. Its workers, whose steps were
+        granted, are answered anew.
+        """
+        self.weights.copy_(state["weights"])
+        self._optimizer.load_state(state["optimizer"])
+        if state["average"] is not None:
+            assert self._spec.sample_decay is not None
+            self._average = MovingAverage(state["average"], self._spec.sample_decay)
+        self.report = ServerReport(**state["report"])
+        self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
+        self._snapshot_samples = state["snapshot_samples"]
+        answered_anew = len(self._accounting.pushing) * self._accounting.steps_per_push
+        self._granted = state["granted"] - answered_anew
+        self._num_pushes, self._staleness = state["num_pushes"], state["staleness"]
+        self._serving = state["serving"]
 
     @property
     def samples(self) -> int:

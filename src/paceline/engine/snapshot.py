@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,6 +26,11 @@ class Snapshot:
     seconds: float
     weights: Tensor
     statistics: Tensor
+
+
+def state_of(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
+    """Return snapshots in values that a checkpoint has."""
+    return [vars(snapshot) for snapshot in snapshots]
 
 
 def evenly_spaced(rounds: int, evaluations: int) -> list[int]:

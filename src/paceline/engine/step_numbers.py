@@ -1,6 +1,6 @@
 """Run-wide numbers of a worker's steps, for schemes whose workers have their own weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from paceline.scheme.accounting import Accounting
 
@@ -18,6 +18,12 @@ class StepNumbers:
         self._workers, self._draw = accounting.num_workers, draw
         self._taken = 0
         self._first = 0  # of the round under way
+
+    def state(self) -> dict[str, int]:
+        return {"taken": self._taken, "first": self._first}
+
+    def load_state(self, state: Mapping[str, int]) -> None:
+        self._taken, self._first = state["taken"], state["first"]
 
     def next(self) -> int:
         """Return the number of the worker's next step."""

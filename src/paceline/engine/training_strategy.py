@@ -26,6 +26,8 @@ class SizedBatches(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def beginning_at(self, first: int) -> Iterator[Any]: ...
+
 
 # train(worker, num_batches, begin): a worker's first batches; begin() where all have met for one.
 # batch(worker, n): one of them.

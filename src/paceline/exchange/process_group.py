@@ -122,8 +122,17 @@ def local_rank() -> int:
 
 def draw_number(name: str) -> int:
     """Return 0, 1, 2, ... in the order of calls by all processes; each `name` counts by itself."""
-    store = dist.distributed_c10d._get_default_store()  # torch has no public name for it
-    return store.add(name, 1) - 1
+    return run_store().add(name, 1) - 1
+
+
+def numbers_drawn(name: str) -> int:
+    """Return how many numbers of this name have been drawn."""
+    return run_store().add(name, 0)
+
+
+def run_store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
+    """Return the store of the run, which is in its launcher."""
+    return dist.distributed_c10d._get_default_store()  # torch has no public name for it
 
 
 def make_secret() -> str:

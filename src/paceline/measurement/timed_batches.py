@@ -15,6 +15,8 @@ class Batches(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def beginning_at(self, first: int) -> Iterator[Any]: ...
+
 
 class TimedBatches:
     """Iterator over `batches` that starts `clock` just before it draws the first one.
@@ -35,7 +37,8 @@ class TimedBatches:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Any]:
-        source, first = iter(self._batches), self.drawn
+        first = self.drawn
+        source = self._batches.beginning_at(first)
         for n in range(first, len(self._batches)):
             if n == first:
                 self._clock.start(self._seconds_before)

@@ -20,6 +20,7 @@ from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.serving import AtOnce
 from paceline.settings import Count, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -173,9 +174,21 @@ class Point:
             raise SettingError("scheme.servers", message)
 
     def _check_checkpoints(self) -> None:
-        if self.training.checkpoint_seconds is not None and self.kind != "virtual":
-            message = f"real processes of scheme={self.config.names['scheme']} write none: "
-            raise SettingError("training.checkpoint_seconds", message + "null is needed")
+        """Raise SettingError for checkpoints of real processes that cannot stop together."""
+        if self.training.checkpoint_seconds is None or self.kind == "virtual":
+            return
+        scheme, accounting = self.scheme, Accounting(self.scheme, self.workers)
+        at_once = not scheme.servers or isinstance(scheme.serving(self.workers), AtOnce)
+        without = ""
+        if not (accounting.can_meet or at_once):
+            without = f"real processes of scheme={self.config.names['scheme']}"
+        elif scheme.compression == "power_sgd":
+            without = "scheme.compression=power_sgd, which keeps errors,"
+        elif self.sharding.shards > 1:
+            without = "split workers"
+        if without:
+            message = f"{without} write no checkpoints; null is needed"
+            raise SettingError("training.checkpoint_seconds", message)
 
     def _check_precision(self) -> None:
         precision = self.training.precision

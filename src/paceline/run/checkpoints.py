@@ -1,16 +1,20 @@
 """Checkpoints of a process that trains, by Lightning's own."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.engine.training_clock import TrainingClock
-from paceline.record.checkpoint import complete, folder_of, latest
+from paceline.engine.training_strategy import AbstractTrainingStrategy
+from paceline.exchange.activity import rest
 from paceline.record.point import Point
 from paceline.run.asked import when_asked
+from paceline.run.checkpoint_files import CheckpointFiles
+from paceline.scheme.accounting import Accounting
+from paceline.wall_clock.cuts import Cuts, end_cuts
+from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 _LOOK_SECONDS = 0.25  # from one look at what was asked to the next
 
@@ -18,9 +22,8 @@ _LOOK_SECONDS = 0.25  # from one look at what was asked to the next
 class Checkpoints(Callback):
     """Callback that writes a checkpoint every `training.checkpoint_seconds`, and when asked.
 
-    `record`: folder of the partial record. `clock`: stopped meanwhile. `samples()`: of all workers
-    so far. `name`: of the process. `before`: file of the checkpoint from which it goes on.
-    `written`, `resumes`: numbers over the whole run.
+    `record`: folder of the partial record. `clock`: stopped meanwhile. `files`: of this process.
+    On real processes all workers stop for it.
     """
 
     def __init__(
@@ -28,15 +31,19 @@ class Checkpoints(Callback):
         point: Point,
         record: Path,
         clock: TrainingClock,
-        samples: Callable[[], int],
-        name: str,
+        strategy: AbstractTrainingStrategy,
+        files: CheckpointFiles,
     ) -> None:
-        self._seconds = point.training.checkpoint_seconds
-        self._record, self._clock, self._samples, self._name = record, clock, samples, name
-        before = latest(record)
-        self.before = folder_of(record, before.number) / f"{name}.ckpt" if before else None
-        self.written = before.number if before else 0
-        self.resumes = before.resumes + 1 if before else 0
+        self._seconds, self._record = point.training.checkpoint_seconds, record
+        self._look_seconds = min(_LOOK_SECONDS, self._seconds or _LOOK_SECONDS)
+        self._clock, self._strategy, self._files = clock, strategy, files
+        self._cuts: Cuts | None = None
+        if self._seconds is not None and point.kind != "virtual":
+            self._cuts = Cuts(
+                Accounting(point.scheme, point.workers),
+                look_seconds=self._look_seconds,
+                timeout_seconds=point.cluster.peer_seconds,
+            )
         self._at = self._looked_at = time.perf_counter()
         self._asked_at = when_asked(record)
 
@@ -44,22 +51,38 @@ class Checkpoints(Callback):
         self._at = self._looked_at = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if self._seconds is not None and not trainer.should_stop and self._is_due(self._seconds):
+        if self._seconds is None or trainer.should_stop:
+            return
+        strategy = self._strategy
+        if isinstance(strategy, AbstractWallStrategy):
+            assert self._cuts is not None
+            if self._cuts.comes(strategy.num_steps, self._is_due):
+                with self._clock.stopped():
+                    rest()
+                    strategy.settle()
+                    if self._cuts.stop(strategy.keep_servers):
+                        self._write(trainer)
+                strategy.begin_anew()
+        elif self._is_due():
             with self._clock.stopped():
+                rest()
                 self._write(trainer)
-            self._at = time.perf_counter()
 
-    def _is_due(self, seconds: float) -> bool:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._cuts is not None:
+            end_cuts()
+
+    def _is_due(self) -> bool:
+        assert self._seconds is not None
         now = time.perf_counter()
-        if now - self._looked_at < min(_LOOK_SECONDS, seconds):
+        if self._cuts is None and now - self._looked_at < self._look_seconds:
             return False
         self._looked_at, asked_before = now, self._asked_at
         self._asked_at = when_asked(self._record)
-        return self._asked_at > asked_before or now - self._at >= seconds
+        return self._asked_at > asked_before or now - self._at >= self._seconds
 
     def _write(self, trainer: Trainer) -> None:
-        self.written += 1
-        folder = folder_of(self._record, self.written)
-        folder.mkdir(parents=True, exist_ok=True)
-        trainer.save_checkpoint(folder / f"{self._name}.ckpt", weights_only=False)
-        complete(self._record, self.written, self._samples(), self.resumes)
+        self._files.write(
+            lambda path: trainer.save_checkpoint(path, weights_only=False), self._strategy.samples
+        )
+        self._at = time.perf_counter()

@@ -74,14 +74,14 @@ def _cannot_hold(items: str) -> SettingError:
 class _Numbers(Sampler):
     """Numbers of the samples in each batch of one worker."""
 
-    def __init__(self, order: AbstractOrder, worker: int, num_batches: int) -> None:
-        self._order, self._worker, self._num_batches = order, worker, num_batches
+    def __init__(self, order: AbstractOrder, worker: int, batches: range) -> None:
+        self._order, self._worker, self._batches = order, worker, batches
 
     def __len__(self) -> int:
-        return self._num_batches
+        return len(self._batches)
 
     def __iter__(self) -> Iterator[list[int]]:
-        for n in range(self._num_batches):
+        for n in self._batches:
             yield self._order.indices(self._worker, n).tolist()
 
 
@@ -109,12 +109,17 @@ class ModuleBatches:
         return self._loader.collate_fn([self._loader.dataset[i] for i in samples.tolist()])
 
     def __iter__(self) -> Iterator[Any]:
+        return self.beginning_at(0)
+
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        """Iterate from batch `first` on."""
+        batches = range(first, len(self))
         if self._share is not None:
-            return (self[n] for n in range(len(self)))
+            return (self[n] for n in batches)
         return iter(
             DataLoader(
                 self._loader.dataset,
-                batch_sampler=_Numbers(self._order, self._worker, self._num_batches),
+                batch_sampler=_Numbers(self._order, self._worker, batches),
                 collate_fn=self._loader.collate_fn,
                 num_workers=self._loader.num_workers,
             )

@@ -100,8 +100,12 @@ class _ShuffledBatches:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Any]:
+        return self.beginning_at(0)
+
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        """Iterate from batch `first` on, which may be of a later period than what is held."""
         period = 0
-        for n in range(len(self)):
+        for n in range(first, len(self)):
             if (next_period := self._traffic.order.period(n)) != period:
                 self._shuffle(period, next_period)
                 period = next_period
@@ -134,7 +138,11 @@ class _FedBatches:
         return self._num_batches
 
     def __iter__(self) -> Iterator[Any]:
-        for n in range(len(self)):
+        return self.beginning_at(0)
+
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        """Iterate from batch `first` on."""
+        for n in range(first, len(self)):
             drawing = self._feed.workers if self._feed.is_first else []
             batch, sent = self._feed.scatter([self._draw(worker, n) for worker in drawing])
             self._traffic.moved.feed_bytes += sent

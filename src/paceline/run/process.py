@@ -12,6 +12,7 @@ from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
+from paceline.run.checkpoint_files import ServerCheckpoints
 from paceline.run.quiet import silence
 from paceline.run.training_process import TrainingProcess
 from paceline.timing.pace import give_way
@@ -36,7 +37,9 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
             give_way()
         report = TrainingProcess(point, folder).run()
     else:
-        report = serve(point.scheme, tolerate)
+        server = f"server_{dist.get_rank() - num_training}"
+        kept = ServerCheckpoints(folder, server, num_training + num_servers)
+        report = serve(point.scheme, tolerate, kept)
     leave()  # not after an error: peers would report the closed connection first
     report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return report

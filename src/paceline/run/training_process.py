@@ -25,6 +25,7 @@ from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.model.score import Score
 from paceline.record.point import Point
 from paceline.run.budget import budget_of
+from paceline.run.checkpoint_files import CheckpointFiles
 from paceline.run.checkpoints import Checkpoints
 from paceline.run.modelled_step import split_step_of
 from paceline.run.open_data import open_data
@@ -80,14 +81,15 @@ class TrainingProcess:
         )
         drawn = strategy.training_batches(data.train, data.batch)
         batches = TimedBatches(drawn, self._clock, waits=self._split is not None)
-        checkpoints = Checkpoints(
-            self._point, self._folder, self._clock, lambda: strategy.samples, self._name
+        files = CheckpointFiles(
+            self._folder, f"worker_{self._worker}", sum(self._point.num_processes)
         )
+        checkpoints = Checkpoints(self._point, self._folder, self._clock, strategy, files)
         trainer = self._trainer(observer, checkpoints)
         trainer.fit(
             self._split.trained if self._split else self._module,
             batches,
-            ckpt_path=checkpoints.before,
+            ckpt_path=files.before,
             weights_only=True,
         )
         rest()
@@ -115,8 +117,8 @@ class TrainingProcess:
             built=self._built,
             training_started=self._clock.started,
             shard=shard_index(),
-            checkpoints=checkpoints.written,
-            resumes=checkpoints.resumes,
+            checkpoints=files.written,
+            resumes=files.resumes,
         )
         self._evaluate(report)
         return report
@@ -171,10 +173,6 @@ class TrainingProcess:
         return split_step_of(
             point, lambda: self._module, lambda: self._data.batch(self._worker, 0)[0].shape[1:]
         )
-
-    @property
-    def _name(self) -> str:
-        return f"worker_{self._worker}"
 
     def _trainer(self, *callbacks: Callback) -> Trainer:
         training = self._point.training

@@ -25,6 +25,8 @@ class IndexedBatches(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def beginning_at(self, first: int) -> Iterator[Any]: ...
+
 
 class AbstractTrainingSet(ABC):
     """Samples to train on. `share`: those in the memory of this process, None before `hold`."""

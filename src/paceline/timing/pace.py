@@ -6,6 +6,7 @@ up late, by a millisecond where many processes share a core: the next step is sh
 
 import os
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -58,6 +59,12 @@ class Pace:
             self._overslept = time.perf_counter() - end
         else:
             self.late_steps += 1
+
+    def state(self) -> tuple[int, int]:
+        return self._step, self.late_steps
+
+    def load_state(self, state: Sequence[int]) -> None:
+        self._step, self.late_steps = state
 
     @property
     def _seconds(self) -> float:

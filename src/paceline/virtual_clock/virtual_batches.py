@@ -52,7 +52,11 @@ class VirtualBatches:
         return self._length
 
     def __iter__(self) -> Iterator[Any]:
-        for _ in range(self._length):
+        return self.beginning_at(0)
+
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        """Iterate over the batches after so many, which the clock has taken already."""
+        for _ in range(first, self._length):
             try:
                 yield self._next_batch()
             except StopIteration:

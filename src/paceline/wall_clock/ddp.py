@@ -1,7 +1,7 @@
 """Synchronous all-reduce on real processes: Lightning's own DDP with overlapped buckets."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import torch.distributed as dist
@@ -77,6 +77,10 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         """Note that buckets are reduced from here on, for which other workers are waited for."""
         rest()
         super().pre_backward(closure_loss)
+
+    @property
+    def bytes_so_far(self) -> Sequence[int]:
+        return self._mean.bytes_exchanged if self._mean else (0, 0)
 
     def on_train_end(self) -> None:
         """Read DDP's own timing, for which torch samples the first ten steps and every hundredth.

@@ -1,6 +1,8 @@
 """Weights of a worker that applies gradients itself, on real processes."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 from torch import Tensor
 
@@ -29,6 +31,26 @@ class OwnWeights:
         self._flat, self._spec, self._numbers, self._pair = flat, spec, numbers, pair
         self._optimizer = flat_optimizer(self.weights, spec.segments)
         self.step_numbers = [numbers.next()]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint, when no other worker changes these weights."""
+        return {
+            "weights": self.weights,
+            "computed": self._flat.weights,
+            "optimizer": self._optimizer.state(),
+            "numbers": self._numbers.state(),
+            "step_numbers": self.step_numbers,
+            "pair": self._pair.state() if self._pair else None,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.weights.copy_(state["weights"])
+        self._flat.adopt(state["computed"])
+        self._optimizer.load_state(state["optimizer"])
+        self._numbers.load_state(state["numbers"])
+        self.step_numbers[:] = state["step_numbers"]
+        if self._pair is not None:
+            self._pair.load_state(state["pair"])
 
     @property
     def has_step(self) -> bool:

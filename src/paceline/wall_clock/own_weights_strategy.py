@@ -1,8 +1,8 @@
 """Lightning strategy of a worker that applies gradients to weights of its own."""
 
 import itertools
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,9 +13,9 @@ from paceline.engine.links import AbstractLinks
 from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.engine.reports import PairAverage
 from paceline.engine.rule_driver import complete
-from paceline.engine.snapshot import Snapshot, flatten
+from paceline.engine.snapshot import Snapshot, flatten, state_of
 from paceline.engine.step_numbers import StepNumbers
-from paceline.exchange.process_group import draw_number, members, worker_index
+from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
 from paceline.scheme.accounting import Accounting
 from paceline.wall_clock.mean_link import MeanLink
 from paceline.wall_clock.own_weights import OwnWeights
@@ -50,8 +50,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             first = self._push.wire.weights
         else:
             dist.broadcast(first, group=members(), group_src=0)
-        draw = partial(draw_number, f"steps of run {next(_runs)}")
-        numbers = StepNumbers(Accounting(self.scheme, self.workers), draw)
+        self._drawn, self._drawn_before = f"steps of run {next(_runs)}", 0
+        numbers = StepNumbers(Accounting(self.scheme, self.workers), self._draw)
         self._own = OwnWeights(flat, self.spec, numbers, self._pair)
         self._own.begin(first)
         self._average: MovingAverage | None = None
@@ -67,6 +67,33 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
         weights = self._pair.computed if self._pair else torch.zeros_like(gradient)
         return FlatWeights(self.held_weights, weights, gradient)
+
+    def _draw(self) -> int:
+        """Draw a number; those of a resumed run go on from the ones that it had drawn."""
+        return self._drawn_before + draw_number(self._drawn)
+
+    def state(self) -> dict[str, Any]:
+        average = self._average.weights if self._average else None
+        return {
+            **super().state(),
+            "own": self._own.state(),
+            "average": average,
+            "kept": state_of(self._kept),
+            "drawn": self._drawn_before + numbers_drawn(self._drawn),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._own.load_state(state["own"])
+        if self._average is not None:
+            self._average.weights = state["average"]
+        self._kept = [Snapshot(**each) for each in state["kept"]]
+        # each worker has drawn its first number anew, for nothing, if it draws at all
+        self._drawn_before = state["drawn"] - (0 if self.accounting.equal_steps else self.workers)
+
+    def keep_servers(self) -> None:
+        if self._push is not None:
+            self._push.keep()
 
     def on_train_end(self) -> None:
         super().on_train_end()

@@ -5,8 +5,9 @@ Either goes on in a thread while the worker's network computes on a copy of its 
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +42,13 @@ class AbstractPairLink(ABC):
         with self._changing:
             yield
             self._steps += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"averages": [tuple(each) for each in self.averages], "steps": self._steps}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.averages[:] = [PairAverage(*each) for each in state["averages"]]
+        self._steps = state["steps"]
 
     @abstractmethod
     def begin(self) -> None:

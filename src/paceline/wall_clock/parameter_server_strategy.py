@@ -53,6 +53,9 @@ class ParameterServerStrategy(AbstractRuleStrategy):
     def bytes_exchanged(self) -> tuple[int, int]:
         return self._push.bytes_exchanged
 
+    def keep_servers(self) -> None:
+        self._push.keep()
+
     def finish(self) -> list[Snapshot]:
         if self._early:
             self._early.end()

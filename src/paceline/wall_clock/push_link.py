@@ -65,6 +65,10 @@ class PushLink:
         wires = [self.wire, *([self._group.wire] if self._group else [])]
         return sum(wire.bytes_sent for wire in wires), sum(wire.bytes_received for wire in wires)
 
+    def keep(self) -> None:
+        """Tell the servers to keep their state; worker 0 alone does, when no worker pushes."""
+        self.wire.keep()
+
     def finish(self) -> list[Snapshot]:
         """Leave the servers; return the snapshots that this worker evaluates."""
         self.wire.leave()

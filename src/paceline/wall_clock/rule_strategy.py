@@ -6,7 +6,8 @@ step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in loc
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from pytorch_lightning import Trainer
@@ -76,6 +77,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._clock = clock or TrainingClock()
         self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
         self._seed, self._sample_decay, self._beside = seed, sample_decay, Beside()
+        self._begun_beside = -1  # number of steps before the one beside which it began
 
     def setup(self, trainer: Trainer) -> None:
         """Make weights and gradients one vector each, and connect to the other processes."""
@@ -97,6 +99,23 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         super().on_train_start()
         self.counted = count_workers(self.workers, is_worker=True)
         self._begin_step()
+
+    def state(self) -> dict[str, Any]:
+        communicating = self._seconds_communicating
+        return {**super().state(), "communicating": communicating, "beside": self._begun_beside}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._seconds_communicating, self._begun_beside = state["communicating"], state["beside"]
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        """Load the module's buffers; its weights are those of `state`, or the servers'."""
+        module, saved = self.whole_module, checkpoint["state_dict"]
+        buffers = {name: saved[name] for name, _ in module.named_buffers() if name in saved}
+        module.load_state_dict(buffers, strict=False)
+
+    def settle(self) -> None:
+        self._beside.wait()
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
@@ -166,7 +185,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def _begin_step(self) -> None:
         """Begin what goes on beside the computing of the next step, if there is one; its pace."""
         stops = self.trained_module().trainer.should_stop
-        if not stops and self._beside.is_idle():
+        if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
+            self._begun_beside = self.num_steps
             process = self._driver.beside(self.num_steps)
             if process is not None:
                 self._beside.begin(process)

@@ -4,7 +4,8 @@ It imports no Lightning, so that it starts as fast as torch does.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -19,15 +20,35 @@ from paceline.exchange.process_group import count_workers, members
 from paceline.exchange.wire.push_pull import Header, ServerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
+from paceline.wall_clock.cuts import end_cuts, tell_kept
 
 Tolerate = Callable[[Iterable[int]], None]
+
+
+class Checkpoints(Protocol):
+    """Checkpoints of a server."""
+
+    def load(self) -> Mapping[str, Any] | None:
+        """Return the state from which the server goes on; None: from the beginning."""
+        ...
+
+    def keep(self, state: Mapping[str, Any], samples: int) -> None:
+        """Write a state, behind which are `samples` of all workers."""
+        ...
 
 
 class Server:
     """Serves its part of the weights over the wire until every worker has left or is lost."""
 
-    def __init__(self, scheme: AbstractScheme, spec: ServerSpec, tolerate: Tolerate) -> None:
-        self._spec, self._tolerate = spec, tolerate
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        spec: ServerSpec,
+        tolerate: Tolerate,
+        checkpoints: Checkpoints | None,
+    ) -> None:
+        self._spec, self._tolerate, self._checkpoints = spec, tolerate, checkpoints
+        self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
         self._workers = Accounting(scheme, spec.num_workers).pushing
         weights = torch.zeros(spec.num_weights, dtype=getattr(torch, spec.dtype))
         self._wire = ServerWire(weights, spec.num_statistics, self._workers, spec.parts)
@@ -69,23 +90,53 @@ class Server:
         Raises LostPeerError if a worker dies without which the run cannot continue.
         """
         dist.recv(self._wire.weights, group=members(), group_src=0)
+        if self._checkpoints is not None and (state := self._checkpoints.load()) is not None:
+            self._resume(state)
         for worker in self._workers:
             self._answer(worker, may_wait=False)  # count_workers below waits for all of them
         self._wire.flush()
         if self._spare:
             self._tolerate(self._training)
         count_workers(self._spec.num_workers, is_worker=False)
-        self._clock.start()
+        self._clock.start(self._before["seconds"])
         while self._training:
             self._receive(*self._wire.receive())
         report = self._served.report
-        report.bytes_sent = self._wire.bytes_sent
-        report.bytes_received = self._wire.bytes_received
+        report.bytes_sent, report.bytes_received = self._bytes
         return report
+
+    @property
+    def _bytes(self) -> tuple[int, int]:
+        before, wire = self._before, self._wire
+        return before["sent"] + wire.bytes_sent, before["received"] + wire.bytes_received
+
+    def _keep(self) -> None:
+        """Write a checkpoint: all workers have stopped, and are answered."""
+        assert self._checkpoints is not None
+        sent, received = self._bytes
+        with self._clock.stopped():
+            state = {
+                "served": self._served.state(),
+                "statistics": {each: self._wire.statistics(each) for each in self._workers},
+                "sent": sent,
+                "received": received,
+                "seconds": self._clock.seconds(),
+            }
+            self._checkpoints.keep(state, self._served.samples)
+        tell_kept()
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self._before = state
+        self._served.load_state(state["served"])
+        for worker, statistics in state["statistics"].items():
+            self._wire.statistics(worker).copy_(statistics)
 
     def _receive(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):
+            end_cuts()
             self._remove_lost(worker, message.reason)
+        elif message.keep:
+            return self._keep()
         elif message.proceed:
             self._take(worker, message)
         else:
@@ -129,6 +180,7 @@ class Server:
         if granted:
             self._stepping.add(worker)
         elif self._spare and may_wait and self._stepping and self._spec.server == 0:
+            end_cuts()  # it stops no more
             self._waiting.append(worker)
             return
         self._wire.answer(worker, Header(self._served.report.updates, granted))
@@ -153,7 +205,11 @@ def _report_nothing(workers: Iterable[int]) -> None:
     """Do nothing: without the project's launcher there is no supervisor to inform."""
 
 
-def serve(scheme: AbstractScheme, tolerate: Tolerate = _report_nothing) -> ServerReport:
+def serve(
+    scheme: AbstractScheme,
+    tolerate: Tolerate = _report_nothing,
+    checkpoints: Checkpoints | None = None,
+) -> ServerReport:
     """Run a server of the joined process group, then send its snapshots to the workers.
 
     `tolerate(workers)` is called with the workers whose death the run survives from then on.
@@ -161,7 +217,7 @@ def serve(scheme: AbstractScheme, tolerate: Tolerate = _report_nothing) -> Serve
     evaluate at once. Raises LostPeerError if a worker dies without which the run cannot continue.
     """
     spec = ServerSpec.from_json(receive_json(0))
-    server = Server(scheme, spec, tolerate)
+    server = Server(scheme, spec, tolerate, checkpoints)
     report = server.run()
     living, samples = _agreed(server, spec, scheme.servers)
     # A living worker that dies from now on would take its snapshots with it.

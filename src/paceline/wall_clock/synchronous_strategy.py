@@ -1,6 +1,6 @@
 """Base class of synchronous strategies: all workers hold the same weights after every step."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from paceline.engine.moving_average import MovingAverage
-from paceline.engine.snapshot import Snapshot, flatten, statistics_of
+from paceline.engine.snapshot import Snapshot, flatten, state_of, statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
@@ -59,6 +59,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         self.pace, self.split = pace, split
         self._sample_decay = sample_decay
         self._average: MovingAverage | None = None
+        self._average_before: list[torch.Tensor] | None = None  # of a run that was resumed
 
     @property
     def samples(self) -> int:
@@ -88,6 +89,15 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     def seconds_communicating(self) -> float:
         return self._seconds_exposed * self.num_steps
 
+    def state(self) -> dict[str, Any]:
+        average = None if self._average is None else self._average.weights
+        return {**super().state(), "snapshots": state_of(self._snapshots), "average": average}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._snapshots = [Snapshot(**each) for each in state["snapshots"]]
+        self._average_before = state["average"]
+
     def finish(self) -> list[Snapshot]:
         return self._snapshots
 
@@ -100,6 +110,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         _without_sigterm_broadcast(self.trained_module().trainer)
         if self._sample_decay is not None:
             self._average = MovingAverage(self._trained_weights, self._sample_decay)
+            self._average.weights = self._average_before or self._average.weights
         self.counted = count_workers(self._workers, is_worker=self._speaks)
         if self.pace is not None:
             self.pace.begin()

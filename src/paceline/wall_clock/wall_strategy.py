@@ -1,13 +1,16 @@
 """Base class of strategies on real processes, one or several of which are one worker."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule
 from pytorch_lightning.strategies import Strategy
+from torch.optim import Optimizer
 
+from paceline.engine.random_state import random_state, set_random_state
 from paceline.engine.reports import PairAverage, StrategyReport, WorkerReport
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_strategy import (
@@ -38,6 +41,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     pace: Pace | None = None
     split: SplitWorker | None = None
     _timeout_seconds: float  # longest wait for another process
+    _bytes_before: Sequence[int] = (0, 0)  # of a run that was resumed: sent, received
+    _random_before: dict[str, Any] | None = None
 
     @property
     @abstractmethod
@@ -92,11 +97,67 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         if self.pace is not None:
             self.pace.wait(self.split.take_seconds() if self.split else 0.0)
 
-    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
-        return train(worker_index(), self.num_batches, self._begin_anew)
+    @property
+    def restore_checkpoint_after_setup(self) -> bool:
+        """True: before, the module has not yet the precision that its checkpoint has."""
+        return True
 
-    def _begin_anew(self) -> None:
-        """Start the emulated step after its data, for which all have met, have come."""
+    @property
+    def bytes_so_far(self) -> Sequence[int]:
+        """`bytes_exchanged` as far as it is counted while training goes on."""
+        return self.bytes_exchanged
+
+    def state(self) -> dict[str, Any]:
+        """Return what this process must go on with, for a checkpoint between two steps."""
+        sent_and_received = zip(self._bytes_before, self.bytes_so_far, strict=True)
+        return {
+            "num_steps": self.num_steps,
+            "bytes": [sum(each) for each in sent_and_received],
+            "pace": self.pace.state() if self.pace else None,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of another process with the same place in the run."""
+        self.num_steps, self._bytes_before = state["num_steps"], state["bytes"]
+        if self.pace is not None:
+            self.pace.load_state(state["pace"])
+
+    def settle(self) -> None:
+        """Wait until what goes on beside this worker's steps has ended."""
+
+    def keep_servers(self) -> None:
+        """Tell the servers to keep their state, now that no worker takes a step."""
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        return {
+            "optimizer": super().optimizer_state(optimizer),  # pyright: ignore[reportUnknownMemberType]
+            "own": self.state(),
+            "random": random_state(),
+        }
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        (state,) = checkpoint["optimizer_states"]
+        super().load_optimizer_state_dict({"optimizer_states": [state["optimizer"]]})
+        self.load_state(state["own"])
+        self._random_before = state["random"]
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any | None = None
+    ) -> None:
+        """Write this process's file; Lightning's own would be of the first process alone."""
+        self.checkpoint_io.save_checkpoint(checkpoint, filepath, storage_options=storage_options)
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        if self._random_before is not None:
+            set_random_state(self._random_before)
+            self._random_before = None
+
+    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+        return train(worker_index(), self.num_batches, self.begin_anew)
+
+    def begin_anew(self) -> None:
+        """Start the emulated step after what all have met for, or stopped for."""
         if self.pace is not None:
             self.pace.begin()
 
@@ -104,7 +165,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         return ((worker_index(), n) for n in range(self.num_steps))
 
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        sent, received = self.bytes_exchanged
+        pairs = zip(self._bytes_before, self.bytes_exchanged, strict=True)
+        sent, received = map(sum, pairs)
         inside, activations = (0, 0), (0, 0)
         if self.split is not None:
             inside, activations = self.split.bytes_exchanged, self.split.group.bytes_of_activations

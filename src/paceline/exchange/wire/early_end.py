@@ -53,6 +53,10 @@ class EarlyEnd:
             raise error
         return self._end.pull()
 
+    def keep(self, version: int) -> None:
+        """Tell the server to keep its state for a checkpoint, when no push is under way."""
+        self._end.keep(version)
+
     def leave(self, version: int) -> None:
         """Announce to the server that no push follows, and close the connection."""
         self._orders.put(None)

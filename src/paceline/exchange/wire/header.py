@@ -8,24 +8,26 @@ HEADER_BYTES = _STRUCT.size
 
 
 class Header(NamedTuple):
-    """Version of the weights that a worker read or a server sends, and a flag.
+    """Version of the weights that a worker read or a server sends, and flags.
 
     `proceed`: to a server, True for a push, False if the worker leaves, after which no body
-    follows; to a worker, True if it may take another step, False if the budget is used up.
+    follows; to a worker, True if it may take another step, False if the budget is used up. `keep`:
+    to a server, True if it is to keep its state for a checkpoint: no body follows, and no answer.
     """
 
     version: int
     proceed: bool
+    keep: bool = False
 
 
 def pack(header: Header) -> bytes:
     """Turn a header into HEADER_BYTES bytes."""
-    return _STRUCT.pack(*header)
+    return _STRUCT.pack(header.version, header.proceed + 2 * header.keep)
 
 
 def unpack(content: bytes | bytearray) -> Header:
     """Read a header; raise ValueError for bytes that `pack` cannot have made."""
-    version, proceed = _STRUCT.unpack(content)
-    if version < 0 or proceed not in (0, 1):
+    version, flags = _STRUCT.unpack(content)
+    if version < 0 or flags not in (0, 1, 2):
         raise ValueError(f"no header: {bytes(content).hex()}")
-    return Header(version, bool(proceed))
+    return Header(version, flags == 1, flags == 2)

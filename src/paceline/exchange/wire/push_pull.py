@@ -142,7 +142,7 @@ class ServerWire:
             end = self._ends[worker]
             self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
             self.bytes_received += end.push_bytes
-        else:
+        elif not header.keep:
             self._close(worker)
         self._messages.append((worker, header))
 

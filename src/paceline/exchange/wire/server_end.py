@@ -63,7 +63,9 @@ class ServerEnd:
         header = self._checked()
         if header.proceed and not self._incoming.complete:
             return None
-        self._incoming, self._version = self._next_message(), None
+        self._incoming = self._next_message()
+        if not header.keep:
+            self._version = None
         return header
 
     def answer(self, header: Header, weights: Tensor) -> None:

@@ -68,6 +68,10 @@ class WorkerEnd:
             raise self._lost(error) from None
         return unpack(self._header)
 
+    def keep(self, version: int) -> None:
+        """Tell the server to keep its state for a checkpoint; it sends no answer."""
+        self._send(Pieces(memoryview(pack(Header(version, False, keep=True)))))
+
     def leave(self, version: int) -> None:
         """Announce to the server that no push follows, and close the connection."""
         self._send(Pieces(memoryview(pack(Header(version, False)))))

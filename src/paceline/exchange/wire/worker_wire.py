@@ -93,6 +93,11 @@ class WorkerWire:
         self.bytes_sent += self._push_bytes
         return self.pull()
 
+    def keep(self) -> None:
+        """Tell the servers to keep their state for a checkpoint; they send no answer."""
+        for end, version in zip(self._ends, self.versions, strict=True):
+            end.keep(version)
+
     def leave(self) -> None:
         """Announce to the servers that no push follows, and disconnect."""
         for end, version in zip(self._ends, self.versions, strict=True):
