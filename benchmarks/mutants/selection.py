@@ -1,0 +1,67 @@
+"""Which test files cover a file of the source, by what they import; nearest and lightest first."""
+
+import ast
+import re
+from collections import deque
+from functools import cache
+from pathlib import Path
+
+from benchmarks.mutants.faults import SOURCE
+
+DOTTED = re.compile(r"(?:paceline|tests)(?:\.\w+)+")
+
+
+class Selection:
+    """Imports in functions and dotted names in strings count as imports."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tests = sorted((root / "tests").rglob("test_*.py"))
+        self._near = {test: self._distances(test) for test in self._tests}
+
+    def tests_for(self, path: str, number: int) -> list[str]:
+        """At most `number` files; those of the same name and room as if they imported it."""
+        source = self._root / path
+        room = source.parent.relative_to(self._root / SOURCE).parts[:1]
+
+        def order(test: Path) -> tuple[int, int, str]:
+            named = test.stem == f"test_{source.stem}"
+            same = test.parent.relative_to(self._root / "tests").parts == room
+            distance = self._near[test].get(source, 99)
+            near = min(distance, 0 if named else 99, 2 if same else 99)
+            return near, len(self._near[test]), test.as_posix()
+
+        chosen = sorted(self._tests, key=order)
+        reached = [test for test in chosen if order(test)[0] < 99]
+        return [test.relative_to(self._root).as_posix() for test in reached[:number]]
+
+    def _distances(self, test: Path) -> dict[Path, int]:
+        found, line = {test: 0}, deque([test])
+        while line:
+            file = line.popleft()
+            for other in self._imported(file):
+                if other not in found:
+                    found[other] = found[file] + 1
+                    line.append(other)
+        return found
+
+    @cache  # noqa: B019  (one of them lives as long as the program)
+    def _imported(self, file: Path) -> list[Path]:
+        names = set[str]()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+            elif isinstance(node, ast.Import):
+                names |= {each.name for each in node.names}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for name in DOTTED.findall(node.value):
+                    names |= {name, name.rpartition(".")[0]}
+        files = [self._file(name) for name in sorted(names)]
+        return [each for each in files if each is not None and each != file]
+
+    def _file(self, name: str) -> Path | None:
+        top = "src/" if name.startswith("paceline") else ""
+        if not name.startswith(("paceline.", "tests.", "benchmarks.")):
+            return None
+        file = self._root / f"{top}{name.replace('.', '/')}.py"
+        return file if file.is_file() else None

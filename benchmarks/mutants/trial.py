@@ -1,0 +1,109 @@
+"""One fault tried: in a tree of its own, by the tests that cover the file, until the first fails.
+
+A test that fails without the fault too says nothing: it is left out, and the fault tried again.
+"""
+
+import importlib.util
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.mutants.faults import Fault
+
+LIMIT = 900.0  # s for all tests of a fault; each has the project's own limit
+FORK = multiprocessing.get_context("fork")
+TIMEOUT = "no end"
+
+
+def trial(tree: Path, fault: Fault, tests: list[str]) -> dict[str, Any]:
+    """Verdict (killed or survived), the test that failed, and seconds."""
+    started, unfit = time.monotonic(), []
+    with _made(tree, fault):
+        failed = _first_failure(tree, tests, unfit)
+    while failed and failed != TIMEOUT and _first_failure(tree, [failed], []):
+        unfit.append(failed)
+        with _made(tree, fault):
+            failed = _first_failure(tree, tests, unfit)
+    return {
+        "verdict": "killed" if failed else "survived",
+        "by": failed,
+        "unfit": unfit,
+        "files": len(tests),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+@contextmanager
+def _made(tree: Path, fault: Fault) -> Iterator[None]:
+    path = tree / fault.path
+    source = path.read_text()
+    _write(path, fault.text(source))
+    try:
+        yield
+    finally:
+        _write(path, source)
+
+
+def _write(path: Path, text: str) -> None:
+    """Without the compiled file: its stamp is of size and second, which may both be the same."""
+    path.write_text(text)
+    Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+
+
+def _first_failure(tree: Path, tests: list[str], unfit: list[str]) -> str | None:
+    """Of pytest in a fork of this process, which has imported what takes long."""
+    here, there = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=_pytest, args=(tree, tests, unfit, there))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(LIMIT) else TIMEOUT
+    except EOFError:
+        return "the interpreter died"
+    finally:
+        _end(process.pid)
+        process.join()
+
+
+def _end(pid: int | None) -> None:
+    family = psutil.Process(pid)
+    for each in [*family.children(recursive=True), family]:
+        each.kill()
+
+
+def _pytest(tree: Path, tests: list[str], unfit: list[str], answer: Connection) -> None:
+    os.chdir(tree)
+    log = os.open(tree.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ["PYTHONPATH"] = str(tree / "src")
+    sys.path[:0] = [str(tree / "src"), str(tree)]
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        del sys.modules[name]
+    import pytest
+
+    seen = FirstFailure()
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={tree.with_suffix('.tmp')}"]
+    chosen = ["-m", "not slow and not gpu", *(f"--deselect={each}" for each in unfit)]
+    code = pytest.main([*options, *chosen, *tests], plugins=[seen])
+    answer.send(seen.found or (f"pytest ended with {code}" if code in (2, 3, 4) else None))
+
+
+class FirstFailure:
+    found: str | None = None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and self.found is None:
+            self.found = report.nodeid
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed and self.found is None:
+            self.found = report.nodeid
