@@ -32,7 +32,6 @@ SLOW_TO_IMPORT = (
     "pytorch_lightning",
     "pandas",
     "scipy.stats",
-    "hydra",
     "altair",
     "pydantic",
 )

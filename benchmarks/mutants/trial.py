@@ -28,7 +28,9 @@ def trial(tree: Path, fault: Fault, tests: list[str]) -> dict[str, Any]:
     started, unfit = time.monotonic(), []
     with _made(tree, fault):
         failed = _first_failure(tree, tests, unfit)
-    while failed and failed != TIMEOUT and _first_failure(tree, [failed], []):
+    while failed and failed != TIMEOUT and _first_failure(tree, _files(failed, tests), []):
+        if "::" not in failed:
+            raise RuntimeError(f"{failed} without a fault: {tree.with_suffix('.log').read_text()}")
         unfit.append(failed)
         with _made(tree, fault):
             failed = _first_failure(tree, tests, unfit)
@@ -39,6 +41,11 @@ def trial(tree: Path, fault: Fault, tests: list[str]) -> dict[str, Any]:
         "files": len(tests),
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+def _files(failed: str, tests: list[str]) -> list[str]:
+    """What to run for this failure; all, where pytest itself or the interpreter failed."""
+    return [failed] if failed.startswith("tests/") else tests
 
 
 @contextmanager
