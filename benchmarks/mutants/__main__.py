@@ -3,7 +3,8 @@
     python -m benchmarks.mutants [--commit HEAD] [--jobs 2] [--files 12] [--again KEY ...]
 
 Results are added to a file as they come; what stands there is not tried again, but for the keys
-named by `--again`, or all that survived by `--again survived`.
+named by `--again`, or all that survived by `--again survived`. In the end the tests that failed are
+run without a fault: one that fails again says nothing, and its faults are tried without it.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from benchmarks.mutants.drawn import drawn
 from benchmarks.mutants.faults import Fault
 from benchmarks.mutants.selection import Selection
 from benchmarks.mutants.table import is_good, table
-from benchmarks.mutants.trial import FORK, trial
+from benchmarks.mutants.trial import FORK, failures, trial
 
 ROOT = Path(__file__).parents[2]
 SLOW_TO_IMPORT = (
@@ -73,22 +74,38 @@ def _try(
     for name in SLOW_TO_IMPORT:
         importlib.import_module(name)
     asked.results.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        asked.results.open("a") as file,
-        ProcessPoolExecutor(
-            asked.jobs, mp_context=FORK, initializer=_begin, initargs=(commit, folder)
-        ) as pool,
-    ):
-        waited = {
-            pool.submit(_tried, fault, covering.tests_for(fault.path, asked.files)): fault
-            for fault in faults
-        }
+    unfit = list[str]()
+    with ProcessPoolExecutor(
+        asked.jobs, mp_context=FORK, initializer=_begin, initargs=(commit, folder)
+    ) as pool:
+        while faults:
+            found = _results_of(pool, faults, commit, asked, covering, unfit)
+            tests = {result["by"] for result in found.values() if result["verdict"] == "killed"}
+            known = sorted(each for each in tests if each.startswith("tests/"))
+            unfit += pool.submit(_failures, known).result() if known else []
+            faults = [fault for fault, result in found.items() if result["by"] in unfit]
+
+
+def _results_of(
+    pool: ProcessPoolExecutor,
+    faults: list[Fault],
+    commit: str,
+    asked: argparse.Namespace,
+    covering: Selection,
+    unfit: list[str],
+) -> dict[Fault, dict[str, Any]]:
+    waited, found = dict[Future[dict[str, Any]], Fault](), dict[Fault, dict[str, Any]]()
+    for fault in faults:
+        tests = covering.tests_for(fault.path, asked.files)
+        waited[pool.submit(_tried, fault, tests, unfit)] = fault
+    with asked.results.open("a") as file:
         for count, each in enumerate(as_completed(waited), 1):
             fault, result = waited[each], each.result()
-            line = {"key": fault.key, "commit": commit[:12], **fault._asdict(), **result}
-            file.write(f"{json.dumps(line)}\n")
+            found[fault] = result
+            file.write(f"{json.dumps({'commit': commit[:12], **fault._asdict(), **result})}\n")
             file.flush()
             print(count, fault.key, fault.path, *result.values(), file=sys.stderr, flush=True)
+    return found
 
 
 def _begin(commit: str, folder: Path) -> None:
@@ -97,8 +114,12 @@ def _begin(commit: str, folder: Path) -> None:
     _git("worktree", "add", "--detach", str(_tree), commit)
 
 
-def _tried(fault: Fault, tests: list[str]) -> dict[str, Any]:
-    return trial(_tree, fault, tests)
+def _tried(fault: Fault, tests: list[str], unfit: list[str]) -> dict[str, Any]:
+    return trial(_tree, fault, tests, unfit)
+
+
+def _failures(tests: list[str]) -> list[str]:
+    return failures(_tree, tests)
 
 
 @contextmanager

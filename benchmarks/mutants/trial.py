@@ -1,7 +1,4 @@
-"""One fault tried: in a tree of its own, by the tests that cover the file, until the first fails.
-
-A test that fails without the fault too says nothing: it is left out, and the fault tried again.
-"""
+"""One fault tried: in a tree of its own, by the tests that cover the file, until the first fails."""
 
 import importlib.util
 import multiprocessing
@@ -20,32 +17,19 @@ from benchmarks.mutants.faults import Fault
 
 LIMIT = 900.0  # s for all tests of a fault; each has the project's own limit
 FORK = multiprocessing.get_context("fork")
-TIMEOUT = "no end"
 
 
-def trial(tree: Path, fault: Fault, tests: list[str]) -> dict[str, Any]:
-    """Verdict (killed or survived), the test that failed, and seconds."""
-    started, unfit = time.monotonic(), []
+def trial(tree: Path, fault: Fault, tests: list[str], unfit: list[str]) -> dict[str, Any]:
+    """Verdict (killed or survived), the test that failed, and seconds. `unfit`: tests left out."""
+    started = time.monotonic()
     with _made(tree, fault):
-        failed = _first_failure(tree, tests, unfit)
-    while failed and failed != TIMEOUT and _first_failure(tree, _files(failed, tests), []):
-        if "::" not in failed:
-            raise RuntimeError(f"{failed} without a fault: {tree.with_suffix('.log').read_text()}")
-        unfit.append(failed)
-        with _made(tree, fault):
-            failed = _first_failure(tree, tests, unfit)
+        failed = failures(tree, ["-x", *(f"--deselect={each}" for each in unfit), *tests])
     return {
         "verdict": "killed" if failed else "survived",
-        "by": failed,
-        "unfit": unfit,
+        "by": failed[0] if failed else None,
         "files": len(tests),
         "seconds": round(time.monotonic() - started, 1),
     }
-
-
-def _files(failed: str, tests: list[str]) -> list[str]:
-    """What to run for this failure; all, where pytest itself or the interpreter failed."""
-    return [failed] if failed.startswith("tests/") else tests
 
 
 @contextmanager
@@ -65,16 +49,16 @@ def _write(path: Path, text: str) -> None:
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
-def _first_failure(tree: Path, tests: list[str], unfit: list[str]) -> str | None:
+def failures(tree: Path, options: list[str]) -> list[str]:
     """Of pytest in a fork of this process, which has imported what takes long."""
     here, there = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=_pytest, args=(tree, tests, unfit, there))
+    process = FORK.Process(target=_pytest, args=(tree, options, there))
     process.start()
     there.close()
     try:
-        return here.recv() if here.poll(LIMIT) else TIMEOUT
+        return here.recv() if here.poll(LIMIT) else ["no end"]
     except EOFError:
-        return "the interpreter died"
+        return ["the interpreter died"]
     finally:
         _end(process.pid)
         process.join()
@@ -86,7 +70,7 @@ def _end(pid: int | None) -> None:
         each.kill()
 
 
-def _pytest(tree: Path, tests: list[str], unfit: list[str], answer: Connection) -> None:
+def _pytest(tree: Path, options: list[str], answer: Connection) -> None:
     os.chdir(tree)
     log = os.open(tree.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
@@ -97,20 +81,22 @@ def _pytest(tree: Path, tests: list[str], unfit: list[str], answer: Connection) 
         del sys.modules[name]
     import pytest
 
-    seen = FirstFailure()
-    options = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={tree.with_suffix('.tmp')}"]
-    chosen = ["-m", "not slow and not gpu", *(f"--deselect={each}" for each in unfit)]
-    code = pytest.main([*options, *chosen, *tests], plugins=[seen])
-    answer.send(seen.found or (f"pytest ended with {code}" if code in (2, 3, 4) else None))
+    seen = Failures()
+    own = ["-q", "-p", "no:cacheprovider", f"--basetemp={tree.with_suffix('.tmp')}"]
+    code = pytest.main([*own, "-m", "not slow and not gpu", *options], plugins=[seen])
+    answer.send(seen.found or ([f"pytest ended with {code}"] if code in (2, 3, 4) else []))
 
 
-class FirstFailure:
-    found: str | None = None
+class Failures:
+    """Of tests, and of test files that cannot be imported."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed and self.found is None:
-            self.found = report.nodeid
+        if report.failed:
+            self.found.append(report.nodeid)
 
     def pytest_collectreport(self, report: Any) -> None:
-        if report.failed and self.found is None:
-            self.found = report.nodeid
+        if report.failed:
+            self.found.append(report.nodeid)
