@@ -1,4 +1,4 @@
-"""One fault tried: in a tree of its own, by the tests that cover the file, until the first fails."""
+"""One fault tried in a tree of its own, by the tests that cover the file, until one fails."""
 
 import importlib.util
 import multiprocessing
