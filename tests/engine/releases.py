@@ -62,12 +62,14 @@ def switched(workers, switch_at):
     return arrive
 
 
-def damped(scheme, gradient, staleness, now, read):
-    """As Zhang 2016 (IJCAI) and Zheng 2017 (ICML; lambda constant) have it."""
-    match scheme.get("damping", "none"):
-        case "inverse_staleness":
-            return gradient if staleness < 2 else gradient * (1 / staleness)
-        case "delay_compensation":
-            return gradient * (1 + scheme["compensation"] * gradient * (now - read))
-        case _:
-            return gradient
+def damped(scheme, gradient, now, read):
+    """As Zheng 2017 (ICML; lambda constant) has it."""
+    if scheme.get("damping") == "delay_compensation":
+        return gradient * (1 + scheme["compensation"] * gradient * (now - read))
+    return gradient
+
+
+def damped_rate(scheme, staleness):
+    """Factor on the rate, as Zhang 2016 (IJCAI) has it."""
+    damps = scheme.get("damping") == "inverse_staleness" and staleness > 1
+    return 1 / staleness if damps else 1.0

@@ -6,7 +6,7 @@ from collections import Counter
 import torch
 
 from tests.engine.references import Flat, rate_of, rule_of
-from tests.engine.releases import damped, releasing
+from tests.engine.releases import damped, damped_rate, releasing
 from tests.tiny import NUM_TRAIN, batches_of
 
 
@@ -75,10 +75,11 @@ class Replay:
         for worker in workers:
             gradient = self._gradients[worker, self._taken[server][worker] - 1][part]
             now, read = self._held[part], self._read[worker][part]
-            late = self._late[server][worker]
-            pushed.append(damped(self._config["scheme"], gradient, late, now, read))
+            pushed.append(damped(self._config["scheme"], gradient, now, read))
         images = len(workers) * self._group_size * self._config["batch_size"]
         factor = self._rate.factor(self._samples[server], images)
+        late = [self._late[server][worker] for worker in workers]
+        factor *= damped_rate(self._config["scheme"], max(late))
         mean = torch.stack(pushed).mean(0)
         self._held[part] = self._sgd[server].step(self._held[part], mean, factor)
         self._samples[server] += images

@@ -136,6 +136,19 @@ def test_staleness_is_a_histogram_per_server():
     assert numbers["updates"] == 4  # at server 0
 
 
+def test_a_dropped_push_is_stale_in_no_number():
+    """Worker 1's first push came too late for version 0, and was dropped."""
+    pushes = [(0, 0), (1, 1), (0, 0), (1, 0)]
+    late = server(0, pushes, dropped=1, dropped_steps=[(1, 0)])
+    assert late.applied == [(0, 0), (0, 0), (1, 0)]
+    seen = {"images_seen": np.ones(16, bool)}
+    point = observed(late, first=seen, second=seen)
+    assert [astuple(row) for row in staleness(point)] == [(0, 0, 3)]
+    numbers = measured(point)
+    assert (numbers["staleness_mean"], numbers["staleness_max"]) == (0, 0)
+    assert numbers["stale_share"] == 0
+
+
 def test_phases_add_up_to_the_time_of_a_worker():
     rows = POINT_TABLES[2].rows(observed())
     assert [list(row) for row in rows] == [COLUMNS["phases"]] * 2

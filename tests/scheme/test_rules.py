@@ -140,7 +140,7 @@ def test_an_elastic_worker_and_the_center_go_towards_each_other():
     """From 4 and 0, a quarter of the way each: 3 and 1."""
     scheme = ElasticAveraging(1, period=2, elasticity=0.25)
     own, center = torch.full((2,), 4.0), torch.zeros(2)
-    changed = center - scheme.served(own, 7, center, center)
+    changed = center - scheme.served(own, center, center)
     assert_close(changed, torch.ones(2))
     rule = scheme.step(replace(view(step=4), weights=own))
     pushed = next(rule)
@@ -203,24 +203,33 @@ def test_active_workers_ask_for_a_mean_beside_their_steps_and_all_apply_their_gr
     ("damping", "gradient"),
     [
         ("none", [1.0, -2.0]),
-        ("inverse_staleness", [0.25, -0.5]),
         ("delay_compensation", [1 + 3 * 1 * 4, -2 + 3 * 4 * 2]),
     ],
 )
 def test_damping_by_hand(damping, gradient):
-    """Staleness 4; weights have gone from (6, 4) to (10, 6)."""
+    """Weights have gone from (6, 4) to (10, 6)."""
     scheme = AsyncParameterServer(1, damping, compensation=3)
     now, read = torch.tensor([10.0, 6.0]), torch.tensor([6.0, 4.0])
-    found = scheme.served(GRADIENT.float(), 4, now, read)
+    found = scheme.served(GRADIENT.float(), now, read)
     assert found.tolist() == gradient
-    fresh = scheme.served(GRADIENT.float(), 0, now, now)
+    fresh = scheme.served(GRADIENT.float(), now, now)
     assert fresh.tolist() == GRADIENT.tolist()
+
+
+def test_inverse_staleness_divides_the_rate():
+    """Zhang et al. 2016, IJCAI, equation 6: alpha / tau, and alpha for a fresh gradient."""
+    damped = AsyncParameterServer(1, "inverse_staleness")
+    assert [damped.step_factor(late) for late in (0, 1, 2, 4)] == [1, 1, 1 / 2, 1 / 4]
+    pushed = damped.served(GRADIENT, REPLY, -REPLY)
+    assert pushed is GRADIENT
+    for damping in ("none", "delay_compensation"):
+        assert AsyncParameterServer(1, damping).step_factor(4) == 1
 
 
 def test_the_compensation_is_that_of_a_constant_lambda():
     settings = yaml.safe_load((ROOT / "conf/scheme/async_parameter_server.yaml").read_text())
     assert settings["compensation"] == 0.04
-    by_default = AsyncParameterServer(1, "delay_compensation").served(GRADIENT, 1, REPLY, -REPLY)
+    by_default = AsyncParameterServer(1, "delay_compensation").served(GRADIENT, REPLY, -REPLY)
     assert_close(by_default, GRADIENT + 0.04 * GRADIENT**2 * 2 * REPLY)
 
 

@@ -3,6 +3,7 @@
 This module does not import torch, so that rooms that only read numbers can import its types.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -76,6 +77,16 @@ class ServerReport:
     diverged: bool = False
     lost: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     peak_rss_bytes: int = 0
+
+    @property
+    def applied(self) -> list[tuple[int, int]]:
+        """Return the pushes that were not dropped."""
+        dropped, seen, found = set(self.dropped_steps), Counter[int](), list[tuple[int, int]]()
+        for worker, staleness in self.pushes:
+            if (worker, seen[worker]) not in dropped:
+                found.append((worker, staleness))
+            seen[worker] += 1
+        return found
 
 
 @dataclass

@@ -188,9 +188,9 @@ class ServedWeights:
         gradient = self._mean(workers)
         images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
         average = self._begun_average()
-        self._optimizer.step(
-            gradient, self._rate.factor(self.samples, images) if self._rate else 1.0
-        )
+        rate = self._rate.factor(self.samples, images) if self._rate else 1.0
+        stalest = max(self._staleness[worker] for worker in workers)
+        self._optimizer.step(gradient, rate * self._scheme.step_factor(stalest))
         if average is not None:
             average.update([self.weights], images)
         self.report.updates += 1
@@ -215,8 +215,7 @@ class ServedWeights:
 
     def _served(self, worker: int) -> Tensor:
         read = self._read.get(worker, self.weights)
-        pushed, staleness = self._gradient(worker), self._staleness[worker]
-        return self._scheme.served(pushed, staleness, self.weights, read)
+        return self._scheme.served(self._gradient(worker), self.weights, read)
 
     def _keep_snapshot(self) -> None:
         """Copy the shard: the only work of evaluation inside the training clock."""

@@ -71,13 +71,13 @@ def _train_loss(o: Observed) -> Value:
 
 
 def _staleness(reduce: Callable[[np.ndarray], float]) -> Callable[[Observed], Value]:
-    """Reduce the staleness of all pushes to one number.
+    """Reduce the staleness of all applied pushes to one number.
 
-    It is None if the servers received no push. Without servers, staleness is 0.
+    It is None if the servers applied no push. Without servers, staleness is 0.
     """
 
     def observe(o: Observed) -> Value:
-        pushes = o.pushes if o.servers else np.zeros(1, dtype=int)
+        pushes = o.staleness if o.servers else np.zeros(1, dtype=int)
         return reduce(pushes) if len(pushes) else None
 
     return observe

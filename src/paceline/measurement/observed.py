@@ -122,9 +122,9 @@ class Observed:
         return self.servers[0].dropped_steps if self.servers else []
 
     @property
-    def pushes(self) -> np.ndarray:
-        """Return the staleness of each push that a server received [updates]."""
-        pushes = itertools.chain.from_iterable(server.pushes for server in self.servers)
+    def staleness(self) -> np.ndarray:
+        """Return the staleness of each push that a server applied [updates]."""
+        pushes = itertools.chain.from_iterable(server.applied for server in self.servers)
         return np.array([staleness for _, staleness in pushes])
 
     @property

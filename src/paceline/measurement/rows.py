@@ -40,7 +40,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class StalenessRow:
-    """Row with the number of `pushes` of one staleness [updates] that a server received."""
+    """Row with the number of `pushes` of one staleness [updates] that a server applied."""
 
     server: int
     staleness: int
@@ -110,10 +110,10 @@ def curve(observed: Observed) -> list[CurveRow]:
 
 
 def staleness(observed: Observed) -> list[StalenessRow]:
-    """Return a histogram of the pushes of each server."""
+    """Return a histogram of the pushes that each server applied."""
     rows = []
     for server in observed.servers:
-        counts = Counter(staleness for _, staleness in server.pushes)
+        counts = Counter(staleness for _, staleness in server.applied)
         rows += [StalenessRow(server.server, value, counts[value]) for value in sorted(counts)]
     return rows
 

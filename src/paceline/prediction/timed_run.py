@@ -72,7 +72,7 @@ def timed_run(point: Point, workload: AbstractWorkload, steps: int) -> TimedRun:
         exchanging=(communicating - waiting) / total,
         waiting=waiting / total,
         staleness=Counter(
-            staleness for server in clock.report().servers[:1] for _, staleness in server.pushes
+            staleness for server in clock.report().servers[:1] for _, staleness in server.applied
         ),
         busiest=(name, busy.get(name, 0.0) / seconds),
     )

@@ -110,7 +110,7 @@ class Training:
         momentum below 1.
         """
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
-            message = "inverse_staleness, as scheme.damping is: gradients would be divided twice"
+            message = "inverse_staleness, as scheme.damping is: rates would be divided twice"
             raise SettingError("training.lr_rule", message)
         if self.momentum_correction == "none":
             return

@@ -101,7 +101,7 @@ class Accounting:
     def needs_read(self) -> bool:
         """True where servers must keep the weights that each worker was answered with."""
         one, unknown = torch.ones(1), torch.full((1,), math.nan)
-        return bool(self.scheme.served(one, 1, one, unknown).isnan())
+        return bool(self.scheme.served(one, one, unknown).isnan())
 
     @cached_property
     def expected_staleness(self) -> float:
@@ -125,11 +125,8 @@ class Accounting:
 
     @property
     def divides_by_staleness(self) -> bool:
-        """True if servers divide each push by its staleness."""
-        if not self.scheme.servers or self.own_weights:
-            return False
-        one = torch.ones(1)
-        return float(self.scheme.served(one, 4, one, one)) == 1 / 4
+        """True if servers divide the rate of each update by its staleness."""
+        return self.scheme.step_factor(4) == 1 / 4
 
     @cached_property
     def batches_per_update(self) -> int:

@@ -1,13 +1,16 @@
 """Asynchronous SGD on parameter servers (Dean et al. 2012, Downpour SGD with a period of one step).
 
     worker k:   w_k <- latest w;   push g_k(w_k)
-    server:     on every push   w <- sgd(w, damped g_k);   answer that worker alone
+    server:     on every push   w <- sgd(w, g, rate);   answer that worker alone
 
 Damping, by the push's staleness s (versions between the worker's read and its push's arrival):
 
-    none                   g
-    inverse_staleness      g / max(1, s)                             (Zhang et al. 2016, IJCAI)
-    delay_compensation     g + lambda g * g * (w_now - w_read)       (Zheng et al. 2017, ICML)
+    none                   g = g_k                                     rate
+    inverse_staleness      g = g_k                                     rate / max(1, s)
+    delay_compensation     g = g_k + lambda g_k * g_k * (w - w_read)   rate
+
+Inverse staleness (Zhang et al. 2016, IJCAI) scales the whole step, weight decay and momentum
+included. Delay compensation is of Zheng et al. 2017, ICML.
 
 Law: with one worker this is plain SGD; replaying the recorded order of pushes gives the weights.
 Each server holds a part of the weights, with its optimizer state, and counts its own versions.
@@ -44,12 +47,13 @@ class AsyncParameterServer(AbstractServedScheme):
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
-    def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
-        if self.damping == "inverse_staleness":
-            return pushed / max(1, staleness)
+    def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
         if self.damping == "delay_compensation":
             return pushed + self.compensation * pushed * pushed * (weights - read)
         return pushed
+
+    def step_factor(self, staleness: int) -> float:
+        return 1 / max(1, staleness) if self.damping == "inverse_staleness" else 1.0
 
     def claim(self, num_workers: int) -> Claim:
         if num_workers == self.group_size > 1:

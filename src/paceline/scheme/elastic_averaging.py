@@ -56,6 +56,6 @@ class ElasticAveraging(AbstractScheme):
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
-    def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
+    def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
         """Move the center by a step of rate 1."""
         return (weights - pushed).mul_(self.elasticity)

@@ -165,11 +165,15 @@ class AbstractScheme(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no servers")
 
-    def served(self, pushed: Tensor, staleness: int, weights: Tensor, read: Tensor) -> Tensor:
+    def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
         """Return the gradient that a push stands for. `weights`: of the server now; `read`: as they
         were when the worker got them.
         """
         return pushed
+
+    def step_factor(self, staleness: int) -> float:
+        """Return the factor on the rate of an update; `staleness`: of its stalest push."""
+        return 1.0
 
     def claim(self, num_workers: int) -> Claim:
         """Return the name that a run gives itself, which its certificate confirms or denies."""

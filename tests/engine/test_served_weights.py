@@ -1,0 +1,39 @@
+"""A server's weights by hand: what its optimizer does with pushes."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from paceline.engine.segment import group_segments
+from paceline.engine.served_weights import ServedWeights, ServerSpec
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+
+FIRST, PUSHED = torch.tensor([4.0, -2.0]).double(), torch.tensor([1.0, 3.0]).double()
+RATE, MOMENTUM, DECAY = 0.5, 0.5, 0.25
+
+
+@pytest.fixture
+def damped():
+    """Divides by staleness; every push is `PUSHED`."""
+    weights = FIRST.clone().requires_grad_()
+    sgd = torch.optim.SGD([weights], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, None, [], None)
+    return ServedWeights(
+        AsyncParameterServer(1, "inverse_staleness"),
+        spec,
+        FIRST.clone(),
+        gradient=lambda worker: PUSHED,
+        statistics=lambda worker: torch.empty(0),
+        seconds=lambda: 0.0,
+    )
+
+
+def test_inverse_staleness_scales_the_whole_step(damped):
+    """Decay and momentum too: w <- w - rate / max(1, s) m,  m <- 0.5 m + g + 0.25 w."""
+    weights, moving = FIRST, torch.zeros(2).double()
+    for version, factor in [(0, 1), (0, 1), (0, 1 / 2), (0, 1 / 3), (4, 1)]:
+        assert damped.arrive(0, version) == (0,)
+        moving = MOMENTUM * moving + PUSHED + DECAY * weights
+        weights = weights - RATE * factor * moving
+        assert_close(damped.weights, weights)
+    assert [staleness for _, staleness in damped.report.pushes] == [0, 1, 2, 3, 0]
