@@ -20,6 +20,7 @@ MODULES = (
     "asynchronous_throughput",
     "launch",
     "logging_cost",
+    "tracking_server",
     "virtual_clock",
     "planted_worlds",
     "page",

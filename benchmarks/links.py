@@ -141,7 +141,7 @@ def exchange(workers: int, servers: int, together: bool) -> float:
     rank, bounds = dist.get_rank(), shard_bounds(NUM_BYTES // 4, servers)
     seconds = 0.0
     if rank < workers:
-        seconds = _push(WorkerWire(bounds, 0, torch.float32, workers))
+        seconds = _push(WorkerWire(bounds, 0, torch.float32, workers, begins_with=rank))
     else:
         first, last = bounds[rank - workers]
         _serve(ServerWire(torch.zeros(last - first), 0, range(workers)), workers, together)

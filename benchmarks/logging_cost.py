@@ -16,14 +16,14 @@ def rows() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         stores = (f"sqlite:///{folder}/mlflow.db", "null")
         rates = [[], []]
-        _rate(stores[0], 100)  # makes the database
+        rate(stores[0], 100)  # makes the database
         for turn in range(TURNS):
             for series, store in zip(rates, stores, strict=True):
-                series.append(_rate(store, turn))
+                series.append(rate(store, turn))
     return [ratio_row("two workers, logged to MLflow / not logged", *rates, "images/s", 0.98)]
 
 
-def _rate(store: str, seed: int) -> float:
+def rate(store: str, seed: int) -> float:
     command = [sys.executable, "-m", "paceline.cli", "train", "workers=2", "training.epochs=20"]
     command += ["data=fashion_mnist_subset", "study=benchmark", "sweep.rerun=all", f"seed={seed}"]
     command += [f"measurement.mlflow.tracking_uri={store}", "batch_size=128"]

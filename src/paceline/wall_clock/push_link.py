@@ -34,6 +34,7 @@ class PushLink:
             getattr(torch, spec.dtype),
             spec.num_workers if self._speaks else first,
             parts=spec.parts,
+            begins_with=worker_index() // scheme.group_size,
         )
         self._group: GroupLink | None = None
         if others and self._speaks:

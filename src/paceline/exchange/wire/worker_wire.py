@@ -11,7 +11,6 @@ import torch
 
 from paceline.exchange.message import receive_json
 from paceline.exchange.node import this_node
-from paceline.exchange.process_group import worker_index
 from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.early_end import EarlyEnd
@@ -27,7 +26,8 @@ class WorkerWire:
     sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
     `node`: node to claim instead of this one; servers of another node are reached over TCP.
     `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
-    if they leave as a whole.
+    if they leave as a whole. `begins_with`: the server that comes first, modulo their number: if it
+    were the same for all workers, the others would be idle.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class WorkerWire:
         first_server: int,
         node: str | None = None,
         parts: Sequence[int] = (),
+        begins_with: int = 0,
     ) -> None:
         self._bounds, self._size, self._parts = bounds, dtype.itemsize, parts
         self._first_server, self._node = first_server, node or this_node()
@@ -52,9 +53,8 @@ class WorkerWire:
         self._pull_bytes = self.weights.nbytes
         self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd | EarlyEnd] = []
-        # Each worker begins with another server: all at the same one would leave the others idle.
         count = len(bounds)
-        self._turns = [(worker_index() + turn) % count for turn in range(count)]
+        self._turns = [(begins_with + turn) % count for turn in range(count)]
         self.versions = [0] * len(bounds)  # of the latest weights, by server
         self.bytes_sent = 0
         self.bytes_received = 0
