@@ -26,8 +26,8 @@ def says(tmp_path, monkeypatch):
 
 
 def test_jobs_of_another_folder_are_not_ours(says):
-    says([f"7|RUNNING|{Path.cwd()}", f"8_1|PENDING|{Path.cwd()}  ", "9|RUNNING|/elsewhere"])
-    assert living_jobs("quick") == {"7": "RUNNING", "8_1": "PENDING"}
+    says([f"7|None|{Path.cwd()}", f"8_1|Priority|{Path.cwd()}  ", "9|None|/elsewhere"])
+    assert living_jobs("quick") == {"7": "None", "8_1": "Priority"}
 
 
 def test_a_slurm_that_does_not_answer_is_not_an_empty_queue(says):
@@ -41,9 +41,9 @@ def test_the_last_job_of_a_point_is_kept(tmp_path):
     assert read_jobs(tmp_path) == {"a" * 12: "9", "b" * 12: "8_0"}
 
 
-def test_a_point_ends_with_its_record_or_when_its_job_is_gone(says, monkeypatch):
+def test_a_point_ends_with_its_record_or_when_its_job_is_gone(says, monkeypatch, capsys):
     monkeypatch.setattr("paceline.queue.waiting._GRACE_SECONDS", 0)
-    says([f"7|RUNNING|{Path.cwd()}"])
+    says([f"7|PartitionTimeLimit|{Path.cwd()}"])
     recorded = set()
     points = ended("quick", {"a": "7", "b": "8", "c": "7"}, recorded.__contains__)
     assert next(points) == "b"  # 8 is not in the queue
@@ -52,6 +52,7 @@ def test_a_point_ends_with_its_record_or_when_its_job_is_gone(says, monkeypatch)
     says([], code=1)  # which is no reason to give a point up
     recorded.add("a")
     assert list(points) == ["a"]
+    assert capsys.readouterr().err == "paceline: job 7 waits: PartitionTimeLimit\n"
 
 
 def test_last_words_are_the_last_line_that_says_something(tmp_path):

@@ -1,5 +1,6 @@
 """Jobs of a study in Slurm's queue: which there are, and which of them has which point."""
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,17 +15,17 @@ def name_of(study: str) -> str:
 
 
 def living_jobs(study: str) -> dict[str, str] | None:
-    """Return the states of this user's jobs of the study in this folder, by id.
+    """Return this user's jobs of the study in this folder, by id: why each waits, "None" if not.
 
     None if Slurm does not answer, which says nothing about them.
     """
-    asked = [f"--name={name_of(study)}", "--format=%i|%T|%Z"]
+    asked = [f"--name={name_of(study)}", "--format=%i|%r|%Z"]
     lines = _output("squeue", "--me", "--noheader", "--array", *asked)
     if lines is None:
         return None
     jobs = [line.split("|", 2) for line in lines.splitlines()]
     here = Path.cwd()
-    return {job: state for job, state, folder in jobs if Path(folder.strip()) == here}
+    return {job: reason for job, reason, folder in jobs if Path(folder.strip()) == here}
 
 
 def cancel(jobs: Iterable[str]) -> None:
@@ -32,6 +33,17 @@ def cancel(jobs: Iterable[str]) -> None:
     ids = list(jobs)
     if ids:
         _output("scancel", *ids)
+
+
+def queue_again() -> None:
+    """Put the job of this process, which is asked to end, back into the queue.
+
+    Not if it was cancelled: then Slurm no longer says that it runs.
+    """
+    job = os.environ["SLURM_JOB_ID"]
+    state = _output("squeue", "--noheader", f"--jobs={job}", "--format=%T")
+    if state is not None and state.strip() == "RUNNING":
+        _output("scontrol", "requeue", job)
 
 
 def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from paceline.cluster.launcher import preload
 from paceline.errors import SettingError
+from paceline.queue.jobs import queue_again
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import record_version
+
+_TERMINATED = 128 + signal.SIGTERM  # exit code
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,12 @@ class PointJob:
         if source_digest() != self.code:
             message = f"the code was {self.code} when this was queued, and is {source_digest()}"
             raise SettingError("cluster", f"{message}: queue it again")
-        told = [self._tell(*each) for each in zip(self.configs, self.versions, strict=True)]
+        try:
+            told = [self._tell(*each) for each in zip(self.configs, self.versions, strict=True)]
+        except SystemExit as end:
+            if end.code == _TERMINATED:  # a job of higher priority gets the nodes, after a while
+                queue_again()
+            raise
         if any(told):
             sys.exit(2)
 

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from paceline.record.checkpoint import ASKED, CHECKPOINTS, latest
 from paceline.record.point import Point
@@ -24,6 +25,7 @@ _PATIENCE = 20.0  # s with a checkpoint before the end; Slurm kills after 30
 def asked_by_signals(point: Point, record: Path) -> Generator[None]:
     """Ask for a checkpoint at SIGUSR1 and SIGUSR2; at SIGTERM, too, and end when it is there.
 
+    A signal that already has a handler is then its: that of a queue, which queues the job again.
     Does nothing for a point without checkpoints, and outside of the main thread.
     """
     main = threading.current_thread() is threading.main_thread()
@@ -34,13 +36,19 @@ def asked_by_signals(point: Point, record: Path) -> Generator[None]:
     def ask(number: int, frame: FrameType | None) -> None:
         before = _number(record)
         (record / CHECKPOINTS / ASKED).touch()
-        if number == signal.SIGTERM:
+        earlier = handlers[number]
+        if number == signal.SIGTERM or callable(earlier):
             deadline = time.monotonic() + _PATIENCE
             while _number(record) == before and time.monotonic() < deadline:
                 time.sleep(0.05)
+        if callable(earlier):
+            earlier(number, frame)
+        elif number == signal.SIGTERM:
             sys.exit(128 + number)
 
-    handlers = {each: signal.signal(each, ask) for each in _ASKING}
+    handlers: dict[int, Any] = {each: signal.getsignal(each) for each in _ASKING}
+    for each in _ASKING:
+        signal.signal(each, ask)
     try:
         yield
     finally:
