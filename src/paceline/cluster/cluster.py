@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from paceline.cluster.accelerator import Device, choose
+from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.engine.assignment import Assignment
 from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
@@ -64,6 +65,17 @@ class AbstractCluster(AbstractPacing, ABC):
     def peer_seconds(self) -> float:
         """Longest wait of a process for another: the launcher knows first who is silent."""
         return 1.25 * self.timeout_seconds + 5
+
+    @property
+    def submitted_to(self) -> SlurmQueue | None:
+        """Queue in which points wait for a job; None if they run where the command is typed."""
+        return None
+
+    def needs_of(self, num_training: int, num_servers: int) -> dict[str, Any]:
+        """Return what a point with so many processes needs in the queue, by submitit's names."""
+        assert self.submitted_to is not None
+        cpus = (num_training + num_servers) * self.threads_per_worker
+        return self.submitted_to.needs(1, cpus, None)
 
     @property
     @abstractmethod

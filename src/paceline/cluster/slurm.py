@@ -15,12 +15,17 @@ from paceline.cluster.node_agents import NodeAgents
 from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import settings
+from paceline.settings import Positive, settings
 
 
 @settings("cluster")
 class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
-    """Cluster under Slurm, of as many nodes as a point needs."""
+    """Cluster under Slurm, of as many nodes as a point needs.
+
+    `patience_seconds`: time to wait for the agents of a job's nodes.
+    """
+
+    patience_seconds: Positive
 
     def num_nodes(self, num_training: int, num_servers: int) -> int:
         apart = num_servers if self.server_placement == "own_nodes" else 0
@@ -29,19 +34,15 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
         return "cuda" if self.accelerator == "gpu" else "cpu"
 
-    def needs(self, num_training: int, num_servers: int) -> dict[str, Any]:
-        """Return what a point with so many processes asks of Slurm, by submitit's names."""
+    @property
+    def submitted_to(self) -> SlurmQueue:
+        return self
+
+    def needs_of(self, num_training: int, num_servers: int) -> dict[str, Any]:
         places = self.places(num_training, num_servers)
-        crowd = max(Counter(places).values())
-        needed: dict[str, Any] = {
-            "nodes": 1 + max(places),
-            "ntasks_per_node": 1,  # the head or an agent, which starts the others
-            "cpus_per_task": crowd * self.threads_per_worker,
-            **self.asked,
-        }
-        if self.accelerator == "gpu":
-            needed["gpus_per_node"] = max(Counter(places[:num_training]).values())
-        return needed
+        gpus = max(Counter(places[:num_training]).values()) if self.accelerator == "gpu" else None
+        cpus = max(Counter(places).values()) * self.threads_per_worker
+        return self.needs(1 + max(places), cpus, gpus)
 
     def agents(self, num_nodes: int) -> NodeAgents:
         return slurm_allocation.agents(num_nodes, self.patience_seconds)

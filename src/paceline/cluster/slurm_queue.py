@@ -11,7 +11,7 @@ class SlurmQueue:
 
     `minutes`: limit of a point. `memory_gb`: of a node. `arguments`: more of sbatch's, by name.
     `points_per_job`: number of points that share an allocation, one after the other. `wait`: until
-    the points have ended. `patience_seconds`: time to wait for the agents of a job's nodes.
+    the points have ended.
     """
 
     partition: str | None
@@ -21,14 +21,21 @@ class SlurmQueue:
     arguments: dict[str, Any]
     points_per_job: Whole
     wait: bool
-    patience_seconds: Positive
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Parameters by submitit's names, without the shape and the limit of a job."""
-        memory = self.memory_gb and f"{round(1024 * self.memory_gb)}M"
-        arguments = {"requeue": True, **self.arguments}
-        chosen = {"partition": self.partition, "account": self.account, "mem": memory}
-        return {name: value for name, value in chosen.items() if value is not None} | {
-            "additional_parameters": arguments
+    def needs(self, nodes: int, cpus: int, gpus: int | None) -> dict[str, Any]:
+        """Return the needs of a point by submitit's names.
+
+        `cpus` and `gpus`: of each node. One process starts the others there.
+        """
+        chosen = {
+            "nodes": nodes,
+            "ntasks_per_node": 1,
+            "cpus_per_task": cpus,
+            "gpus_per_node": gpus,
+            "partition": self.partition,
+            "account": self.account,
+            "mem": self.memory_gb and f"{round(1024 * self.memory_gb)}M",
+            "time": self.minutes * self.points_per_job,
+            "additional_parameters": {"requeue": True, **self.arguments},
         }
+        return {name: value for name, value in chosen.items() if value is not None}

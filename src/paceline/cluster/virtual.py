@@ -7,6 +7,7 @@ import torch
 
 from paceline.cluster.cluster import AbstractCluster, Kind, Task
 from paceline.cluster.launcher import launch
+from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.engine.assignment import Assignment
 from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
@@ -30,7 +31,8 @@ class VirtualCluster(AbstractCluster):
     `fitted_to`: ids of the rows of papers/published.csv to which its other numbers were fitted.
     `assumed`: least and greatest value of what is assumed, by setting, for intervals.
     `shared_cores`: of one machine on which all compute, with the durations of their steps;
-    `step_seconds` goes first, for accelerators that are emulated there.
+    `step_seconds` goes first, for accelerators that are emulated there. `queue`: of Slurm, in whose
+    jobs the virtual clock runs; None: here.
     """
 
     server_bandwidth: Bandwidth
@@ -47,10 +49,15 @@ class VirtualCluster(AbstractCluster):
     message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     shared_cores: SharedCores | None = None
+    queue: SlurmQueue | None = None
 
     @property
     def kind(self) -> Kind:
         return "virtual"
+
+    @property
+    def submitted_to(self) -> SlurmQueue | None:
+        return self.queue
 
     @property
     def profile(self) -> ClusterProfile:

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from paceline.cluster.slurm import SlurmCluster
+from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.queue.jobs import (
     cancel,
@@ -38,7 +38,7 @@ class Queued(NamedTuple):
 
 def has_queue(point: Point) -> bool:
     """Return True if points like this one run in jobs of a queue."""
-    return isinstance(point.cluster, SlurmCluster)
+    return point.cluster.submitted_to is not None
 
 
 def submit(points: Sequence[Point], versions: Mapping[str, int | None]) -> Queued:
@@ -101,9 +101,8 @@ def _by_needs(points: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[li
     needs: dict[str, dict[str, Any]] = {}
     members: dict[str, list[Point]] = {}
     for point in points:
-        cluster = _cluster(point)
-        own = {**cluster.needs(*point.num_processes), "points_per_job": cluster.points_per_job}
-        own["time"] = cluster.minutes * cluster.points_per_job
+        own = point.cluster.needs_of(*point.num_processes)
+        own["points_per_job"] = _queue(point).points_per_job
         text = json.dumps(own, sort_keys=True)
         needs[text] = own
         members.setdefault(text, []).append(point)
@@ -112,8 +111,9 @@ def _by_needs(points: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[li
         yield needs[text], [alike[first : first + size] for first in range(0, len(alike), size)]
 
 
-def _cluster(point: Point) -> SlurmCluster:
-    return cast("SlurmCluster", point.cluster)
+def _queue(point: Point) -> SlurmQueue:
+    assert point.cluster.submitted_to is not None
+    return point.cluster.submitted_to
 
 
 def _executor(
@@ -138,8 +138,14 @@ def _check(executor: Any) -> None:
     done = subprocess.run(
         ["sbatch", "--test-only"], input=text, capture_output=True, text=True, check=False
     )
-    if done.returncode and "down, drained or reserved" not in done.stderr:  # it would wait
+    if done.returncode and not ("not available" in done.stderr and _some_are_away()):
         raise _refused(done.stderr, executor)
+
+
+def _some_are_away() -> bool:
+    """Return True if nodes are drained or down, for which a job may wait."""
+    away = ["sinfo", "--noheader", "--states=drain,down", "--format=%N"]
+    return bool(subprocess.run(away, capture_output=True, text=True, check=False).stdout.strip())
 
 
 def _refused(error: str, executor: Any) -> SettingError:

@@ -39,6 +39,8 @@ UNKEYED = (
     "cluster.assumed",
     "cluster.fitted_to",
     *(f"cluster.{field.name}" for field in fields(SlurmQueue)),
+    "cluster.queue",
+    "cluster.patience_seconds",
     "global_batch_size",  # the batch_size that it decides is part of the key
     "workload.tensors",
 )

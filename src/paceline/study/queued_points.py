@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 
-from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.queue.jobs import last_words, log_of
 from paceline.queue.submission import submit
 from paceline.queue.waiting import ended
@@ -31,7 +30,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
     def has_ended(key: str) -> bool:
         return record_version(by_key[key].config.folder) != versions[key]
 
-    awaited = {key: job for key, job in jobs.items() if _waits(by_key[key])}
+    awaited = {key: job for key, job in jobs.items() if waits(by_key[key])}
     problems: list[str] = []
     try:
         for key in ended(points[0].study, awaited, has_ended):
@@ -44,8 +43,9 @@ def run_queued(points: Sequence[Point]) -> list[str]:
     return problems
 
 
-def _waits(point: Point) -> bool:
-    return isinstance(point.cluster, SlurmQueue) and point.cluster.wait
+def waits(point: Point) -> bool:
+    """Return whether somebody is to wait until the point has ended."""
+    return point.cluster.submitted_to is not None and point.cluster.submitted_to.wait
 
 
 def _tell(point: Point, job: str, has_ended: bool) -> str:

@@ -159,13 +159,13 @@ class _Runner:
     ) -> Iterable[list[str]]:
         """Run those of the points in jobs whose cluster has a queue; return the multiruns left."""
         from paceline.queue.submission import has_queue  # torch takes seconds
-        from paceline.study.queued_points import run_queued
+        from paceline.study.queued_points import run_queued, waits
 
         queued = [point for point in points if has_queue(point.point)]
         if not queued:
             return arguments
         run_queued([point.point for point in queued])
-        self.is_awaited = all(point.config.values["cluster"]["wait"] for point in queued)
+        self.is_awaited = all(waits(point.point) for point in queued)
         return [list(point.overrides) for point in points if point not in queued]
 
 
