@@ -109,13 +109,12 @@ class ServedWeights:
             "granted": self._granted,
             "num_pushes": self._num_pushes,
             "staleness": self._staleness,
+            "read": self._read,
             "serving": self._serving,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of another server of the same part. Its workers, whose steps were
-        granted, are answered anew.
-        """
+        """Go on from the state of another server of the same part."""
         self.weights.copy_(state["weights"])
         self._optimizer.load_state(state["optimizer"])
         if state["average"] is not None:
@@ -124,8 +123,7 @@ class ServedWeights:
         self.report = ServerReport(**state["report"])
         self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
         self._snapshot_samples = state["snapshot_samples"]
-        answered_anew = len(self._accounting.pushing) * self._accounting.steps_per_push
-        self._granted = state["granted"] - answered_anew
+        self._granted, self._read = state["granted"], state["read"]
         self._num_pushes, self._staleness = state["num_pushes"], state["staleness"]
         self._serving = state["serving"]
 

@@ -6,6 +6,7 @@ A checkpoint is a folder with a file of each process. It counts from the moment 
 """
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -69,8 +70,11 @@ def complete(record: Path, number: int, samples: int, resumes: int) -> None:
     """Declare complete what all processes have written; remove the checkpoints before it."""
     folder = folder_of(record, number)
     sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("*.ckpt"))}
+    for path in folder.iterdir():
+        _sync(path)
     made = folder / f".{_COMPLETE}"
     made.write_text(json.dumps(asdict(Checkpoint(number, samples, resumes, sizes))))
+    _sync(made)
     made.rename(folder / _COMPLETE)
     for other in (record / CHECKPOINTS).iterdir():
         if other.name.isdigit() and int(other.name) < number:
@@ -104,6 +108,12 @@ def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
 
 def _origin(key: str) -> dict[str, Any]:
     return {"key": key, "code": source_digest(), "versions of packages": versions()}
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _complete_folders(record: Path) -> list[Path]:

@@ -62,6 +62,7 @@ class Checkpoints(Callback):
                     strategy.settle()
                     if self._cuts.stop(strategy.keep_servers):
                         self._write(trainer)
+                        self._cuts.go_on()
                 strategy.begin_anew()
         elif self._is_due():
             with self._clock.stopped():

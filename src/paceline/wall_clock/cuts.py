@@ -68,15 +68,22 @@ class Cuts:
         """
         self._number += 1
         number = self._number
-        arrived = f"cuts: stopped at {number}"
-        self._store.add(arrived, 1)
-        if not self._until(lambda: self._store.add(arrived, 0) == self._workers):
+        if not self._meet(f"cuts: stopped at {number}"):
             return False
         if self._servers:
             if worker_index() == 0:
                 keep()
             return self._until(lambda: self._store.add(_KEPT, 0) == number * self._servers)
         return True
+
+    def go_on(self) -> None:
+        """Wait until all workers have written: who goes on may change what others hold."""
+        self._meet(f"cuts: written at {self._number}")
+
+    def _meet(self, where: str) -> bool:
+        """Wait for all workers; return False if one has ended instead."""
+        self._store.add(where, 1)
+        return self._until(lambda: self._store.add(where, 0) == self._workers)
 
     def _decide(self, is_due: Callable[[], bool]) -> bool:
         """Decide as the first of a group: worker 0 itself, others after it."""

@@ -79,6 +79,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             "own": self._own.state(),
             "average": average,
             "kept": state_of(self._kept),
+            "versions": self._push.wire.versions if self._push else [],
             "drawn": self._drawn_before + numbers_drawn(self._drawn),
         }
 
@@ -88,6 +89,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if self._average is not None:
             self._average.weights = state["average"]
         self._kept = [Snapshot(**each) for each in state["kept"]]
+        if self._push is not None:
+            self._push.wire.versions = state["versions"]
         # each worker has drawn its first number anew, for nothing, if it draws at all
         self._drawn_before = state["drawn"] - (0 if self.accounting.equal_steps else self.workers)
 

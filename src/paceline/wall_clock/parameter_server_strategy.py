@@ -1,6 +1,8 @@
 """Lightning strategy of a worker whose gradients are applied by servers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pytorch_lightning import Trainer
 
@@ -52,6 +54,16 @@ class ParameterServerStrategy(AbstractRuleStrategy):
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
         return self._push.bytes_exchanged
+
+    def state(self) -> dict[str, Any]:
+        read = {"weights": self._flat.weights, "versions": self._push.wire.versions}
+        return {**super().state(), "read": read}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with the weights that this worker had read, which are not the latest."""
+        super().load_state(state)
+        self._flat.adopt(state["read"]["weights"])
+        self._push.wire.versions = state["read"]["versions"]
 
     def keep_servers(self) -> None:
         self._push.keep()

@@ -90,10 +90,12 @@ class Server:
         Raises LostPeerError if a worker dies without which the run cannot continue.
         """
         dist.recv(self._wire.weights, group=members(), group_src=0)
-        if self._checkpoints is not None and (state := self._checkpoints.load()) is not None:
-            self._resume(state)
-        for worker in self._workers:
-            self._answer(worker, may_wait=False)  # count_workers below waits for all of them
+        before = self._checkpoints.load() if self._checkpoints else None
+        if before is not None:
+            self._resume(before)
+        else:
+            for worker in self._workers:
+                self._answer(worker, may_wait=False)  # count_workers below waits for all of them
         self._wire.flush()
         if self._spare:
             self._tolerate(self._training)
@@ -126,10 +128,14 @@ class Server:
         tell_kept()
 
     def _resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint, in which every worker has a granted step."""
         self._before = state
         self._served.load_state(state["served"])
         for worker, statistics in state["statistics"].items():
             self._wire.statistics(worker).copy_(statistics)
+        for worker in self._workers:  # each has kept the weights that it reads
+            self._stepping.add(worker)
+            self._wire.answer(worker, Header(self._served.report.updates, True))
 
     def _receive(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):

@@ -1,0 +1,60 @@
+"""The laws of schemes whose workers do not wait for each other hold across a resume: no update is
+lost, and none is in the weights twice.
+"""
+
+from collections import Counter
+
+import pytest
+from torch.testing import assert_close
+
+from paceline.cluster.supervisor import ProcessFailure
+from paceline.record.checkpoint import latest
+from tests.engine.test_laws import LAWS
+from tests.tiny import run_tiny, tiny_point
+
+OFTEN = 1e-6  # s between checkpoints: after each step
+TURN = 6  # steps of each worker before it dies
+APART = {
+    "async_parameter_server": {"scheme__servers": 2},
+    "mixed": {"scheme__group_size": 2, "scheme__servers": 2},
+    "elastic_averaging": {"scheme__period": 3},
+    "gossip": {"scheme__graph": "ring"},
+    "independent": {},
+}
+
+
+def law_of(scheme, settings):
+    """The first law of the scheme with such settings and several workers."""
+    return next(
+        law for law in LAWS[scheme] if law.workers > 1 and settings.items() <= law.settings.items()
+    )
+
+
+@pytest.mark.parametrize(("scheme", "settings"), APART.items(), ids=APART)
+def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
+    law = law_of(scheme, settings)
+    graves = tmp_path / "graves"
+    graves.mkdir()
+    config = tiny_point(
+        scheme,
+        law.workers,
+        4,
+        model___target_="tests.run.mortal.MortalClassifier",
+        model__graves=str(graves),
+        model__turn=TURN,
+        training__checkpoint_seconds=OFTEN,
+        **law.settings,
+    )
+    with pytest.raises(ProcessFailure, match="SIGKILL"):
+        run_tiny(config, tmp_path)
+    before = latest(tmp_path)
+    assert 0 < before.samples <= 2 * TURN * law.workers * 4
+    for rank in range(law.workers):
+        (graves / str(rank)).touch()  # whoever was ended by the launcher
+    seen, weights = run_tiny(config, tmp_path)
+    assert all(report.resumes == 1 for report in seen.training)
+    assert_close(weights, law.expected(config, seen), rtol=1e-12, atol=1e-14)
+    for server in seen.servers:
+        pushed = Counter(worker for worker, _ in server.pushes)
+        assert pushed.total() == server.updates
+    assert sum(worker.steps for worker in seen.workers) * 4 == 3 * 48
