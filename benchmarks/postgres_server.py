@@ -36,8 +36,8 @@ class TrackingServer:
             )
         deadline = time.monotonic() + seconds
         while not self._answers():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no tracking server after {seconds} s: {log.name}")
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise TimeoutError(f"no tracking server: {_last_line(Path(log.name))}")
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ def postgres(folder: Path) -> Generator[str]:
     control = (programs[-1] / "pg_ctl", "--pgdata", str(data), "--wait")
     _run(*control, "--log", str(data / "log"), "--options", options, "start")
     try:
-        yield f"postgresql://{_USER}@127.0.0.1:{port}/{_USER}"
+        yield f"postgresql+psycopg2://{_USER}@127.0.0.1:{port}/{_USER}"
     finally:
         _run(*control, "--mode", "immediate", "stop")
 
@@ -83,6 +83,10 @@ def _run(program: Path, *arguments: str) -> None:
         check=True,
         stdout=subprocess.DEVNULL,
     )
+
+
+def _last_line(path: Path) -> str:
+    return (path.read_text().splitlines() or [""])[-1]
 
 
 def _free_port() -> int:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
+from paceline.report.fault_table import fault_sentences
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
     count,
@@ -66,10 +67,10 @@ def asks_of_time(findings: StudyFindings) -> bool:
 
 
 def summary_sentences(findings: StudyFindings) -> list[str]:
-    """Return sentences on the study as a whole: on clocks and predictions, and on what is best."""
+    """Return sentences on the study as a whole: on faults and clocks, and on what is best."""
     if findings.tables.finished.empty:
         return ["No point has finished yet, so there is no answer: see below what happened."]
-    texts = [*agreement(findings), *predictions(findings)]
+    texts = [*fault_sentences(findings), *agreement(findings), *predictions(findings)]
     found = answers(findings)
     if len(found) > MOST and not texts:
         best = pd.Series([each.use for each in found if each.use]).value_counts()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.faults import FAULT
-from paceline.analysis.tables import Frame
+from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, decimals, percent_points, seconds
 from paceline.report.table import Table, cell, concluded_table, spread
@@ -31,13 +31,15 @@ def faults(findings: StudyFindings) -> Table:
         "Faults strike when half of the images have been trained. Seconds and accuracies are those "
         "of runs that went on to their last image, against the same seed without the fault; means "
         "with 95 % intervals. Lost are images whose gradients are in no weights in the end: of a "
-        "run that ended early, all until the fault."
+        "run that ended early, all until the fault; else those of late pushes, which "
+        "sync_parameter_server leaves out by its backup workers, and a lost worker's last step."
     )
-    says = _sentences(findings.concluded["faults"])
-    return concluded_table(findings, "faults", "Faults", caption, cells, says)
+    return concluded_table(findings, "faults", "Faults", caption, cells, fault_sentences(findings))
 
 
-def _sentences(table: Frame) -> list[str]:
+def fault_sentences(findings: StudyFindings) -> list[str]:
+    """Return a sentence for each fault; none if the study has none."""
+    table = findings.concluded["faults"]
     if not len(table):
         return []
     return [_sentence(group[FAULT], rows) for group, rows in groups(table, [FAULT])]
@@ -60,9 +62,10 @@ def _sentence(fault: str, rows: Frame) -> str:
     return f"When {_WORDS[fault]}, {'; '.join(parts)}."
 
 
-def _with_ratio(row: dict) -> str:
-    ratio = row["seconds_ratio_mean"]
-    taken = f" ({decimals(ratio)} times as long)" if ratio == ratio else ""
+def _with_ratio(row: Row) -> str:
+    """Name a scheme, with its ratio of seconds if the interval of that does not contain 1."""
+    differs = row["seconds_ratio_low"] > 1 or row["seconds_ratio_high"] < 1
+    taken = f" ({decimals(row['seconds_ratio_mean'])} times as long)" if differs else ""
     return f"{row['scheme']}{taken}"
 
 
