@@ -128,11 +128,16 @@ class NodeAgents:
                 for relay in relays:
                     relay.finish(until)
 
+    def dismiss(self) -> None:
+        """Let all agents go."""
+        for node in self._nodes:
+            node.wire.close()
+        self._nodes = []
+
     def close(self) -> None:
         """Let all agents go, and stop listening."""
         self._listening.close()
-        for node in self._nodes:
-            node.wire.close()
+        self.dismiss()
 
 
 class _RemoteProcess:

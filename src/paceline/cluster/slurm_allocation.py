@@ -1,7 +1,6 @@
 """Nodes that Slurm has given to this job, and the agents on them."""
 
 import atexit
-import contextlib
 import os
 import re
 import secrets
@@ -49,13 +48,15 @@ class _Crew:
         if self._srun is not None:
             if self.agents.num_living() >= num_nodes:
                 return
-            self._srun.terminate()
-            self._srun.wait()
+            self.agents.dismiss()
+            self._end()
         host, port = self.agents.address
         step = [f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--overlap"]
         if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit them
             step.append(f"--cpus-per-task={cpus}")
-        agent = [sys.executable, "-m", "paceline", "agent", f"{host}:{port}"]
+        # Slurm sends SIGTERM to a step before it takes nodes away: no reason for a point to fail
+        agent = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+        agent += [sys.executable, "-m", "paceline", "agent", f"{host}:{port}"]
         self._srun = subprocess.Popen(
             ["srun", "--kill-on-bad-exit=0", *step, *agent], env={**os.environ, KEY: self._key}
         )
@@ -63,9 +64,14 @@ class _Crew:
     def close(self) -> None:
         """Let the agents go, before Slurm ends their step."""
         self.agents.close()
+        self._end()
+
+    def _end(self) -> None:
         if self._srun is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 self._srun.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._srun.kill()
 
 
 @cache

@@ -1,6 +1,5 @@
 """Jobs of a study in Slurm's queue: which there are, and which of them has which point."""
 
-import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,17 +32,6 @@ def cancel(jobs: Iterable[str]) -> None:
     ids = list(jobs)
     if ids:
         _output("scancel", *ids)
-
-
-def queue_again() -> None:
-    """Put the job of this process, which is asked to end, back into the queue.
-
-    Not if it was cancelled: then Slurm no longer says that it runs.
-    """
-    job = os.environ["SLURM_JOB_ID"]
-    state = _output("squeue", "--noheader", f"--jobs={job}", "--format=%T")
-    if state is not None and state.strip() == "RUNNING":
-        _output("scontrol", "requeue", job)
 
 
 def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:

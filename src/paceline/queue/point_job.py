@@ -7,12 +7,9 @@ from pathlib import Path
 
 from paceline.cluster.launcher import preload
 from paceline.errors import SettingError
-from paceline.queue.jobs import queue_again
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import record_version
-
-_TERMINATED = 128 + signal.SIGTERM  # exit code
 
 
 @dataclass(frozen=True)
@@ -31,18 +28,14 @@ class PointJob:
 
     def __call__(self) -> None:
         """Run those points whose records are as they were. Exits with 2 if one could not run."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit ignores it; a launcher must end
         sys.path[:0] = [str(self.root), str(self.root / "src")]  # for a `_target_` of the user's
-        preload()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # for all that this process starts: Slurm
+        preload()  # sends it to everybody, and a worker must not end before its launcher
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if source_digest() != self.code:
             message = f"the code was {self.code} when this was queued, and is {source_digest()}"
             raise SettingError("cluster", f"{message}: queue it again")
-        try:
-            told = [self._tell(*each) for each in zip(self.configs, self.versions, strict=True)]
-        except SystemExit as end:
-            if end.code == _TERMINATED:  # a job of higher priority gets the nodes, after a while
-                queue_again()
-            raise
+        told = [self._tell(*each) for each in zip(self.configs, self.versions, strict=True)]
         if any(told):
             sys.exit(2)
 
