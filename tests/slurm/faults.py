@@ -1,0 +1,74 @@
+"""Processes of jobs on this machine, found by what they inherited or by where they write."""
+
+import time
+from pathlib import Path
+
+import psutil
+
+LIMIT = 100  # s, after which a condition that does not come is a failure
+
+
+def until(condition, what):
+    """Wait for a condition, and return what it found."""
+    end = time.monotonic() + LIMIT
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"no {what} in {LIMIT} s")
+        time.sleep(0.1)
+    return found
+
+
+def writes_to(log):
+    """Return the process whose standard output is the file, None if there is none."""
+    for process in psutil.process_iter():
+        try:
+            if Path(f"/proc/{process.pid}/fd/1").readlink() == log:
+                return process
+        except OSError:
+            continue
+    return None
+
+
+def in_jobs(conf):
+    """Return the processes in jobs of the Slurm with this slurm.conf."""
+    return [process for process in psutil.process_iter() if _environment(process, conf)]
+
+
+def head_of(conf, job):
+    """Return the first process of a job."""
+    return _find(conf, job, "submitit.core._submit")
+
+
+def agent_on(conf, job, node):
+    """Return the agent of a job on a node."""
+    return _find(conf, job, "agent", node)
+
+
+def _find(conf, job, word, node=None):
+    for process in psutil.process_iter():
+        environment = _environment(process, conf)
+        if not environment or node not in (None, environment.get("SLURMD_NODENAME")):
+            continue
+        line = process.cmdline()
+        if _id(environment) == job and word in line and "srun" not in line[0]:
+            return process
+    return None
+
+
+def _environment(process, conf):
+    """Return the environment of a process in a job, {} for others."""
+    try:
+        environment = process.environ()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return {}
+    except psutil.Error:
+        return {}
+    ours = environment.get("SLURM_CONF") == conf and "SLURM_JOB_ID" in environment
+    return environment if ours else {}
+
+
+def _id(environment):
+    number = environment.get("SLURM_ARRAY_JOB_ID")
+    return (
+        f"{number}_{environment['SLURM_ARRAY_TASK_ID']}" if number else environment["SLURM_JOB_ID"]
+    )
