@@ -1,6 +1,7 @@
 """A store that cannot be used is named in one line, soon, before anything runs."""
 
 import logging
+import os
 import socket
 import sqlite3
 import time
@@ -77,3 +78,10 @@ def test_a_server_that_never_answers(monkeypatch, capfd):
 
 def test_a_store_of_a_kind_that_mlflow_refuses(tmp_path):
     unusable(f"file://{tmp_path}/mlruns")
+
+
+def test_a_tracking_server_s_addresses_of_runs_are_not_printed(mlflow_uri, monkeypatch):
+    name = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+    monkeypatch.delenv(name, raising=False)
+    client(mlflow_uri)
+    assert os.environ[name] == "true"

@@ -44,6 +44,7 @@ def prepare_store(tracking_uri: str, experiment: str) -> None:
 def client(tracking_uri: str) -> "MlflowClient":
     """Make a client that writes nothing to the terminal and sends no telemetry."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # of 7: four minutes of back-off
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")  # of 120 s, for each try
     from mlflow import MlflowClient  # 1.4 s
