@@ -7,11 +7,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
 
+from paceline.command.cancel_command import COMMAND
 from paceline.errors import SettingError
 from paceline.queue.jobs import living_jobs, read_jobs
 from paceline.study.collect import collect
@@ -101,14 +103,16 @@ def test_points_of_every_shape_in_one_sweep(project, write, capfd):
     assert times_run(project) == dict.fromkeys(found, 1)
 
 
-def test_a_cancelled_point_is_told_and_runs_in_the_next_sweep(project, slurm, write, capfd):
+def test_a_cancelled_point_is_told_and_runs_in_the_next_sweep(project, write, capfd):
     write([{"scheme": "sync_allreduce"}], gated=True)
     (key,) = keys(project)
     with running(project) as outcome:
         at_gate(outcome, project, key)
-        slurm.ask("scancel", job_of(project, key))
+        assert COMMAND.run(Namespace(study="study"), project) == 0
         assert outcome.result(SOON) is False
-    assert f"{key}: job {job_of(project, key)} left the queue" in capfd.readouterr().err
+    told = capfd.readouterr()
+    assert "study: 1 jobs cancelled" in told.out
+    assert f"{key}: job {job_of(project, key)} left the queue without a record" in told.err
     GATE.touch()
     assert run(project)
     assert results(project)[key]["status"] == "finished"
