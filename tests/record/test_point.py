@@ -238,6 +238,28 @@ def test_clipping_is_refused_where_it_is_not_of_what_is_applied(algorithm, confi
     check(config)
 
 
+NOT_TOGETHER = [
+    ("stale_synchronous", {}),
+    ("sync_then_async", {}),
+    ("sync_parameter_server", {"backup_workers": 1}),
+    ("sync_allreduce", {"compression": "power_sgd"}),
+]
+
+
+@pytest.mark.parametrize(("scheme", "settings"), NOT_TOGETHER)
+def test_checkpoints_are_refused_to_real_processes_that_cannot_stop(scheme, settings):
+    names = (f"scheme={scheme}", "cluster.accelerator=cpu", "data=synthetic", "workers=3")
+    config = deepcopy(dict(composed(names, CONF.parent).values))
+    config["scheme"] |= settings
+    check(config)
+    config["training"]["checkpoint_seconds"] = 60
+    with pytest.raises(SettingError, match=r"^training\.checkpoint_seconds: [^\n]*null is needed$"):
+        check(config)
+    config["scheme"] |= {"compression": "none"} if "compression" in settings else {}
+    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu", "step_seconds": 1}
+    check(config)
+
+
 MODELLED = [
     ("cluster.step_seconds", None),
     ("cluster.link.bandwidth", -1),

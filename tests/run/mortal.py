@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +23,20 @@ class MortalClassifier(Classifier):
         if batch_idx == self._turn and not grave.exists():
             grave.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class AskingClassifier(Classifier):
+    """Waits in one step until a checkpoint has been asked for by the file `asked`, and a bit more
+    than the time between two looks at it.
+    """
+
+    def __init__(self, network: Any, optimizer: Any, came: str, asked: str, turn: int) -> None:
+        super().__init__(network, optimizer)
+        self._came, self._asked, self._turn = Path(came), asked, turn
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        if batch_idx == self._turn and not self._came.exists():
+            self._came.touch()
+            while not list(Path("runs").glob(self._asked)):
+                time.sleep(0.01)
+            time.sleep(0.3)

@@ -104,7 +104,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
 
     @property
     def bytes_so_far(self) -> Sequence[int]:
-        """`bytes_exchanged` as far as it is counted while training goes on."""
+        """Bytes sent and received, as far as they are counted while training goes on."""
         return self.bytes_exchanged
 
     def state(self) -> dict[str, Any]:
