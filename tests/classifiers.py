@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from pytorch_lightning.strategies import Strategy
 
@@ -71,3 +72,16 @@ class FailingClassifier(Classifier):
             if self._killed:
                 os.kill(os.getpid(), 9)
             raise ValueError("a bad batch")
+
+
+class ScheduledClassifier(Classifier):
+    """A tenth of the rate after each of the first `periods`; these are batches or epochs."""
+
+    def __init__(self, network: Any, optimizer: Any, interval: str, periods: list[int]) -> None:
+        super().__init__(network, optimizer)
+        self._interval, self._periods = interval, periods
+
+    def configure_optimizers(self) -> Any:
+        optimizer = super().configure_optimizers()
+        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, self._periods)
+        return [optimizer], [{"scheduler": scheduler, "interval": self._interval}]

@@ -47,3 +47,29 @@ def test_law(name, law, clock, tmp_path):
     config = tiny_point(scheme, workers, 4, **settings)
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, expected(config, seen), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "clock", "interval", "periods"),
+    [
+        ("sync_allreduce", "wall", "epoch", [1, 2]),
+        ("sync_parameter_server", "wall", "step", [12, 24]),
+        ("sync_allreduce", "virtual", "step", [12, 24]),
+        ("local_sgd", "virtual", "epoch", [1, 2]),
+        ("sync_parameter_server", "virtual", "epoch", [1, 2]),
+    ],
+)
+def test_a_modules_scheduler_goes_by_samples_as_a_schedule_does(
+    scheme, clock, interval, periods, tmp_path
+):
+    """Of 36 batches of all workers in three epochs."""
+    constant = {**SCHEDULED, "training__schedule": "constant", "training__lr_rule": "none"}
+    steps = {"schedule": "steps", "milestones": [1 / 3, 2 / 3], "gamma": 0.1, "lr_rule": "none"}
+    module = {"_target_": "tests.classifiers.ScheduledClassifier", "interval": interval}
+    module |= {"periods": periods}
+    settings = {**constant, **{f"model__{name}": each for name, each in module.items()}}
+    config = tiny_point(scheme, 2, 4, **settings, **CLOCKS[clock])
+    seen, weights = run_tiny(config, tmp_path)
+    config["training"] |= steps
+    expected = (averaged if scheme == "local_sgd" else plain)(config, seen)
+    assert_close(weights, expected, rtol=1e-9, atol=1e-12)

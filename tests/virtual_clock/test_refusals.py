@@ -13,7 +13,7 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_then_async import SyncThenAsync
 from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.virtual_clock.trained import trainer_of
-from tests.wall_clock.alone import Anybodys, Manual, WithAdafactor, WithScheduler, loader
+from tests.wall_clock.alone import Anybodys, Manual, WithAdafactor, loader
 
 
 @pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
@@ -59,7 +59,6 @@ def fit(module, data=None, **options):
             {},
             "model: the virtual clock applies one optimizer that .*, not Adafactor",
         ),
-        (WithScheduler, {}, r"model: the virtual clock sets the rate by samples"),
         (Anybodys, {"precision": "bf16-true"}, r"training\.precision: bf16-true"),
         (Anybodys, {"accumulate_grad_batches": 2}, "accumulate_grad_batches: "),
         (Anybodys, {"gradient_clip_val": 1}, r"training\.gradient_clip_val: .* SyncAllReduce"),

@@ -67,11 +67,10 @@ def trainer_of(strategy, **options):
         "enable_progress_bar": False,
         "enable_model_summary": False,
     }
+    settings = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, **quiet, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Trainer(
-            strategy=strategy, accelerator="cpu", devices=1, max_epochs=1, **quiet, **options
-        )
+        return Trainer(strategy=strategy, **settings)
 
 
 def train(

@@ -40,12 +40,6 @@ class WithAdafactor(Anybodys):
         return torch.optim.Adafactor(self.parameters())
 
 
-class WithScheduler(Anybodys):
-    def configure_optimizers(self):
-        sgd = torch.optim.SGD(self.parameters(), lr=0.1)
-        return [sgd], [torch.optim.lr_scheduler.StepLR(sgd, 1)]
-
-
 class Manual(Anybodys):
     def __init__(self):
         super().__init__()

@@ -10,7 +10,6 @@ REFUSED = {
         "WithAdafactor",
         "32-true",
     ): "treats each weight by itself, not Adafactor",
-    ("WithScheduler", "32-true"): "(training.schedule): no scheduler",
     ("Manual", "32-true"): "model: manual optimization",
     ("Anybodys", "bf16-true"): "training.precision: bf16-true cannot be honoured",
     ("Anybodys", "16-true"): "training.precision: 16-true cannot be honoured",

@@ -156,6 +156,7 @@ class VirtualCluster(AbstractCluster):
             split_step=assignment.split_step,
             seed=assignment.seed,
             sample_decay=assignment.sample_decay,
+            epoch_samples=assignment.epoch_samples,
             device=device,
             real_seconds=clock.seconds,
             traffic=assignment.traffic,

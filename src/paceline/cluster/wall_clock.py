@@ -71,5 +71,6 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
             server_seconds=self.server_seconds,
             seed=assignment.seed,
             sample_decay=assignment.sample_decay,
+            epoch_samples=assignment.epoch_samples,
             split=split,
         )

@@ -22,7 +22,7 @@ class Assignment:
     `workload`: network that the gradients stand for on a modelled cluster. `traffic`: how data move
     there. `sample_decay`: of the moving average that is evaluated, too; None for no average.
     `split`: this process's part of a split worker, `split_step`: messages inside one on a modelled
-    cluster; None for whole ones.
+    cluster; None for whole ones. `epoch_samples`: of a pass over the data.
     """
 
     num_workers: int
@@ -36,3 +36,4 @@ class Assignment:
     sample_decay: float | None = None
     split: "SplitWorker | None" = None
     split_step: SplitStep | None = None
+    epoch_samples: int | None = None

@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from paceline.engine.segment import SGD, Segment
+from paceline.engine.segment import SGD, Segment, with_numbers
 
 _PLACED = ("capturable", "differentiable", "foreach")  # by torch, for the tensors of the module
+
+
+Numbers = Sequence[float]  # of all groups, see LiveOptions
 
 
 class AbstractFlatOptimizer(ABC):
@@ -23,9 +26,24 @@ class AbstractFlatOptimizer(ABC):
     `weights`: as many as the segments have together.
     """
 
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._sizes = [segment["num_weights"] for segment in segments]
+        self._options: list[Mapping[str, Any]] = [segment["options"] for segment in segments]
+        self._numbers: Numbers | None = None  # in the options
+
+    def step(self, gradient: Tensor, factor: float = 1.0, numbers: Numbers | None = None) -> None:
+        """Take a step; `factor` multiplies each segment's rate.
+
+        `numbers`: those of all groups in this step; None: as before.
+        """
+        if numbers is not None and numbers != self._numbers:
+            self._options = [with_numbers(segment, numbers) for segment in self._segments]
+            self._numbers = numbers
+        self._step(gradient, factor)
+
     @abstractmethod
-    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
-        """Take a step; `factor` multiplies each segment's rate."""
+    def _step(self, gradient: Tensor, factor: float) -> None: ...
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -55,19 +73,18 @@ class FlatSGD(AbstractFlatOptimizer):
     """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._sizes = [segment["num_weights"] for segment in segments]
+        super().__init__(segments)
         self._weights = torch.split(weights, self._sizes)
         self._moving = weights.new_empty(weights.shape)
         self._momenta = torch.split(self._moving, self._sizes)
-        self._begun = False
+        self._begun = [False] * len(segments)  # with momentum
 
     @torch.no_grad()
-    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
+    def _step(self, gradient: Tensor, factor: float) -> None:
         gradients = [gradient] if len(self._sizes) == 1 else torch.split(gradient, self._sizes)
         vectors = zip(self._weights, gradients, self._momenta, strict=True)
-        for segment, (weights, part, moving) in zip(self._segments, vectors, strict=True):
-            options = segment["options"]
+        for number, (weights, part, moving) in enumerate(vectors):
+            options = self._options[number]
             torch._fused_sgd_(  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
                 [weights],
                 [part],
@@ -78,9 +95,9 @@ class FlatSGD(AbstractFlatOptimizer):
                 dampening=options["dampening"],
                 nesterov=options["nesterov"],
                 maximize=options["maximize"],
-                is_first_step=not self._begun,
+                is_first_step=not self._begun[number],
             )
-        self._begun = True
+            self._begun[number] |= options["momentum"] != 0
 
     def state(self) -> dict[str, Any]:
         return {"moving": self._moving, "begun": self._begun}
@@ -92,7 +109,7 @@ class FlatSGD(AbstractFlatOptimizer):
     def fork(self, weights: Tensor) -> "FlatSGD":
         other = FlatSGD(weights, self._segments)
         other._moving.copy_(self._moving)
-        other._begun = self._begun
+        other._begun = [*self._begun]
         return other
 
 
@@ -100,21 +117,21 @@ class FlatTorch(AbstractFlatOptimizer):
     """The optimizer itself, over one tensor for each segment: so it must treat weights apart."""
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._sizes = [segment["num_weights"] for segment in segments]
+        super().__init__(segments)
         groups = [
-            {**_options(segment), "params": [part]}
-            for segment, part in zip(segments, torch.split(weights, self._sizes), strict=True)
+            {**_own(options), "params": [part]}
+            for options, part in zip(self._options, torch.split(weights, self._sizes), strict=True)
         ]
         kind = optimizer_class(segments[0]["optimizer"])
         self._optimizer = make_optimizer(kind, groups)
 
-    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
+    def _step(self, gradient: Tensor, factor: float) -> None:
         groups = self._optimizer.param_groups
         parts = torch.split(gradient, self._sizes)
-        for group, segment, part in zip(groups, self._segments, parts, strict=True):
+        for group, options, part in zip(groups, self._options, parts, strict=True):
+            group.update(_own(options))
             group["params"][0].grad = part
-            group["lr"] = segment["options"]["lr"] * factor
+            group["lr"] = options["lr"] * factor
         self._optimizer.step()
         for group in groups:
             group["params"][0].grad = None  # the caller's again
@@ -154,5 +171,5 @@ def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> O
     return build(list(groups), **first)
 
 
-def _options(segment: Segment) -> Mapping[str, Any]:
-    return {key: each for key, each in segment["options"].items() if key not in _PLACED}
+def _own(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: each for key, each in options.items() if key not in _PLACED}

@@ -24,6 +24,7 @@ class RunSpec:
     of the parts in which pushes leave during backward, on the wall clock; none if they leave as a
     whole. `sample_decay`: of the moving average that snapshots have, too; None for no
     average. `shares`: number of weights of each server, in order; none if they are equal.
+    `num_numbers`: those among the options of the optimizer, see LiveOptions; 0 if none changes.
     """
 
     num_workers: int
@@ -39,6 +40,7 @@ class RunSpec:
     parts: Sequence[int] = ()
     sample_decay: float | None = None
     shares: Sequence[int] = ()
+    num_numbers: int = 0
 
     @property
     def num_weights(self) -> int:
@@ -100,6 +102,7 @@ class RunSpec:
                 seconds=self.server_seconds,
                 parts=[size for _, size in segments(self.parts, first, last)],
                 sample_decay=self.sample_decay,
+                num_numbers=0 if own_weights else self.num_numbers,
             )
             for server, (first, last) in enumerate(self.bounds(scheme.servers))
         ]

@@ -32,7 +32,8 @@ class ServerSpec:
     which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
     least time for a push, on the wall clock. `parts`: numbers of weights, in order, of the parts in
     which pushes leave during backward; none if they leave as a whole. `sample_decay`: of the
-    moving average that snapshots have, too; None for no average.
+    moving average that snapshots have, too; None for no average. `num_numbers`: options of the
+    optimizer in each push.
     """
 
     server: int
@@ -47,6 +48,7 @@ class ServerSpec:
     seconds: float = 0
     parts: Sequence[int] = ()
     sample_decay: float | None = None
+    num_numbers: int = 0
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
@@ -67,8 +69,10 @@ class ServedWeights:
     """Weights of one server, to which pushes are applied by the scheme's rule.
 
     No step is granted beyond the budget. `gradient(worker)`, `statistics(worker)`: content of the
-    worker's last push, valid until its answer. `seconds()`: training clock. A snapshot with weights
-    that are not finite ends the run early, as diverged.
+    worker's last push, valid until its answer. `numbers(worker)`: options of its optimizer; None
+    where they do not change. A mean of several pushes is applied with those of the first.
+    `seconds()`: training clock. A snapshot with weights that are not finite ends the run early, as
+    diverged.
     """
 
     def __init__(
@@ -80,7 +84,9 @@ class ServedWeights:
         gradient: Callable[[int], Tensor],
         statistics: Callable[[int], Tensor],
         seconds: Callable[[], float],
+        numbers: Callable[[int], Sequence[float]] | None = None,
     ) -> None:
+        self._numbers = numbers if spec.num_numbers else None
         self.report = ServerReport(spec.server)
         self.snapshots: list[Snapshot] = []
         self.weights = weights
@@ -188,7 +194,8 @@ class ServedWeights:
         average = self._begun_average()
         rate = self._rate.factor(self.samples, images) if self._rate else 1.0
         stalest = max(self._staleness[worker] for worker in workers)
-        self._optimizer.step(gradient, rate * self._scheme.step_factor(stalest))
+        numbers = self._numbers(workers[0]) if self._numbers else None
+        self._optimizer.step(gradient, rate * self._scheme.step_factor(stalest), numbers)
         if average is not None:
             average.update([self.weights], images)
         self.report.updates += 1

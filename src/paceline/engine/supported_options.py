@@ -24,9 +24,6 @@ def check_honoured(
     if not trainer.lightning_module.automatic_optimization:
         raise SettingError("model", f"manual optimization cannot be driven by {by}")
     check_one_optimizer(optimizers, by)
-    if trainer.lr_scheduler_configs:
-        message = f"{by} sets the rate by samples (training.schedule): no scheduler"
-        raise SettingError("model", message)
     if trainer.accumulate_grad_batches != 1:
         message = f"each batch is a step to {by}; use a larger batch_size"
         raise SettingError("accumulate_grad_batches", message)

@@ -136,6 +136,7 @@ class TrainingProcess:
             traffic=self._data.traffic,
             split=self._split,
             split_step=self._split_step(),
+            epoch_samples=self._data.num_train,
         )
 
     def _build_module(self) -> LightningModule:

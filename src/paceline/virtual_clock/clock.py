@@ -10,6 +10,7 @@ from paceline.engine.links import Process
 from paceline.engine.reports import StrategyReport
 from paceline.engine.rule_driver import RuleDriver
 from paceline.engine.snapshot import Snapshot
+from paceline.scheme.accounting import Accounting
 from paceline.virtual_clock.buffers import Buffer
 from paceline.virtual_clock.clock_parts import ClockParts
 from paceline.virtual_clock.content import content_of, fill_content
@@ -47,6 +48,7 @@ class VirtualClock:
         self._split, self._data = parts.split, parts.data
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
+        self._accounting = Accounting(parts.scheme, parts.spec.num_workers)
         self._num_steps = 0  # of all workers, with their gradients
         self._start(parts)
 
@@ -85,6 +87,13 @@ class VirtualClock:
         self._num_steps += gradient is not None
         self.kernel.happen(worker.computed, gradient)
         self.kernel.settle()
+
+    def batches_behind(self, worker: VirtualWorker) -> int:
+        """Count the batches of all workers in the weights that this one knows."""
+        if self._own is not None:
+            return worker.next_number
+        first = self.workers[self._accounting.group_of(worker.index)[0]]  # it speaks for its group
+        return self._accounting.batches(first.versions[0], self._spec.num_steps)
 
     def state(self) -> ClockState:
         """Return the state between two steps; its content is that of the clock, not a copy."""

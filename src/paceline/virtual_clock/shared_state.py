@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor
 
-from paceline.engine.flat_optimizer import AbstractFlatOptimizer, flat_optimizer
+from paceline.engine.flat_optimizer import AbstractFlatOptimizer, Numbers, flat_optimizer
 from paceline.engine.moving_average import MovingAverage, scored_weights
 from paceline.engine.segment import Segment
 from paceline.virtual_clock.buffers import Buffer, BufferPool
@@ -72,13 +72,15 @@ class SharedStates:
             self._kept[worker] = self._pool.copy(self.of[worker].weights.vector)
         return self._kept[worker]
 
-    def apply(self, workers: set[int], gradient: Tensor, factor: float) -> None:
+    def apply(
+        self, workers: set[int], gradient: Tensor, factor: float, numbers: Numbers | None = None
+    ) -> None:
         """Apply one gradient for all these workers, once for those that share a state.
 
-        `factor` multiplies the rates.
+        `factor` multiplies the rates. `numbers`: of the optimizer's options; None: as before.
         """
         for state in self._of_exactly(workers):
-            state.optimizer.step(gradient, factor)
+            state.optimizer.step(gradient, factor, numbers)
 
     def take_in(self, workers: set[int], images: int) -> None:
         """Take the weights of these workers into their moving averages, if they have any.

@@ -115,14 +115,15 @@ class VirtualOwnWeights:
         return self.states.mean()
 
     def _apply_all(self, applying: Sequence[_Applying]) -> None:
-        by_gradient: dict[int, tuple[Tensor, set[int]]] = {}
+        together: dict[object, tuple[Tensor, set[int]]] = {}
         for worker, gradient in applying:
-            by_gradient.setdefault(id(gradient), (gradient, set()))[1].add(worker.index)
+            same = (id(gradient), tuple(worker.take_numbers() or ()))
+            together.setdefault(same, (gradient, set()))[1].add(worker.index)
         rate = self._spec.learning_rate
-        for gradient, workers in by_gradient.values():
-            number = self._workers[min(workers)].next_number
-            factor = rate.factor(self._spec.samples_at(number)) if rate else 1.0
-            self.states.apply(workers, gradient, factor)
+        for gradient, workers in together.values():
+            first = self._workers[min(workers)]
+            factor = rate.factor(self._spec.samples_at(first.next_number)) if rate else 1.0
+            self.states.apply(workers, gradient, factor, first.take_numbers())
 
     def _finish_all(self, workers: Sequence[VirtualWorker]) -> None:
         self._num_finished += len(workers)

@@ -48,6 +48,7 @@ class VirtualServers:
                 gradient=partial(self._gradient, first, last),
                 statistics=self._pushed.__getitem__ if server == 0 else _no_statistics,
                 seconds=lambda: kernel.now,
+                numbers=self._numbers,
             )
             for server, (server_spec, (first, last)) in enumerate(
                 zip(spec.server_specs(scheme), self.bounds, strict=True)
@@ -143,6 +144,9 @@ class VirtualServers:
         if worker.gradient is not None and worker.message is worker.gradient.vector:
             worker.release_gradient(self._pool)
         worker.message = None
+
+    def _numbers(self, worker: int) -> Sequence[float]:
+        return self._workers[worker].take_numbers() or ()
 
     def _gradient(self, first: int, last: int, worker: int) -> Tensor:
         message = self._workers[worker].message

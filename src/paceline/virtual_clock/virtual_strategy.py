@@ -16,10 +16,12 @@ from torch.optim import Optimizer
 from paceline.data.traffic import DataTraffic
 from paceline.engine.flat_weights import gather_gradients, zero_gradients
 from paceline.engine.held_weights import held_weights
+from paceline.engine.live_options import LiveOptions
 from paceline.engine.random_state import random_state, set_random_state
 from paceline.engine.remote_optimizer import RemoteOptimizer
 from paceline.engine.reports import StrategyReport
 from paceline.engine.run_spec import RunSpec
+from paceline.engine.schedules import Schedules, check_schedulers
 from paceline.engine.snapshot import Snapshot, counters_of, statistics_of
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_strategy import (
@@ -60,7 +62,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     gradients stay those of whole ones. `num_steps`: number of steps of all workers
     together, required by schemes that switch in the middle. A pass over the data is one of all
     workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
-    `traffic`: how data move among workers, which takes time, too.
+    `traffic`: how data move among workers, which takes time, too. `epoch_samples`: of the pass over
+    the data by which schedulers count epochs; None: they count the Trainer's.
 
     During validation and after training the module has the shared weights and the mean of the
     workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
@@ -87,6 +90,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
         traffic: DataTraffic | None = None,
+        epoch_samples: int | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         check_scheme(scheme, workers, num_steps)
@@ -97,7 +101,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
         self._learning_rate, self._split_step = learning_rate, split_step
         self._seed, self._sample_decay, self._recycled = seed, sample_decay, recycled
-        self._traffic = traffic
+        self._traffic, self._epoch_samples = traffic, epoch_samples
         self._draw: DrawOne | None = None
         self._batch_size = batch_size
         self._current_worker: VirtualWorker | None = None
@@ -156,11 +160,14 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
         check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
+        in_epochs = self._epoch_samples is not None
+        check_schedulers(trainer.lr_scheduler_configs, self._learning_rate, in_epochs=in_epochs)
         own = self.optimizers[0]
         weights, self._segments, self._shares = held_weights(own, self.scheme)
         self._held = HeldTensors(
             weights, statistics_of(self._module), counters_of(self._module), self.root_device
         )
+        self._options = LiveOptions(own)
         remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
@@ -170,6 +177,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             "clock": self.clock.state(),
             "snapshots_at": self._snapshots_at,
             "random": random_state(),
+            "schedules": self._schedules.state(),
         }
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
@@ -178,6 +186,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def on_train_start(self) -> None:
         super().on_train_start()
         weights, statistics = self._held.flat_weights(), self._held.flat_statistics()
+        epoch = self._epoch_samples / self._batch_size if self._epoch_samples else None
+        configs = self._module.trainer.lr_scheduler_configs
+        self._schedules = Schedules(configs, self._options, epoch)
         if self._resumed:
             weights.zero_()  # no value of the repeated steps may grow
         spec = RunSpec(
@@ -192,6 +203,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             seed=self._seed,
             sample_decay=self._sample_decay,
             shares=self._shares,
+            num_numbers=len(self._options.first),
         )
         parts = ClockParts(
             self.scheme,
@@ -207,6 +219,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             traffic=self._traffic,
         )
         self.clock = VirtualClock(parts)
+        for worker in self.clock.workers:
+            worker.numbers = torch.tensor(self._options.first, dtype=torch.float64)
         if self._resumed:
             self._resume(self._resumed)
 
@@ -230,6 +244,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self.clock.resume(state["clock"])
         self._snapshots_at = list(state["snapshots_at"])
         set_random_state(state["random"])
+        self._schedules.load_state(state["schedules"])
         self._resumed = None
 
     def _next_batch(self) -> Any:
@@ -239,6 +254,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         if worker is None:
             raise StopIteration
         assert self._draw is not None
+        self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
         self._held.take(worker)
         return self._draw(worker.index, worker.num_steps)
@@ -259,6 +275,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             weight.grad = None  # the clock's from now on
         worker, self._current_worker = self._current_worker, None
         gradient, self._gradient = self._gradient, None
+        if (numbers := self._options.read()) != worker.take_numbers():
+            worker.numbers = torch.tensor(numbers, dtype=torch.float64)
         self.clock.finish_step(worker, gradient)
         self._note_snapshots()
         if self.clock.holder.diverged:

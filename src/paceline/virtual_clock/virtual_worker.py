@@ -18,7 +18,8 @@ class VirtualWorker:
     `statistics`: floating-point buffers of the module, as one vector; `counters`: its other
     buffers. `computed`: event with the gradient of the step under way as its value, or None if the
     step is abandoned. `message`: vector that it pushes. `answer`: result of its rule's last
-    message. `granted`: True if server 0 lets it take another step.
+    message. `numbers`: options of its optimizer with which its latest gradient is to be applied;
+    None where they do not change. `granted`: True if server 0 lets it take another step.
     """
 
     def __init__(self, index: int, statistics: Buffer, counters: list[Tensor]) -> None:
@@ -30,6 +31,7 @@ class VirtualWorker:
         self.gradient: Buffer | None = None
         self.message: Tensor | None = None
         self.answer: Buffer | None = None
+        self.numbers: Tensor | None = None
         self.granted = True
         self.averages: list[PairAverage] = []
         self.beside: Event | None = None  # end of what its rule did last beside computing
@@ -51,6 +53,10 @@ class VirtualWorker:
     def next_number(self) -> int:
         """Run-wide number of the worker's next step; 0 if servers grant steps."""
         return self.step_numbers[-1] if self.step_numbers else 0
+
+    def take_numbers(self) -> list[float] | None:
+        """Return the numbers of its latest gradient."""
+        return None if self.numbers is None else [float(each) for each in self.numbers.numpy()]
 
     def spend(self, phase: str, start: float, end: float) -> None:
         """Record a span of time; `phase`: compute, communicate or wait."""

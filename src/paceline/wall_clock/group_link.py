@@ -13,10 +13,13 @@ class GroupLink:
     """Link of a group's first worker to the others.
 
     `others`: their ranks. `weights` [num_weights]: weights that they get, changed by the caller.
+    `num_numbers`: options of the optimizer in each push; the first worker's go on to the servers.
     """
 
-    def __init__(self, weights: Tensor, num_statistics: int, others: Sequence[int]) -> None:
-        self.wire = ServerWire(weights, num_statistics, others)
+    def __init__(
+        self, weights: Tensor, num_statistics: int, others: Sequence[int], num_numbers: int
+    ) -> None:
+        self.wire = ServerWire(weights, num_statistics, others, num_numbers=num_numbers)
         self._others = others
 
     def take(self, gradient: Tensor, statistics: Tensor) -> None:

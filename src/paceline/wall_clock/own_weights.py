@@ -1,6 +1,6 @@
 """Weights of a worker that applies gradients itself, on real processes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ class OwnWeights:
 
     `step_numbers`: run-wide numbers of this worker's steps, the next one last. If other workers may
     ask for pairwise means, the link owns the weights, and the network computes on a copy.
+    `options()`: present numbers among the optimizer's options.
     """
 
     def __init__(
@@ -26,7 +27,9 @@ class OwnWeights:
         spec: RunSpec,
         numbers: StepNumbers,
         pair: AbstractPairLink | None,
+        options: Callable[[], Sequence[float]],
     ) -> None:
+        self._options = options
         self.weights = pair.weights if pair else flat.weights
         self._flat, self._spec, self._numbers, self._pair = flat, spec, numbers, pair
         self._optimizer = flat_optimizer(self.weights, spec.segments)
@@ -69,7 +72,8 @@ class OwnWeights:
         gradient = gradient.to(self.weights.device)  # a GPU may still compute it
         with self._pair.step() if self._pair else nullcontext():
             samples = self._spec.samples_at(self.step_numbers[-1])
-            self._optimizer.step(gradient, rate.factor(samples) if rate else 1.0)
+            factor = rate.factor(samples) if rate else 1.0
+            self._optimizer.step(gradient, factor, self._options())
             self._flat.adopt(self.weights)
         return self._flat.weights
 

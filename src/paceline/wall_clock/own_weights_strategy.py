@@ -40,7 +40,9 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
         self._pair = pair_link(self.scheme, self.spec)
-        self._push = PushLink(self.scheme, self.spec) if self.scheme.servers else None
+        self._push = (
+            PushLink(self.scheme, self.spec, self._options.read) if self.scheme.servers else None
+        )
         flat = self._flat_weights()
         self._mean = MeanLink(flat.weights.numel(), flat.weights.dtype)
         self._kept: list[Snapshot] = []
@@ -52,7 +54,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             dist.broadcast(first, group=members(), group_src=0)
         self._drawn, self._drawn_before = f"steps of run {next(_runs)}", 0
         numbers = StepNumbers(Accounting(self.scheme, self.workers), self._draw)
-        self._own = OwnWeights(flat, self.spec, numbers, self._pair)
+        self._own = OwnWeights(flat, self.spec, numbers, self._pair, self._options.read)
         self._own.begin(first)
         self._average: MovingAverage | None = None
         if self._push is None and self.spec.sample_decay is not None:

@@ -30,7 +30,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
         early = self._early_parts()
         spec = replace(self.spec, parts=early.sizes) if early else self.spec
-        self._push = PushLink(self.scheme, spec)
+        self._push = PushLink(self.scheme, spec, self._options.read)
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)

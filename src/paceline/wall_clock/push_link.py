@@ -1,6 +1,6 @@
 """Link of a worker to parameter servers, on real processes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 import torch
@@ -20,10 +20,16 @@ from paceline.wall_clock.group_link import GroupLink
 class PushLink:
     """Link of this worker to the servers, or to the first of its group.
 
-    `granted`: True if the last answer lets this worker take another step.
+    `granted`: True if the last answer lets this worker take another step. `numbers()`: the options
+    with which a push is to be applied, unless servers take it as it is.
     """
 
-    def __init__(self, scheme: AbstractScheme, spec: RunSpec) -> None:
+    def __init__(
+        self, scheme: AbstractScheme, spec: RunSpec, numbers: Callable[[], Sequence[float]]
+    ) -> None:
+        own_weights = Accounting(scheme, spec.num_workers).own_weights
+        self._num_numbers = 0 if own_weights else spec.num_numbers
+        self._numbers = numbers
         self._scheme, self._spec = scheme, spec
         self.granted = False
         first, *others = Accounting(scheme, spec.num_workers).group_of(worker_index())
@@ -35,10 +41,13 @@ class PushLink:
             spec.num_workers if self._speaks else first,
             parts=spec.parts,
             begins_with=worker_index() // scheme.group_size,
+            num_numbers=self._num_numbers,
         )
         self._group: GroupLink | None = None
         if others and self._speaks:
-            self._group = GroupLink(self.wire.weights, spec.num_statistics, others)
+            self._group = GroupLink(
+                self.wire.weights, spec.num_statistics, others, self._num_numbers
+            )
 
     def begin(self, weights: Tensor) -> None:
         """Send the run's specification and worker 0's `weights` to the servers, then pull."""
@@ -54,11 +63,17 @@ class PushLink:
         """Push `value` [num_weights]; return the weights in the servers' answers."""
         if value is not self.wire.gradient:
             self.wire.gradient.copy_(value)
+        self.send_numbers()
         flatten(statistics, self.wire.statistics)
         if self._group is not None:
             self._group.take(self.wire.gradient, self.wire.statistics)
         self._hand_on(self.wire.push_pull())
         return self.wire.weights
+
+    def send_numbers(self) -> None:
+        """Send the present options with the push that is under way, or the next."""
+        if self._num_numbers:
+            self.wire.numbers.copy_(torch.tensor(self._numbers(), dtype=torch.float64))
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:

@@ -18,9 +18,11 @@ from torch.optim import Optimizer
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.held_weights import held_weights
 from paceline.engine.links import AbstractLinks
+from paceline.engine.live_options import LiveOptions
 from paceline.engine.remote_optimizer import RemoteOptimizer
 from paceline.engine.rule_driver import RuleDriver, complete
 from paceline.engine.run_spec import RunSpec
+from paceline.engine.schedules import Schedules, check_schedulers
 from paceline.engine.snapshot import statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_honoured
@@ -45,7 +47,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
     of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average
     that snapshots have, too; None for no average. `split`: first process of a
-    split worker, which holds all its weights, and hands them out after each step.
+    split worker, which holds all its weights, and hands them out after each step. `epoch_samples`:
+    of the pass over the data by which schedulers count epochs; None: they count the Trainer's.
     """
 
     applied_by: str  # the component that applies updates, in messages
@@ -67,11 +70,13 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         seed: int = 0,
         sample_decay: float | None = None,
         split: SplitWorker | None = None,
+        epoch_samples: int | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         self.scheme, self.workers, self.pace, self.split = scheme, workers, pace, split
         self.accounting = Accounting(scheme, workers)
         self._seconds_communicating = 0.0
+        self._epoch = epoch_samples / batch_size if epoch_samples else None
         self._batch_size, self._run_steps = batch_size, num_steps
         self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
         self._clock = clock or TrainingClock()
@@ -86,6 +91,9 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
         self._held = held_weights(of_all, self.scheme)
+        configs, self._options = trainer.lr_scheduler_configs, LiveOptions(own)
+        check_schedulers(configs, self._learning_rate, in_epochs=self._epoch is not None)
+        self._schedules = Schedules(configs, self._options, self._epoch)
         self._statistics = statistics_of(self.whole_module)
         self.spec = self._run_spec()
         self._flat, links = self._connect(trainer)
@@ -151,6 +159,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             seed=self._seed,
             sample_decay=self._sample_decay,
             shares=self._held.shares,
+            num_numbers=len(self._options.first),
         )
 
     def _finish_backward(self) -> None:
@@ -185,6 +194,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def _begin_step(self) -> None:
         """Begin what goes on beside the computing of the next step, if there is one; its pace."""
         stops = self.trained_module().trainer.should_stop
+        self._schedules.set(self.samples // self._batch_size)
         if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
             self._begun_beside = self.num_steps
             process = self._driver.beside(self.num_steps)

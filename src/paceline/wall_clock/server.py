@@ -51,7 +51,9 @@ class Server:
         self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
         self._workers = Accounting(scheme, spec.num_workers).pushing
         weights = torch.zeros(spec.num_weights, dtype=getattr(torch, spec.dtype))
-        self._wire = ServerWire(weights, spec.num_statistics, self._workers, spec.parts)
+        self._wire = ServerWire(
+            weights, spec.num_statistics, self._workers, spec.parts, spec.num_numbers
+        )
         self._clock = TrainingClock()
         self._served = ServedWeights(
             scheme,
@@ -60,6 +62,7 @@ class Server:
             gradient=self._wire.gradient,
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
+            numbers=self._wire.numbers,
         )
         self._spare = _spare(scheme, spec.num_workers)  # number of workers that may still die
         self._training = set(self._workers)

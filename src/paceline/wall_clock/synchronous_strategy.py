@@ -10,11 +10,12 @@ from pytorch_lightning import Trainer
 from torch import nn
 from torch.optim import Optimizer
 
+from paceline.engine.live_options import LiveOptions
 from paceline.engine.moving_average import MovingAverage
+from paceline.engine.schedules import Schedules, check_schedulers
 from paceline.engine.snapshot import Snapshot, flatten, state_of, statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_clock import TrainingClock
-from paceline.errors import SettingError
 from paceline.exchange.process_group import count_workers, members, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
@@ -29,7 +30,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
     `pace` emulates the worker's accelerator. `sample_decay`: of the moving average that
     snapshots have, too; None for no average. `split`: this process's part of a split
-    worker.
+    worker. `epoch_samples`: of the pass over the data by which schedulers count epochs; None: they
+    count the Trainer's.
     """
 
     def prepare(
@@ -45,13 +47,15 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         pace: Pace | None = None,
         sample_decay: float | None = None,
         split: SplitWorker | None = None,
+        epoch_samples: int | None = None,
     ) -> None:
         self._snapshots: list[Snapshot] = []
         self._seconds_exposed = 0.0  # communicating after backward had ended, per step
         self._bytes_exchanged = (0, 0)
         self._num_batches = num_steps // workers
         self._workers = workers
-        self._images_per_update = workers * batch_size
+        self._batch_size, self._images_per_update = batch_size, workers * batch_size
+        self._epoch = epoch_samples / batch_size if epoch_samples else None
         self._snapshot_samples = snapshot_samples
         self._learning_rate = learning_rate
         self._clock = clock or TrainingClock()
@@ -103,10 +107,9 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        for group in self.optimizers[0].param_groups:
-            group.setdefault("initial_lr", group["lr"])
-        if self.trained_module().trainer.lr_scheduler_configs:
-            self._leave_rate_to_module()
+        configs = self.trained_module().trainer.lr_scheduler_configs
+        check_schedulers(configs, self._learning_rate, in_epochs=self._epoch is not None)
+        self._schedules = Schedules(configs, LiveOptions(self.optimizers[0]), self._epoch)
         _without_sigterm_broadcast(self.trained_module().trainer)
         if self._sample_decay is not None:
             self._average = MovingAverage(self._trained_weights, self._sample_decay)
@@ -118,11 +121,9 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        if self._learning_rate is not None:
-            factor = self._learning_rate.factor(self.samples)
-            for group in optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * factor
-        output = super().optimizer_step(optimizer, closure, model, **kwargs)
+        self._schedules.set(self.samples // self._batch_size)
+        with self._scaled_rates(optimizer, closure) as scaled:
+            output = super().optimizer_step(optimizer, scaled, model, **kwargs)
         self.num_steps += 1
         if self._average is not None:
             self._average.update(self._trained_weights, self._images_per_update)
@@ -136,11 +137,24 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
                 self.pace.begin()
         return output
 
-    def _leave_rate_to_module(self) -> None:
-        rate = self._learning_rate
-        if rate is not None and (rate.rule, rate.schedule) != ("none", "constant"):
-            raise SettingError("training.schedule", "the module brings a scheduler of its own")
-        self._learning_rate = None
+    @contextmanager
+    def _scaled_rates(
+        self, optimizer: Optimizer, closure: Callable[[], Any]
+    ) -> Generator[Callable[[], Any]]:
+        """Multiply the rates, as they are after backward, for one step of the optimizer."""
+        factor = self._learning_rate.factor(self.samples) if self._learning_rate else 1.0
+        rates: list[Any] = []
+
+        def scaled() -> Any:
+            output = closure()
+            for group in optimizer.param_groups:
+                rates.append(group["lr"])
+                group["lr"] = group["lr"] * factor
+            return output
+
+        yield scaled
+        for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
+            group["lr"] = rate
 
     @property
     def _speaks(self) -> bool:

@@ -34,6 +34,7 @@ class WallRun(TypedDict):
     pace: Pace | None
     sample_decay: float | None
     split: SplitWorker | None
+    epoch_samples: int | None
 
 
 def wall_strategy(

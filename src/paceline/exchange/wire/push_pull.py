@@ -1,6 +1,7 @@
 """Server's end of the wire to workers: shared memory inside a node, TCP between nodes.
 
-Every message is a header over a socket. The body of a push is the server's part of the gradient,
+Every message is a header over a socket; behind that of a push are the numbers among the options of
+the worker's optimizer. The body of a push is the server's part of the gradient,
 for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
 the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
 an answer is one copy. Between nodes bodies follow their headers, from and into tensor memory; what
@@ -36,7 +37,7 @@ class ServerWire:
 
     `weights` [num_weights]: the server's part, which it sends in answers. `workers`: their ranks.
     `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
-    if they leave as a whole.
+    if they leave as a whole. `num_numbers`: options of the optimizer in each push.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class ServerWire:
         num_statistics: int,
         workers: Sequence[int],
         parts: Sequence[int] = (),
+        num_numbers: int = 0,
     ) -> None:
+        self._num_numbers = num_numbers
         self.weights, dtype = weights, weights.dtype
         self._parts = backwards(parts, 0, len(weights))
         self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
@@ -73,6 +76,10 @@ class ServerWire:
     def statistics(self, worker: int) -> Tensor:
         """Return the BatchNorm statistics of the worker's last push [num_statistics]."""
         return self._statistics[worker]
+
+    def numbers(self, worker: int) -> list[float]:
+        """Return the options of the optimizer in the worker's last push."""
+        return self._ends[worker].numbers.tolist()
 
     def receive(self) -> tuple[int, Header | Lost]:
         """Wait for the next message of any worker. A push is then in `gradient(worker)`.
@@ -169,9 +176,10 @@ class ServerWire:
         statistics, weights = self._statistics[worker], self.weights
         if not shared:
             gradient = torch.zeros_like(weights)
-            return ServerEnd(connection, gradient, torch.zeros_like(statistics), None, self._parts)
+            landed, numbers = torch.zeros_like(statistics), self._num_numbers
+            return ServerEnd(connection, gradient, landed, None, self._parts, numbers)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)
         pushed, kept, answered = (part(memory, *each, weights.dtype) for each in begins)
-        return ServerEnd(connection, pushed, kept, answered)
+        return ServerEnd(connection, pushed, kept, answered, num_numbers=self._num_numbers)

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from paceline.exchange.wire.header import HEADER_BYTES, Header, pack, unpack
@@ -15,6 +16,7 @@ class ServerEnd:
     `gradient`, `statistics`: body of a push, valid until its answer. `answered`: the worker's own
     weights in shared memory; None if bodies are sent over the connection. `parts`: each [first,
     last) of the gradient, in the order in which they come over it; none if it comes as a whole.
+    `numbers`: those that follow the header of a push.
     """
 
     def __init__(
@@ -24,7 +26,9 @@ class ServerEnd:
         statistics: Tensor,
         answered: Tensor | None,
         parts: Sequence[tuple[int, int]] = (),
+        num_numbers: int = 0,
     ) -> None:
+        self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
         self.connection, self.gradient, self.statistics = connection, gradient, statistics
         self._answered = answered
         self.landed = bytes_of(statistics)
@@ -33,7 +37,8 @@ class ServerEnd:
         self._header = bytearray(HEADER_BYTES)
         parts = parts or [(0, len(gradient))]
         landing = [*(bytes_of(gradient[first:last]) for first, last in parts), self.landed]
-        self._body = landing if answered is None else []
+        body = landing if answered is None else []
+        self._body = [bytes_of(self.numbers), *body] if num_numbers else body
         self._incoming = self._next_message()
         self._outgoing = Pieces()
         connection.setblocking(False)

@@ -11,6 +11,7 @@ from paceline.exchange.wire.header import HEADER_BYTES, Header, pack, unpack
 from paceline.exchange.wire.pieces import Pieces
 from paceline.exchange.wire.shared_memory import Places, share
 
+_NO_NUMBERS = memoryview(b"")
 _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 
 
@@ -18,7 +19,8 @@ class WorkerEnd:
     """Worker's end of a connection to one server.
 
     `name`: name of the other process in error messages. `pushed`, `pulled`: buffers of the bodies
-    to send and to receive; empty if memory is `shared`.
+    to send and to receive; empty if memory is `shared`. `numbers`: buffer that follows the header
+    of each push.
     """
 
     def __init__(
@@ -28,7 +30,9 @@ class WorkerEnd:
         pushed: list[memoryview],
         pulled: list[memoryview],
         timeout_seconds: float,
+        numbers: memoryview = _NO_NUMBERS,
     ) -> None:
+        self._numbers = [numbers] if len(numbers) else []
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
         self._pushed, self._pulled = pushed, pulled
@@ -53,8 +57,9 @@ class WorkerEnd:
 
         Raises LostPeerError, TimeoutError.
         """
-        header = [] if parts.start else [memoryview(pack(Header(version, True)))]
-        self._send(Pieces(*header, *self._pushed[parts.start : parts.stop]))
+        header = memoryview(pack(Header(version, True)))
+        begin = [] if parts.start else [header, *self._numbers]
+        self._send(Pieces(*begin, *self._pushed[parts.start : parts.stop]))
 
     def pull(self) -> Header:
         """Wait for an answer. Raises LostPeerError, TimeoutError."""
@@ -101,12 +106,13 @@ def reach(
     descriptor: int,
     places: Places,
     node: str,
+    numbers: memoryview = _NO_NUMBERS,
 ) -> WorkerEnd:
     """Connect this worker on `node` to the process at `address`.
 
     `descriptor`, `places`: memory of `pushed` and `pulled`, and the offsets in it, which both
-    processes share if they are on one node. Raises LostPeerError if the process cannot be reached
-    or does not know the run's secret.
+    processes share if they are on one node. `numbers`: buffer behind each header. Raises
+    LostPeerError if the process cannot be reached or does not know the run's secret.
     """
     secret, timeout_seconds = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
@@ -117,6 +123,6 @@ def reach(
     except ConnectionError as error:
         raise LostPeerError(f"{name} cannot be reached: {error}") from None
     if not shared:
-        return WorkerEnd(name, connection, pushed, [pulled], timeout_seconds)
+        return WorkerEnd(name, connection, pushed, [pulled], timeout_seconds, numbers)
     share(connection, descriptor, places)
-    return WorkerEnd(name, connection, [], [], timeout_seconds)
+    return WorkerEnd(name, connection, [], [], timeout_seconds, numbers)

@@ -27,7 +27,8 @@ class WorkerWire:
     `node`: node to claim instead of this one; servers of another node are reached over TCP.
     `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
     if they leave as a whole. `begins_with`: the server that comes first, modulo their number: if it
-    were the same for all workers, the others would be idle.
+    were the same for all workers, the others would be idle. `numbers` [num_numbers]: options of the
+    optimizer, float64, which go with each push behind its header.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class WorkerWire:
         node: str | None = None,
         parts: Sequence[int] = (),
         begins_with: int = 0,
+        num_numbers: int = 0,
     ) -> None:
+        self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
         self._bounds, self._size, self._parts = bounds, dtype.itemsize, parts
         self._first_server, self._node = first_server, node or this_node()
         num_weights = bounds[-1][1]
@@ -112,7 +115,14 @@ class WorkerWire:
             pushed.append(bytes_of(self.statistics))
         places = self._places(first)
         end = reach(
-            f"server {server}", address, pushed, pulled, self._descriptor, places, self._node
+            f"server {server}",
+            address,
+            pushed,
+            pulled,
+            self._descriptor,
+            places,
+            self._node,
+            bytes_of(self.numbers),
         )
         if end.shared or not self._parts:
             return end
