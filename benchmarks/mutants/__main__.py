@@ -63,6 +63,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--files", type=int, default=12, help="of tests per fault, at most")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for a fault's tests")
     parser.add_argument("--again", nargs="*", default=[])
     parser.add_argument("--results", type=Path, default=ROOT / "runs/mutants.jsonl")
     return parser.parse_args()
@@ -82,7 +83,7 @@ def _try(
             found = _results_of(pool, faults, commit, asked, covering, unfit)
             tests = {result["by"] for result in found.values() if result["verdict"] == "killed"}
             known = sorted(each for each in tests if each.startswith("tests/"))
-            unfit += pool.submit(_failures, known).result() if known else []
+            unfit += pool.submit(_failures, known, asked.limit).result() if known else []
             faults = [fault for fault, result in found.items() if result["by"] in unfit]
 
 
@@ -95,9 +96,9 @@ def _results_of(
     unfit: list[str],
 ) -> dict[Fault, dict[str, Any]]:
     waited, found = dict[Future[dict[str, Any]], Fault](), dict[Fault, dict[str, Any]]()
-    for fault in faults:
+    for fault in sorted(faults, key=lambda each: covering.weight(each.path)):
         tests = covering.tests_for(fault.path, asked.files)
-        waited[pool.submit(_tried, fault, tests, unfit)] = fault
+        waited[pool.submit(_tried, fault, tests, unfit, asked.limit)] = fault
     with asked.results.open("a") as file:
         for count, each in enumerate(as_completed(waited), 1):
             fault, result = waited[each], each.result()
@@ -114,12 +115,12 @@ def _begin(commit: str, folder: Path) -> None:
     _git("worktree", "add", "--detach", str(_tree), commit)
 
 
-def _tried(fault: Fault, tests: list[str], unfit: list[str]) -> dict[str, Any]:
-    return trial(_tree, fault, tests, unfit)
+def _tried(fault: Fault, tests: list[str], unfit: list[str], limit: float) -> dict[str, Any]:
+    return trial(_tree, fault, tests, unfit, limit)
 
 
-def _failures(tests: list[str]) -> list[str]:
-    return failures(_tree, tests)
+def _failures(tests: list[str], limit: float) -> list[str]:
+    return failures(_tree, tests, limit)
 
 
 @contextmanager

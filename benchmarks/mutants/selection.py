@@ -19,6 +19,10 @@ class Selection:
         self._tests = sorted((root / "tests").rglob("test_*.py"))
         self._near = {test: self._distances(test) for test in self._tests}
 
+    def weight(self, path: str) -> int:
+        """Number of files behind the first test of a file: light ones are tried first."""
+        return len(self._near[self._root / self.tests_for(path, 1)[0]])
+
     def tests_for(self, path: str, number: int) -> list[str]:
         """At most `number` files; those of the same name and room as if they imported it."""
         source = self._root / path

@@ -43,7 +43,7 @@ def is_good(found: Found) -> bool:
 
 
 def _survivors(found: Found) -> Found:
-    return [(fault, result) for fault, result in found if result["verdict"] == "survived"]
+    return [(fault, result) for fault, result in found if result["verdict"] != "killed"]
 
 
 def _survivor(fault: Fault) -> str:

@@ -15,17 +15,22 @@ import psutil
 
 from benchmarks.mutants.faults import Fault
 
-LIMIT = 900.0  # s for all tests of a fault; each has the project's own limit
+NO_END = "no end"
 FORK = multiprocessing.get_context("fork")
 
 
-def trial(tree: Path, fault: Fault, tests: list[str], unfit: list[str]) -> dict[str, Any]:
-    """Verdict (killed or survived), the test that failed, and seconds. `unfit`: tests left out."""
+def trial(
+    tree: Path, fault: Fault, tests: list[str], unfit: list[str], limit: float
+) -> dict[str, Any]:
+    """Verdict (killed, survived, or unfinished after `limit` seconds), the test that failed, and
+    seconds. `unfit`: tests left out.
+    """
     started = time.monotonic()
     with _made(tree, fault):
-        failed = failures(tree, ["-x", *(f"--deselect={each}" for each in unfit), *tests])
+        options = ["-x", *(f"--deselect={each}" for each in unfit), *tests]
+        failed = failures(tree, options, limit)
     return {
-        "verdict": "killed" if failed else "survived",
+        "verdict": "unfinished" if failed == [NO_END] else "killed" if failed else "survived",
         "by": failed[0] if failed else None,
         "files": len(tests),
         "seconds": round(time.monotonic() - started, 1),
@@ -49,14 +54,14 @@ def _write(path: Path, text: str) -> None:
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
-def failures(tree: Path, options: list[str]) -> list[str]:
+def failures(tree: Path, options: list[str], limit: float) -> list[str]:
     """Of pytest in a fork of this process, which has imported what takes long."""
     here, there = FORK.Pipe(duplex=False)
     process = FORK.Process(target=_pytest, args=(tree, options, there))
     process.start()
     there.close()
     try:
-        return here.recv() if here.poll(LIMIT) else ["no end"]
+        return here.recv() if here.poll(limit) else [NO_END]
     except EOFError:
         return ["the interpreter died"]
     finally:
