@@ -16,6 +16,7 @@ from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
 from paceline.engine.reports import ServerReport, WorkerReport
+from paceline.measurement.certificate import run_log
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -68,7 +69,10 @@ TINY = {
 
 
 class TinyImages(AbstractImageData):
-    """48 seeded images for each split, of the shape and in the number of classes that are set."""
+    """48 seeded images for each split, of the shape and in the number of classes that are set.
+
+    No two splits have an image in common.
+    """
 
     def prepare(self) -> None:
         pass
@@ -76,10 +80,13 @@ class TinyImages(AbstractImageData):
     def load(self) -> Splits:
         generator = torch.Generator().manual_seed(0)
         labels = torch.arange(NUM_TRAIN) % self.num_classes
-        images = torch.randint(0, 200, (NUM_TRAIN, *self.image_shape), generator=generator)
-        images[torch.arange(NUM_TRAIN), 0, labels] += 50
-        part = ImageSet(images.to(torch.uint8), labels)
-        return Splits(part, part, part, (0.4,), (0.2,))
+
+        def part() -> ImageSet:
+            images = torch.randint(0, 200, (NUM_TRAIN, *self.image_shape), generator=generator)
+            images[torch.arange(NUM_TRAIN), 0, labels] += 50
+            return ImageSet(images.to(torch.uint8), labels)
+
+        return Splits(part(), part(), part(), (0.4,), (0.2,))
 
 
 def tiny_network(batch_norm: bool = False) -> nn.Sequential:
@@ -125,7 +132,10 @@ class Seen(NamedTuple):
 
 
 def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tensor]]:
-    """What was seen in the run of the point, and the weights evaluated at the end."""
+    """What was seen in the run of the point, and the weights evaluated at the end.
+
+    Its log must be as the scheme promises.
+    """
     point = point_of(config)
     task = Task(PROCESS, (point, folder), *point.num_processes, folder / "log")
     returned = point.cluster.run(task)
@@ -139,6 +149,10 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tens
         servers + [server for each in strategies for server in each.servers],
         [each for each in returned if isinstance(each, LostWorker)],
     )
+    if not seen.lost and not any(each.diverged for each in strategies):
+        assert not point.scheme.broken(
+            run_log(point.scheme, point.workers, seen.workers, seen.servers)
+        )
     return seen, torch.load(folder / "weights.pt")
 
 

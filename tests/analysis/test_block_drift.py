@@ -163,3 +163,9 @@ def test_a_little_above_is_super_linear_beyond_its_interval_alone(tmp_path):
 
     assert cautioned(tables_of(tmp_path, *made(2.04, 2.04)), "super_linear")
     assert not cautioned(tables_of(tmp_path, *made(2.0, 2.08)), "super_linear")
+
+
+def test_a_drift_of_as_much_as_is_allowed_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.analysis.block_drift.MOST", 0.125)
+    tables = tables_of(tmp_path, block(0, drift=0.125), block(1, drift=-0.125), block(2, drift=0.2))
+    assert list(blocks(tables)["verdict"]) == ["kept", "kept", "dropped: drift"]

@@ -128,3 +128,12 @@ def test_a_page_without_predictions_or_finished_exchanges(written):
 def test_exchanges_that_were_not_measured(tmp_path):
     with pytest.raises(SettingError, match="first: paceline exchange"):
         read_exchanges(tmp_path)
+
+
+def test_tables_are_written_again_in_the_same_bytes(written):
+    folder, contents = written([made_row("ring", turn, 1.0) for turn in range(3)]), []
+    for _ in range(2):
+        analyse_exchanges(folder)
+        contents.append({each.name: each.read_bytes() for each in folder.rglob("*.csv")})
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == 3

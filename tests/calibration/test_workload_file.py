@@ -44,3 +44,15 @@ def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     with pytest.raises(SettingError, match="no name for a workload"):
         write(composed([], ROOT), NetworkSize([]), name, "count", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "32"])
+def test_a_batch_of_no_number_of_images_is_refused(size):
+    config = composed(["model=small_cnn"], ROOT).replaced(batch_size=size)
+    with pytest.raises(SettingError, match=r"^batch_size: a number of images is needed"):
+        count(config)
+
+
+def test_a_batch_of_one_image_is_counted():
+    one, many = (composed(["model=small_cnn"], ROOT).replaced(batch_size=n) for n in (1, 64))
+    assert count(one) == count(many)

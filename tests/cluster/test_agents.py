@@ -282,3 +282,5 @@ def test_a_short_key_is_refused(monkeypatch):
     monkeypatch.setenv(KEY, "short")
     with pytest.raises(SettingError, match=f"^{KEY}: an environment variable of 16 characters"):
         agent_key()
+    monkeypatch.setenv(KEY, "of 16 characters")
+    assert agent_key() == b"of 16 characters"

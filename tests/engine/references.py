@@ -1,27 +1,52 @@
 """Loops that know nothing of a clock: what the weights of a run must be."""
 
+import math
 from collections import deque
 
 import torch
 from hydra.utils import instantiate
 
-from paceline.scheme.accounting import Accounting
-from tests.tiny import NUM_TRAIN, PlainSGD, batches_of, point_of
+from tests.tiny import NUM_TRAIN, PlainSGD, batches_of
 
 
-def rate_of(config, images_per_update):
-    samples = config["training"]["epochs"] * NUM_TRAIN
-    return point_of(config).training.learning_rate(
-        images_per_update=images_per_update,
-        epoch=NUM_TRAIN,
-        samples=samples,
-        images_meanwhile=images_meanwhile(config),
-    )
+class Rate:
+    """Factor on the rate, written out by the papers: rule, warm-up over epochs, and schedule."""
+
+    def __init__(self, config, images):
+        self._settings, self._images = config["training"], images
+        self._meanwhile = images_meanwhile(config)
+
+    def factor(self, samples, images=None):
+        """Of the update that follows after so many samples, and has `images` behind it."""
+        scale = self._scale(images or self._images)
+        warm = self._settings["warmup_epochs"] * NUM_TRAIN
+        if scale > 1 and samples < warm:
+            scale = 1 + (scale - 1) * samples / warm
+        return scale * self._scheduled(samples / (self._settings["epochs"] * NUM_TRAIN))
+
+    def _scale(self, images):
+        growth = images / self._settings["lr_reference_batch_size"]
+        return {
+            "none": 1,
+            "square_root": growth**0.5,
+            "linear": growth,
+            "inverse_staleness": 1 / max(1, self._meanwhile / images),
+        }[self._settings["lr_rule"]]
+
+    def _scheduled(self, progress):
+        return {
+            "constant": 1,
+            "cosine": (1 + math.cos(math.pi * progress)) / 2,
+            "steps": self._settings["gamma"]
+            ** sum(progress >= milestone for milestone in self._settings["milestones"]),
+            "poly": (1 - progress) ** self._settings["poly_power"],
+        }[self._settings["schedule"]]
 
 
 def images_per_update(config):
-    accounting = Accounting(instantiate(config["scheme"]), config["workers"])
-    return accounting.images_per_update(config["batch_size"])
+    """Of all workers where they average among themselves, of one where each goes its own way."""
+    alone = config["scheme"]["_target_"].endswith(("ElasticAveraging", "Independent"))
+    return config["batch_size"] * (1 if alone else config["workers"])
 
 
 def images_meanwhile(config):
@@ -37,7 +62,7 @@ def plain_weights(config):
     alone = {**config, "workers": 1, "batch_size": config["workers"] * config["batch_size"]}
     reference, batches = PlainSGD(config), batches_of(alone, 0)
     size = alone["batch_size"]
-    rate = rate_of(config, size)
+    rate = Rate(config, size)
     for turn in range(config["training"]["epochs"] * NUM_TRAIN // size):
         reference.apply(reference.gradient(*batches[turn]), rate.factor(turn * size))
     return reference.weights()
@@ -111,7 +136,7 @@ def averaged(config, seen):
     optimizers = [rule_of(flat.options, flat.first) for _ in workers]
     images = len(workers) * config["batch_size"]
     num_steps = config["training"]["epochs"] * NUM_TRAIN // images
-    rate = rate_of(config, images_per_update(config))
+    rate = Rate(config, images_per_update(config))
     for turn in range(num_steps):
         gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]
         together = turn < switch_at * num_steps
@@ -131,7 +156,7 @@ class Own:
         size = config["batch_size"]
         self._flat, self._optimizer = flat, rule_of(flat.options, flat.first)
         self._batches, self.num_steps = batches_of(config, worker), seen.workers[worker].steps
-        rate = rate_of(config, images_per_update(config))
+        rate = Rate(config, images_per_update(config))
         self._factors = [rate.factor(number * size) for number in seen.workers[worker].step_numbers]
         self.held, self.steps, self._gradient = flat.first.clone(), 0, None
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import torch
 
-from tests.engine.references import Flat, rate_of, rule_of
+from tests.engine.references import Flat, Rate, rule_of
 from tests.engine.releases import damped, damped_rate, releasing
 from tests.tiny import NUM_TRAIN, batches_of
 
@@ -22,7 +22,7 @@ class Replay:
         self._config, self._reports = config, seen.servers
         self._group_size = config["scheme"].get("group_size", 1)
         self._flat, workers = Flat(config), config["workers"]
-        self._rate = rate_of(config, config["batch_size"])  # of each update it is told the images
+        self._rate = Rate(config, config["batch_size"])  # of each update it is told the images
         self._shares = [batches_of(config, worker) for worker in range(workers)]
         self._held = self._flat.first.clone()
         self._read = [self._held.clone() for _ in range(workers)]

@@ -14,7 +14,7 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.study.compose import composed
-from tests.engine.references import Flat, Momentum, owners, rate_of
+from tests.engine.references import Flat, Momentum, Rate, owners
 from tests.engine.replay import Replay
 from tests.tiny import CLOCKS, NUM_TRAIN, batches_of, point_of, run_tiny, tiny_point
 
@@ -34,7 +34,7 @@ def together(config, seen):
     """Synchronous workers, as one with the whole batch."""
     flat, workers = Flat(config), range(config["workers"])
     images, optimizer = len(workers) * config["batch_size"], Momentum(flat.options, flat.first)
-    shares, rate = [batches_of(config, worker) for worker in workers], rate_of(config, images)
+    shares, rate = [batches_of(config, worker) for worker in workers], Rate(config, images)
     held, changes = flat.first, []
     for turn in range(config["training"]["epochs"] * NUM_TRAIN // images):
         gradient = torch.stack([flat.gradient(share[turn], held) for share in shares]).mean(0)
@@ -79,7 +79,7 @@ def local(config, seen):
     flat, workers = Flat(config), range(config["workers"])
     images, shares = len(workers) * config["batch_size"], [batches_of(config, w) for w in workers]
     optimizers = [Momentum(flat.options, flat.first) for _ in workers]
-    rate, held = rate_of(config, images), [flat.first for _ in workers]
+    rate, held = Rate(config, images), [flat.first for _ in workers]
     changes = [[] for _ in workers]
     for turn in range(config["training"]["epochs"] * NUM_TRAIN // images):
         gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]

@@ -18,9 +18,17 @@ from paceline.measurement.numbers import measured
 from paceline.measurement.observed import Observed
 from paceline.measurement.rows import POINT_TABLES, curve, phases, staleness, timeline
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
-from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.independent import Independent
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.stale_synchronous import StaleSynchronous
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point
 
-SETTINGS = {"batch_size": 4, "warmup_fraction": 0.0}
+SYNCHRONOUS, AT_ONCE = SyncAllReduce(), AsyncParameterServer(1)
+SETTINGS = {"scheme": SYNCHRONOUS, "batch_size": 4, "warmup_fraction": 0.0}
 ORDER = StreamOrder(SampleStream(16, seed=3), 2, 4)
 COLUMNS = {table.name: table.columns for table in POINT_TABLES}
 
@@ -63,7 +71,6 @@ def worker(number=0, **changes):
     }
     strategy = {"counted": 2, "updates": 2, "diverged": False}
     training = {
-        "claim": "synchronous",
         "evaluated": "weights",
         "images_per_update": 8,
         "num_parameters": 98,
@@ -99,9 +106,9 @@ def server(number, pushes, **changes):
     return replace(report, **changes)
 
 
-def observed(*servers, first=None, second=None):
+def observed(*servers, scheme=SYNCHRONOUS, first=None, second=None):
     workers = [worker(0, **(first or {})), worker(1, **(second or {}))]
-    return Observed(workers, servers, **SETTINGS)
+    return Observed(workers, servers, **(SETTINGS | {"scheme": scheme}))
 
 
 def test_the_curve_is_in_order_whoever_evaluated():
@@ -255,7 +262,8 @@ def test_samples_are_those_behind_the_weights_on_both_clocks(clock, tmp_path):
     config = tiny_point("sync_parameter_server", 3, 4, **settings)
     seen, _ = run_tiny(config, tmp_path)
     servers = seen.servers if clock == "wall" else []  # modelled ones are in the reports
-    point = Observed(seen.training, servers, batch_size=4, warmup_fraction=0.1)
+    scheme = point_of(config).scheme
+    point = Observed(seen.training, servers, scheme=scheme, batch_size=4, warmup_fraction=0.1)
     numbers = measured(point)
     (report,) = point.servers
     late = late_steps(report.pushes)
@@ -281,33 +289,44 @@ def late_steps(pushes):
     return late
 
 
-STALE = server(0, [(0, 0), (1, 1)])
+FRESH = server(0, [(0, 0), (1, 0), (0, 0), (1, 0)])
+STALE = server(0, [(0, 0), (1, 1), (0, 1), (1, 1)])
 OTHER = {"weights_digest": "other"}
-HELD = server(0, [(0, 0), (1, 1)], held=1)
-FRESH = server(0, [(0, 0), (1, 0)])
+HELD = replace(STALE, held=1)
+SERVED = SyncParameterServer(1)
+UNEQUAL = "not synchronous: workers ended with other weights"
 
 
 @pytest.mark.parametrize(
-    ("claim", "servers", "second", "certificate"),
+    ("scheme", "servers", "second", "certificate"),
     [
-        ("synchronous", (), {}, "synchronous"),
-        ("synchronous", (), OTHER, "not synchronous: workers ended with other weights"),
-        ("synchronous", (FRESH,), OTHER, "synchronous"),
-        ("synchronous", (STALE,), {}, "not synchronous: stale pushes were applied"),
-        ("synchronous", (replace(STALE, dropped=1),), {}, "synchronous"),
-        ("asynchronous", (STALE,), OTHER, "asynchronous: stale pushes seen"),
-        ("asynchronous", (FRESH,), {}, "not asynchronous: no push was stale"),
-        ("asynchronous", (HELD,), {}, "not asynchronous: workers waited for another's step"),
-        ("partly asynchronous", (HELD,), {}, "partly asynchronous: stale pushes seen"),
-        ("partly asynchronous", (FRESH,), {}, "not partly asynchronous: no push was stale"),
-        ("partly asynchronous", (STALE,), {}, "partly asynchronous: stale pushes seen"),
-        ("equal at the end", (), {}, "all ended equal"),
-        ("equal at the end", (), OTHER, "not synchronous: workers ended with other weights"),
-        ("apart", (), OTHER, "none: workers hold weights of their own"),
+        (SYNCHRONOUS, (), {}, "synchronous"),
+        (SYNCHRONOUS, (), OTHER, UNEQUAL),
+        (SERVED, (FRESH,), OTHER, "synchronous"),
+        (
+            SERVED,
+            (STALE,),
+            {},
+            "not synchronous: server 0: push 1 of worker 1 was 1 late, and applied",
+        ),
+        (AT_ONCE, (STALE,), OTHER, "asynchronous: stale pushes seen"),
+        (
+            AT_ONCE,
+            (FRESH,),
+            {},
+            "not asynchronous: server 0: push 1 of worker 1 was 0 late, 1 if at once",
+        ),
+        (AT_ONCE, (HELD,), {}, "not asynchronous: workers waited for another's step"),
+        (StaleSynchronous(1, 1), (HELD,), {}, "partly asynchronous: stale pushes seen"),
+        (StaleSynchronous(1, 1), (FRESH,), {}, "not partly asynchronous: no push was stale"),
+        (LocalSGD(1), (), {}, "all ended equal"),
+        (LocalSGD(1), (), OTHER, UNEQUAL),
+        (Independent(), (), OTHER, "none: workers hold weights of their own"),
+        (Gossip("ring"), (), OTHER, "not by the rule: no two took a mean"),
     ],
 )
-def test_what_a_run_may_be_called(claim, servers, second, certificate):
-    found = result(observed(*servers, first={"claim": claim}, second=second))
+def test_what_a_run_may_be_called(scheme, servers, second, certificate):
+    found = result(observed(*servers, scheme=scheme, second=second))
     assert found["certificate"] == certificate
     failed = certificate.startswith("not ")
     assert (found["status"], found["reason"]) == (

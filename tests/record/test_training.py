@@ -24,6 +24,13 @@ def test_the_momentum_of_a_run_cannot_be_that_of_both_its_phases(switch_at):
         checked(SWITCHED, MOMENTUM, f"scheme.switch_at={switch_at}")
 
 
+def test_the_warm_up_is_counted_in_epochs_and_the_schedule_in_the_budget():
+    settings = ("training.lr_rule=linear", "training.warmup_epochs=2", "training.schedule=poly")
+    point = Point.of(composed(("data=synthetic", *settings), REPOSITORY))
+    rate = point.training.learning_rate(images_per_update=32, epoch=100, samples=1000)
+    assert (rate.warmup_samples, rate.total_samples) == (200, 1000)
+
+
 def test_gradients_are_not_divided_by_their_staleness_twice():
     with pytest.raises(SettingError, match=r"^training\.lr_rule: .*scheme\.damping"):
         checked(ASYNC, RULE, DAMPED)

@@ -19,7 +19,7 @@ from tests.engine.references import plain_weights
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.test_data_module import READING, replace_store
-from tests.tiny import CLOCKS, NUM_TRAIN, run_tiny, tiny_point
+from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point
 
 SYNC, WORKERS = "sync_allreduce", 4
 PARTITIONED = {"placement": "partitioned"}
@@ -77,7 +77,9 @@ def real(tmp_path_factory):
 
 
 def observed_of(name, reports):
-    return Observed(reports, batch_size=batch_size_of(name), warmup_fraction=0.0)
+    scheme = point_of(placed(**CASES[name])).scheme
+    settings = {"batch_size": batch_size_of(name), "warmup_fraction": 0.0}
+    return Observed(reports, scheme=scheme, **settings)
 
 
 def batch_size_of(name):

@@ -199,6 +199,19 @@ def test_active_workers_ask_for_a_mean_beside_their_steps_and_all_apply_their_gr
     assert asked(seed=1) == asked(seed=1) != asked(seed=2)
 
 
+def test_active_workers_draw_each_for_itself():
+    """The places of their partners in their lists, step by step."""
+
+    def places(worker):
+        scheme, found = Gossip("complete"), []
+        for step in range(40):
+            (mean,) = messages_of(scheme.beside(worker, 8, num_steps=step, seed=1))
+            found.append(scheme.partners(worker, 8).index(mean.partner))
+        return tuple(found)
+
+    assert len({places(worker) for worker in (1, 3, 5, 7)}) == 4
+
+
 @pytest.mark.parametrize(
     ("damping", "gradient"),
     [

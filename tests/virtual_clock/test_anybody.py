@@ -6,10 +6,13 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch.utils.data import DataLoader, TensorDataset
 
+from paceline.data.stream import SampleStream
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.step_times import StepTimes
+from paceline.virtual_clock.virtual_batches import draw_from
 from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.virtual_clock.trained import trainer_of
 from tests.wall_clock.alone import Anybodys, loader
@@ -54,3 +57,15 @@ def test_it_trains_and_validates_the_shared_weights(scheme):
         assert_close(
             torch.cat([module.normalised.running_mean, module.normalised.running_var]), means
         )
+
+
+def test_workers_draw_each_sample_once_in_a_pass():
+    """Batch n of worker k is batch 3 n + k of the stream: two passes of 24 samples."""
+    rows = torch.arange(24)
+    draw, length = draw_from(DataLoader(TensorDataset(rows), batch_size=4), workers=3, seed=7)
+    batches = [draw(worker, n)[0].tolist() for n in range(4) for worker in range(3)]
+    assert length == 6
+    for number in range(2):
+        drawn = [each for batch in batches[6 * number : 6 * number + 6] for each in batch]
+        assert drawn == SampleStream(24, 7).indices(24 * number, 24).tolist()
+        assert sorted(drawn) == rows.tolist()

@@ -23,7 +23,9 @@ def run(folder, scheme="sync_allreduce", per_node=2, **data):
     config = tiny_point(scheme, 4, 4, cluster="virtual", **settings)
     config["data"] = {**config["data"], **data}
     seen, _ = run_tiny(config, folder)
-    return point_of(config), Observed(seen.training, batch_size=4, warmup_fraction=0.0)
+    point = point_of(config)
+    scored = Observed(seen.training, scheme=point.scheme, batch_size=4, warmup_fraction=0.0)
+    return point, scored
 
 
 @pytest.mark.parametrize("scheme", ["independent", "sync_allreduce", "local_sgd"])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tests.engine.references import rate_of
+from tests.engine.references import Rate
 from tests.tiny import NUM_TRAIN, batches_of, run_tiny, tiny_point
 
 WORKERS, BATCH = 2, 4
@@ -30,7 +30,7 @@ def with_own_masks(config):
         states.append(torch.get_rng_state())
     shares = [batches_of(config, worker) for worker in range(WORKERS)]
     size = WORKERS * BATCH
-    rate = rate_of(config, size)
+    rate = Rate(config, size)
     for turn in range(config["training"]["epochs"] * NUM_TRAIN // size):
         sgd.zero_grad()
         for worker, share in enumerate(shares):

@@ -53,6 +53,7 @@ def observed(config, reports, servers=()):
     return Observed(
         reports,
         servers,
+        scheme=point.scheme,
         batch_size=point.batch_size,
         warmup_fraction=0.1,
     )

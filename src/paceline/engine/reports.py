@@ -6,23 +6,12 @@ This module does not import torch, so that rooms that only read numbers can impo
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from paceline.scheme.audit import Averaged
+
 Span = tuple[int, str, float, float]  # worker, phase, start and end [seconds]
-
-
-class PairAverage(NamedTuple):
-    """Mean of a worker's weights and its partner's.
-
-    `sent_after`, `held_after`: number of its own steps before its weights went into the mean, and
-    before it held the mean itself; the same for the worker that was asked.
-    """
-
-    partner: int
-    sent_after: int
-    held_after: int
 
 
 @dataclass
@@ -51,7 +40,7 @@ class WorkerReport:
     activation_bytes_received: int = 0
     late_steps: int = 0
     step_numbers: Sequence[int] = ()
-    averages: Sequence[PairAverage] = ()
+    averages: Sequence[Averaged] = ()
     timeline: Sequence[Span] = ()
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from paceline.engine.reports import ServerReport, WorkerReport
+from paceline.scheme.audit import RunLog, ServedLog
+from paceline.scheme.rule import AbstractScheme
 
 
 class Certificate(NamedTuple):
@@ -13,29 +15,36 @@ class Certificate(NamedTuple):
     earned: bool = True
 
 
+_RULE = "by the rule"
 _UNEQUAL = Certificate("not synchronous: workers ended with other weights", False)
 
 
 def certificate(
-    claim: str,
+    scheme: AbstractScheme,
     num_workers: int,
     workers: Sequence[WorkerReport],
     servers: Sequence[ServerReport],
+    *,
+    whole: bool,
 ) -> Certificate:
     """Compare the claim of a scheme for `num_workers` workers with the reports of a run.
 
-    `claim` is one of paceline.scheme.rule.Claim. `workers` are the reports of the workers that
-    finished.
+    `workers` are the reports of the workers that finished. `whole`: True if all did, at the end of
+    the budget and without a break, so that the log can be audited.
     """
     if num_workers == 1:
         return Certificate("one worker")
+    claim = scheme.claim(num_workers)
+    broken = scheme.broken(run_log(scheme, num_workers, workers, servers)) if whole else ""
+    if broken:
+        return Certificate(f"not {_RULE if claim == 'apart' else claim}: {broken}", False)
     if claim == "apart":
         return Certificate("none: workers hold weights of their own")
     if claim == "synchronous":
         return _synchronous(workers, servers)
     if claim == "equal at the end":
         return Certificate("all ended equal") if _equal(workers) else _UNEQUAL
-    if not any(staleness for server in servers for _, staleness in server.pushes):
+    if not any(staleness for server in servers for _, staleness in server.applied):
         return Certificate(f"not {claim}: no push was stale", False)
     if claim == "asynchronous" and any(server.held for server in servers):
         return Certificate("not asynchronous: workers waited for another's step", False)
@@ -44,10 +53,27 @@ def certificate(
 
 def _synchronous(workers: Sequence[WorkerReport], servers: Sequence[ServerReport]) -> Certificate:
     for server in servers:
-        stale = sum(staleness > 0 for _, staleness in server.pushes)
-        if stale > server.dropped:
+        if any(staleness for _, staleness in server.applied):
             return Certificate("not synchronous: stale pushes were applied", False)
     return Certificate("synchronous") if servers or _equal(workers) else _UNEQUAL
+
+
+def run_log(
+    scheme: AbstractScheme,
+    num_workers: int,
+    workers: Sequence[WorkerReport],
+    servers: Sequence[ServerReport],
+) -> RunLog:
+    """Collect what the reports of a run's workers and servers have for its audit."""
+    pushing = range(0, num_workers, scheme.group_size)
+    return RunLog(
+        {worker.worker: worker.steps for worker in workers},
+        [
+            ServedLog(server.pushes, server.dropped_steps, pushing, server.server == 0)
+            for server in servers
+        ],
+        {worker.worker: worker.averages for worker in workers},
+    )
 
 
 def _equal(workers: Sequence[WorkerReport]) -> bool:

@@ -14,6 +14,7 @@ from paceline.measurement.certificate import Certificate, certificate
 from paceline.measurement.images_seen import num_distinct
 from paceline.measurement.throughput import images_per_second
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
+from paceline.scheme.rule import AbstractScheme
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Observed:
     server process; modelled servers report inside `training`. `lost` are the workers that died
     while the servers continued; their steps are counted from the reports of the servers. A number
     that was not observed is None, for example the throughput of all workers if one was lost.
-    `batch_size` is a setting of the point. `warmup_fraction` is the share of the steps that the
-    throughput leaves out.
+    `scheme` and `batch_size` are settings of the point. `warmup_fraction` is the share of the steps
+    that the throughput leaves out.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Observed:
         servers: Sequence[ServerReport] = (),
         lost: Sequence[LostWorker] = (),
         *,
+        scheme: AbstractScheme,
         batch_size: int,
         warmup_fraction: float,
     ) -> None:
@@ -53,7 +55,7 @@ class Observed:
         self.workers = [_with_shards(each, others) for each in own] if others else own
         self.servers = [*servers, *(s for each in self.training for s in each.strategy.servers)]
         self.lost = [_lost_steps(each, self.servers[0]) for each in lost]
-        self.batch_size = batch_size
+        self.scheme, self.batch_size = scheme, batch_size
         self._warmup_fraction = warmup_fraction
 
     @property
@@ -180,7 +182,8 @@ class Observed:
     def certificate(self) -> Certificate:
         """Return the verdict on the scheme's claim."""
         count = len(self.workers) + len(self.lost)
-        return certificate(self.first.claim, count, self.workers, self.servers)
+        whole = not (self.lost or self.diverged or self.first.resumes)
+        return certificate(self.scheme, count, self.workers, self.servers, whole=whole)
 
     @property
     def diverged(self) -> bool:

@@ -57,7 +57,6 @@ class TrainingReport:
     """
 
     strategy: StrategyReport
-    claim: str
     evaluated: str
     images_per_update: int
     num_parameters: int

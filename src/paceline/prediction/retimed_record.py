@@ -110,6 +110,7 @@ def write_retimed(point: Point, folder: Path, source: Path) -> None:
     clock = point_clock(point, sized_workload(point), steps, samples)
     observed = Observed(
         [cast("TrainingReport", _Timed(clock.report()))],
+        scheme=point.scheme,
         batch_size=point.batch_size,
         warmup_fraction=point.measurement.warmup_fraction,
     )

@@ -141,6 +141,7 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
         training=[each for each in returned if isinstance(each, TrainingReport)],
         servers=[each for each in returned if isinstance(each, ServerReport)],
         lost=[each for each in returned if isinstance(each, LostWorker)],
+        scheme=point.scheme,
         batch_size=point.batch_size,
         warmup_fraction=point.measurement.warmup_fraction,
     )

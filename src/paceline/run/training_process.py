@@ -96,7 +96,6 @@ class TrainingProcess:
         step_ends = np.array(observer.step_ends)
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
-            claim=self._point.scheme.claim(self._point.workers),
             evaluated=evaluated_weights(
                 Accounting(self._point.scheme, self._point.workers),
                 averaged=self._point.training.ema_decay is not None,

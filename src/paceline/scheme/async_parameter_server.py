@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
+from paceline.scheme.audit import ServedLog, not_at_once
 from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
@@ -54,6 +55,9 @@ class AsyncParameterServer(AbstractServedScheme):
 
     def step_factor(self, staleness: int) -> float:
         return 1 / max(1, staleness) if self.damping == "inverse_staleness" else 1.0
+
+    def not_served(self, log: ServedLog) -> str:
+        return not_at_once(log)
 
     def claim(self, num_workers: int) -> Claim:
         if num_workers == self.group_size > 1:

@@ -25,6 +25,7 @@ from typing import Literal
 import numpy as np
 
 from paceline.random_bits import random_bits
+from paceline.scheme.audit import RunLog, not_in_pairs
 from paceline.scheme.rule import AbstractScheme, Apply, PairMean, Step, WorkerView
 from paceline.settings import settings
 
@@ -44,6 +45,9 @@ class Gossip(AbstractScheme):
     def beside(self, worker: int, num_workers: int, num_steps: int, seed: int) -> Step | None:
         partners = self.partners(worker, num_workers)
         return _average(partners, worker, num_steps, seed) if partners else None
+
+    def broken(self, log: RunLog) -> str:
+        return not_in_pairs(log.averages, log.steps)
 
     def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
         if not _is_active(worker):

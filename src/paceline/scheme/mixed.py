@@ -10,6 +10,7 @@ Law: with one group this is sync_parameter_server, with groups of one async_para
 
 from pydantic import Field
 
+from paceline.scheme.audit import ServedLog, not_at_once
 from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import Whole, settings
@@ -28,6 +29,9 @@ class Mixed(AbstractServedScheme):
 
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
+
+    def not_served(self, log: ServedLog) -> str:
+        return not_at_once(log)
 
     def claim(self, num_workers: int) -> Claim:
         if num_workers == self.group_size:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from paceline.scheme.audit import RunLog, ServedLog, not_in_groups
 from paceline.scheme.serving import AbstractServing
 
 
@@ -179,6 +180,10 @@ class AbstractScheme(ABC):
         """Return the name that a run gives itself, which its certificate confirms or denies."""
         return "apart"
 
+    def broken(self, log: RunLog) -> str:
+        """Return the line of a run's log that breaks the rule, in words; "" if none does."""
+        return ""
+
     def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
         """List those whom this worker may ask for a PairMean; they themselves ask nobody. Links to
         all of them are opened before the first step, and a trial would meet only some.
@@ -192,3 +197,14 @@ class AbstractServedScheme(AbstractScheme):
     def step(self, worker: WorkerView) -> Step:
         weights = yield Push(worker.gradient)
         yield Adopt(weights)
+
+    def broken(self, log: RunLog) -> str:
+        for number, served in enumerate(log.servers):
+            groups = not_in_groups(served, self.group_size, log.steps)
+            if line := groups or self.not_served(served):
+                return f"server {number}: {line}"
+        return ""
+
+    @abstractmethod
+    def not_served(self, log: ServedLog) -> str:
+        """Return what in a server's log this scheme's `serving` cannot have done, in words."""

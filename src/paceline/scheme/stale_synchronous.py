@@ -9,6 +9,7 @@ is never reached it is async_parameter_server.
 
 from pydantic import Field
 
+from paceline.scheme.audit import ServedLog, not_bounded
 from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, Bounded
 from paceline.settings import Count, Whole, settings
@@ -31,6 +32,9 @@ class StaleSynchronous(AbstractServedScheme):
 
     def serving(self, num_workers: int) -> AbstractServing:
         return Bounded(range(0, num_workers, self.group_size), self.bound)
+
+    def not_served(self, log: ServedLog) -> str:
+        return not_bounded(log, self.bound)
 
     def claim(self, num_workers: int) -> Claim:
         return "synchronous" if num_workers == self.group_size > 1 else "partly asynchronous"

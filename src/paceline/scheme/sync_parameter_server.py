@@ -13,6 +13,7 @@ Law: without backup workers this is sync_allreduce.
 from pydantic import Field
 
 from paceline.errors import SettingError
+from paceline.scheme.audit import ServedLog, not_together
 from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, Together
 from paceline.settings import Count, Whole, settings
@@ -46,6 +47,9 @@ class SyncParameterServer(AbstractServedScheme):
             raise SettingError("scheme.backup_workers", message)
         pushing = num_workers // self.group_size
         return Together(pushing, pushing - self.backup_workers)
+
+    def not_served(self, log: ServedLog) -> str:
+        return not_together(log, len(log.workers) - self.backup_workers)
 
     def claim(self, num_workers: int) -> Claim:
         return "synchronous"

@@ -11,6 +11,7 @@ Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 
 from pydantic import Field
 
+from paceline.scheme.audit import ServedLog, not_switched
 from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, ThenAtOnce
 from paceline.settings import Share, Whole, settings
@@ -34,6 +35,9 @@ class SyncThenAsync(AbstractServedScheme):
 
     def serving(self, num_workers: int) -> AbstractServing:
         return ThenAtOnce(num_workers // self.group_size, self.switch_at)
+
+    def not_served(self, log: ServedLog) -> str:
+        return not_switched(log, self.switch_at)
 
     def claim(self, num_workers: int) -> Claim:
         if self.switch_at == 1 or num_workers == self.group_size > 1:

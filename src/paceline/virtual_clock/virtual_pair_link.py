@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from paceline.engine.links import Process
-from paceline.engine.reports import PairAverage
+from paceline.scheme.audit import Averaged
 from paceline.virtual_clock.buffers import BufferPool
 from paceline.virtual_clock.message_sizes import MessageSizes
 from paceline.virtual_clock.shared_state import SharedStates
@@ -36,11 +36,11 @@ class VirtualPairLink:
         yield from self._send(worker, partner)
         change = self._states.average(self._before_change(partner), sent.vector)
         taken = partner.num_steps
-        partner.averages.append(PairAverage(worker.index, taken, taken))
+        partner.averages.append(Averaged(worker.index, taken, taken))
         yield from self._send(partner, worker)
         self._states.add(self._before_change(worker), change)
         self._pool.release(sent)
-        worker.averages.append(PairAverage(partner_index, sent_after, worker.num_steps))
+        worker.averages.append(Averaged(partner_index, sent_after, worker.num_steps))
 
     def _before_change(self, worker: VirtualWorker) -> int:
         """Keep the weights on which a worker is computing; return its number."""

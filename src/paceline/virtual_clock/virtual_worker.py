@@ -3,8 +3,9 @@
 import numpy as np
 from torch import Tensor
 
-from paceline.engine.reports import PairAverage, Span, WorkerReport
+from paceline.engine.reports import Span, WorkerReport
 from paceline.engine.weights_digest import weights_digest
+from paceline.scheme.audit import Averaged
 from paceline.virtual_clock.buffers import Buffer, BufferPool
 from paceline.virtual_clock.kernel import Event
 
@@ -33,7 +34,7 @@ class VirtualWorker:
         self.answer: Buffer | None = None
         self.numbers: Tensor | None = None
         self.granted = True
-        self.averages: list[PairAverage] = []
+        self.averages: list[Averaged] = []
         self.beside: Event | None = None  # end of what its rule did last beside computing
         self.num_steps = 0
         self.step_numbers: list[int] = []  # run-wide, the next step's last; none from servers

@@ -11,12 +11,12 @@ from pytorch_lightning import Trainer
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.links import AbstractLinks
 from paceline.engine.moving_average import MovingAverage, scored_weights
-from paceline.engine.reports import PairAverage
 from paceline.engine.rule_driver import complete
 from paceline.engine.snapshot import Snapshot, flatten, state_of
 from paceline.engine.step_numbers import StepNumbers
 from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
 from paceline.scheme.accounting import Accounting
+from paceline.scheme.audit import Averaged
 from paceline.wall_clock.mean_link import MeanLink
 from paceline.wall_clock.own_weights import OwnWeights
 from paceline.wall_clock.pair_link import pair_link
@@ -118,7 +118,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         return (self._push or self._pair or self._mean).bytes_exchanged
 
     @property
-    def averages(self) -> Sequence[PairAverage]:
+    def averages(self) -> Sequence[Averaged]:
         return self._pair.averages if self._pair else []
 
     def finish(self) -> list[Snapshot]:

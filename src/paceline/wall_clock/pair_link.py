@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.engine.reports import PairAverage
 from paceline.engine.run_spec import RunSpec
 from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.process_group import worker_index
 from paceline.exchange.wire.pair_wire import PairWire
 from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.scheme.audit import Averaged
 from paceline.scheme.rule import AbstractScheme
 
 
@@ -32,7 +32,7 @@ class AbstractPairLink(ABC):
     computed: Tensor
 
     def __init__(self) -> None:
-        self.averages: list[PairAverage] = []
+        self.averages: list[Averaged] = []
         self._steps = 0
         self._changing = threading.Lock()
 
@@ -47,7 +47,7 @@ class AbstractPairLink(ABC):
         return {"averages": [tuple(each) for each in self.averages], "steps": self._steps}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.averages[:] = [PairAverage(*each) for each in state["averages"]]
+        self.averages[:] = [Averaged(*each) for each in state["averages"]]
         self._steps = state["steps"]
 
     @abstractmethod
@@ -93,7 +93,7 @@ class ActiveLink(AbstractPairLink):
         mean.sub_(self._sent)
         with self._changing:
             self.weights.add_(mean)
-            self.averages.append(PairAverage(partner, sent_after, self._steps))
+            self.averages.append(Averaged(partner, sent_after, self._steps))
 
     def finish(self) -> None:
         self._wire.leave()
@@ -157,7 +157,7 @@ class PassiveLink(AbstractPairLink):
         with self._changing:
             self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
             self._wire.weights.copy_(self.weights)  # so that sending needs no lock
-            self.averages.append(PairAverage(worker, self._steps, self._steps))
+            self.averages.append(Averaged(worker, self._steps, self._steps))
         self._wire.answer(worker, message)
 
     def _check(self) -> None:

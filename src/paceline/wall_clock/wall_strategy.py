@@ -11,7 +11,7 @@ from pytorch_lightning.strategies import Strategy
 from torch.optim import Optimizer
 
 from paceline.engine.random_state import random_state, set_random_state
-from paceline.engine.reports import PairAverage, StrategyReport, WorkerReport
+from paceline.engine.reports import StrategyReport, WorkerReport
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_strategy import (
     AbstractTrainingStrategy,
@@ -22,6 +22,7 @@ from paceline.engine.training_strategy import (
 )
 from paceline.engine.weights_digest import weights_digest
 from paceline.exchange.process_group import join, worker_index
+from paceline.scheme.audit import Averaged
 from paceline.timing.pace import Pace
 
 
@@ -65,7 +66,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         """Seconds that this worker spent communicating, waiting for others included."""
 
     @property
-    def averages(self) -> Sequence[PairAverage]:
+    def averages(self) -> Sequence[Averaged]:
         """Pairwise means in order."""
         return ()
 

@@ -1,0 +1,153 @@
+"""What a run's log must look like if its rule was kept, by kind of rule and by none of its code.
+
+Each function reads what was recorded when the run had ended, of which no worker was lost, and
+returns the line that breaks the promise, in words, or "" where all is as promised. A log of pushes
+is one server's (worker, staleness [updates]) in the order of arrival.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+Pushes = Sequence[tuple[int, int]]
+Dropped = Iterable[tuple[int, int]]  # worker, and number of the push among its own
+
+
+class Averaged(NamedTuple):
+    """Mean of a worker's weights and its partner's.
+
+    `sent_after`, `held_after`: number of its own steps before its weights went into the mean, and
+    before it held the mean itself; the same for the worker that was asked.
+    """
+
+    partner: int
+    sent_after: int
+    held_after: int
+
+
+class ServedLog(NamedTuple):
+    """Log of one server. `workers`: that push, by number. `grants`: True for the server that
+    decides who takes another step.
+    """
+
+    pushes: Pushes
+    dropped: Dropped
+    workers: Sequence[int]
+    grants: bool = True
+
+
+class RunLog(NamedTuple):
+    """Log of a run: of its servers in order, and by worker its steps and its means of two."""
+
+    steps: Mapping[int, int]
+    servers: Sequence[ServedLog] = ()
+    averages: Mapping[int, Sequence[Averaged]] = {}
+
+
+def not_at_once(log: ServedLog, first: int = 0) -> str:
+    """Audit pushes from number `first` on, each of which was an update and answered by itself.
+
+    So it is as late as others have pushed since its worker's push before, and at the end every
+    worker had a step under way.
+    """
+    last = {worker: first for worker in log.workers}
+    for number, (worker, staleness) in enumerate(log.pushes[first:], first):
+        between = number - last[worker]
+        if staleness != between:
+            return f"push {number} of worker {worker} was {staleness} late, {between} if at once"
+        last[worker] = number + 1
+    ending = [worker for worker, _ in log.pushes[first:]][-len(log.workers) :]
+    if log.grants and len(set(ending)) < len(ending):
+        return f"worker {_twice(ending)} pushed twice while another's last step was under way"
+    return ""
+
+
+def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
+    """Audit pushes before number `end`, of which the first `needed` of a version were one update.
+
+    When workers have left, it is of all that are there.
+    """
+    numbers, dropped = Counter[int](), set(log.dropped)
+    pushes, begun = log.pushes[:end], set[int]()
+    for place, (worker, staleness) in enumerate(pushes):
+        lost = (worker, numbers[worker]) in dropped
+        numbers[worker] += 1
+        if staleness > 0 and not lost:
+            return f"push {place} of worker {worker} was {staleness} late, and applied"
+        if lost:
+            continue
+        if worker in begun:
+            there = begun | {each for each, _ in pushes[place:]}
+            if len(begun) < min(needed, len(there)):
+                return f"push {place} of worker {worker} met an update of {len(begun)} of {needed}"
+            begun = set[int]()
+        begun.add(worker)
+        if len(begun) == needed:
+            begun = set[int]()
+    return ""
+
+
+def not_bounded(log: ServedLog, bound: int) -> str:
+    """Audit pushes of workers that may begin a step when they lead the slowest by `bound`."""
+    steps, left = Counter(dict.fromkeys(log.workers, 0)), Counter(w for w, _ in log.pushes)
+    last = dict.fromkeys(log.workers, 0)
+    for number, (worker, staleness) in enumerate(log.pushes):
+        lead = steps[worker] - min(steps[each] for each in log.workers if left[each])
+        if lead > bound:
+            return f"push {number} of worker {worker} was of a step that led by {lead}, not {bound}"
+        if staleness > number - last[worker]:
+            return f"push {number} of worker {worker} was {staleness} late, more than were made"
+        last[worker] = number + 1
+        steps[worker] += 1
+        left[worker] -= 1
+    return ""
+
+
+def not_switched(log: ServedLog, switch_at: float) -> str:
+    """Audit pushes that were together until `switch_at` of all, and at once afterwards."""
+    needed, total = len(log.workers), len(log.pushes)
+    rounds = range(0, total, needed)
+    end = next((first for first in rounds if first / total >= switch_at), total)
+    if broken := not_together(log, needed, end):
+        return broken
+    return not_at_once(log, end) if end < total else ""
+
+
+def not_in_groups(log: ServedLog, group_size: int, steps: Mapping[int, int]) -> str:
+    """Audit groups that push as one, by the first of them; `steps`: of each worker."""
+    pushed = Counter(worker for worker, _ in log.pushes)
+    for worker in pushed:
+        if worker % group_size:
+            return f"worker {worker} pushed without its group"
+    for worker, taken in steps.items():
+        whole = pushed[worker - worker % group_size]
+        if taken != whole:
+            return f"worker {worker} took {taken} steps, and its group pushed {whole}"
+    return ""
+
+
+def not_in_pairs(averages: Mapping[int, Sequence[Averaged]], steps: Mapping[int, int]) -> str:
+    """Audit means of two: one worker of odd number asks one of even number, and takes no other mean
+    until it holds that one; both tell of all but one that may be under way at the end.
+    """
+    told = {worker: Counter(each.partner for each in means) for worker, means in averages.items()}
+    for worker, partners in told.items():
+        for partner, count in partners.items():
+            if worker % 2 == partner % 2:
+                return f"worker {worker} took a mean with {partner}, of the same kind"
+            other, under_way = told.get(partner, Counter())[worker], worker % 2 == 0
+            if not other <= count <= other + 1 if under_way else not count <= other <= count + 1:
+                return f"worker {worker} tells of {count} means with {partner}, that of {other}"
+    for worker, means in averages.items():
+        held = 0
+        for each in means:
+            if not held <= each.sent_after <= each.held_after <= steps[worker]:
+                return f"worker {worker} sent to {each.partner} before it held the mean before"
+            held = each.held_after
+    if len(steps) > 1 and max(steps.values()) > 1 and not any(told.values()):
+        return "no two took a mean"
+    return ""
+
+
+def _twice(workers: Sequence[int]) -> int:
+    return next(worker for worker, count in Counter(workers).items() if count > 1)
