@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paceline.cluster.cluster import Task
 from paceline.cluster.supervisor import LostWorker
-from paceline.data.batches import WorkerBatches
+from paceline.data.batches import Batch, Normalisation, WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
@@ -158,8 +158,7 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tens
 
 def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> WorkerBatches:
     """What this worker of the point draws."""
-    data = config["data"]
-    splits = TinyImages(**{name: value for name, value in data.items() if name[0] != "_"}).load()
+    splits = splits_of(config)
     return WorkerBatches(
         splits.train,
         StreamOrder(
@@ -171,6 +170,18 @@ def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> 
         std=splits.std,
         dtype=torch.float64,
     )
+
+
+def evaluated(config: dict[str, Any], part: str) -> Batch:
+    """All images of a part of the point's data as one batch: "train", "validation" or "test"."""
+    splits = splits_of(config)
+    images = getattr(splits, part)
+    normalise = Normalisation(splits.mean, splits.std, torch.float64)
+    return normalise(images.images), images.labels
+
+
+def splits_of(config: dict[str, Any]) -> Splits:
+    return TinyImages(**{k: v for k, v in config["data"].items() if k[0] != "_"}).load()
 
 
 class PlainSGD:

@@ -9,7 +9,7 @@ from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.model.score import score
 from paceline.run.weights import load_weights, save_weights
-from tests.tiny import CLOCKS, batches_of, run_tiny, tiny_network, tiny_point
+from tests.tiny import CLOCKS, evaluated, run_tiny, tiny_network, tiny_point
 
 
 @pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server"])
@@ -21,8 +21,7 @@ def test_a_plain_network_loads_them_and_scores_the_same(scheme, tmp_path):
     plain.load_state_dict(weights)
     scores = [score for each in seen.training for score in each.scores]
     last = max(scores, key=lambda score: score.samples)
-    everything = batches_of({**config, "workers": 1, "batch_size": 48}, 0)[0]
-    again = score(plain, [everything], "cpu")
+    again = score(plain, [evaluated(config, "validation")], "cpu")
     assert again.top1 == last.top1
     assert again.loss == pytest.approx(last.loss, rel=1e-9)
 
