@@ -1,4 +1,4 @@
-"""What a run's log must look like if its rule was kept, by kind of rule and by none of its code.
+"""Audits of a run's log: it must look as the rule promises, by kind of rule and by none of its code.
 
 Each function reads what was recorded when the run had ended, of which no worker was lost, and
 returns the line that breaks the promise, in words, or "" where all is as promised. A log of pushes
