@@ -19,7 +19,7 @@ from paceline.queue.jobs import living_jobs, read_jobs
 from paceline.study.collect import collect
 from paceline.study.study_points import study_points
 from paceline.study.sweep import sweep
-from tests.slurm.faults import agent_on, head_of, until, writes_to
+from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to
 from tests.slurm.gated import AT_GATE, GATE
 from tests.tiny import REPOSITORY
 
@@ -133,7 +133,7 @@ def test_killed_processes_end_their_points_and_the_next_of_the_job_runs(project,
         at_gate(outcome, project, second, "server_0").kill()
         at_gate(outcome, project, third)
         GATE.touch()
-        assert outcome.result(SOON)
+        assert outcome.result(LIMIT)
     found = results(project)
     assert [(found[key]["status"], found[key]["reason"]) for key in (first, second, third)] == [
         ("failed", "worker 1: killed by SIGKILL"),
@@ -156,7 +156,7 @@ def test_a_killed_agent_ends_its_point_and_comes_back_for_the_next(project, slur
         agent_on(conf, job_of(project, first), "n2").kill()
         at_gate(outcome, project, second, "worker_1")
         GATE.touch()
-        assert outcome.result(SOON)
+        assert outcome.result(LIMIT)
     found = results(project)
     assert (found[first]["status"], found[second]["status"]) == ("failed", "finished")
     assert found[first]["reason"] == "worker 1: its node n2 is gone"
@@ -185,7 +185,7 @@ def test_a_point_waits_for_a_drained_node(project, slurm, write):
         waiting = ("squeue", "--noheader", f"--jobs={job}", "--format=%T %r")
         until(lambda: "PENDING" in slurm.ask(*waiting), "point that waits")
         slurm.ask("scontrol", "update", "nodename=n[1-2]", "state=resume")
-        assert outcome.result(100)
+        assert outcome.result(LIMIT)
     assert times_run(project) == {key: 1}
 
 
@@ -205,7 +205,7 @@ def test_a_point_whose_allocation_is_taken_is_queued_again(project, slurm, write
             slurm.ask("sbatch", *whole, "--wrap=true")
         until(lambda: "Restarts=1" in slurm.ask("scontrol", "show", "job", job), "requeue")
         GATE.touch()
-        assert outcome.result(100)
+        assert outcome.result(LIMIT)
     assert results(project)[key]["job"] == job
     assert times_run(project) == {key: 1}
 
@@ -223,7 +223,7 @@ def test_another_sweep_goes_on_for_one_that_was_killed(project, write, capfd):
     with running(project) as outcome:
         until(lambda: "0 points queued, 1 were already" in capfd.readouterr().out, "word")
         GATE.touch()
-        assert outcome.result(SOON)
+        assert outcome.result(LIMIT)
     assert times_run(project) == {key: 1}
 
 
