@@ -1,4 +1,4 @@
-"""Audits of a run's log: it must look as the rule promises, by kind of rule and by none of its code.
+"""Audits of a run's log: what a rule promises must show there; by kind of rule, none of its code.
 
 Each function reads what was recorded when the run had ended, of which no worker was lost, and
 returns the line that breaks the promise, in words, or "" where all is as promised. A log of pushes
