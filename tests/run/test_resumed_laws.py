@@ -1,5 +1,5 @@
-"""The laws of schemes whose workers do not wait for each other hold across a resume: no update is
-lost, and none is in the weights twice.
+"""The laws of schemes hold across a resume, also where workers do not wait for each other: no
+update is lost, and none is in the weights twice.
 """
 
 from collections import Counter
@@ -14,7 +14,8 @@ from tests.tiny import run_tiny, tiny_point
 
 OFTEN = 1e-6  # s between checkpoints: after each step
 TURN = 6  # steps of each worker before it dies
-APART = {
+SETTINGS = {
+    "post_local_sgd": {"scheme__switch_at": 0.5},
     "async_parameter_server": {"scheme__servers": 2},
     "mixed": {"scheme__group_size": 2, "scheme__servers": 2},
     "elastic_averaging": {"scheme__period": 3},
@@ -30,7 +31,7 @@ def law_of(scheme, settings):
     )
 
 
-@pytest.mark.parametrize(("scheme", "settings"), APART.items(), ids=APART)
+@pytest.mark.parametrize(("scheme", "settings"), SETTINGS.items(), ids=SETTINGS)
 def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     law = law_of(scheme, settings)
     graves = tmp_path / "graves"

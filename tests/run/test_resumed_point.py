@@ -15,7 +15,6 @@ SAME = [  # schemes whose order of updates does not depend on real time
     ("gossip", "virtual", {}),
     ("sync_allreduce", "wall", {"training__ema_decay": 0.9}),
     ("local_sgd", "wall", {"scheme__period": 3}),
-    ("post_local_sgd", "wall", {"scheme__period": 3, "scheme__switch_at": 0.7}),
     ("sync_parameter_server", "wall", {"scheme__servers": 2, "training__ema_decay": 0.9}),
 ]
 
