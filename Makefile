@@ -5,7 +5,7 @@ VENV ?= .venv
 # abspath, so that commands find each other from any folder
 WITH_VENV = PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: setup study test lint bench
+.PHONY: setup study test lint bench mutants
 
 setup: $(VENV)/.ready
 
@@ -32,3 +32,6 @@ lint: setup
 
 bench: setup
 	$(WITH_VENV) python -m benchmarks
+
+mutants: setup
+	$(WITH_VENV) python -m benchmarks.mutants
