@@ -1,4 +1,4 @@
-"""A checkpoint that a signal asks for: a scheduler's, which is about to end the run, or a user's."""
+"""A checkpoint that a signal asks for: of a scheduler that is about to end a run, or of a user."""
 
 import os
 import signal
