@@ -40,10 +40,10 @@ class SGD:
     def __init__(self, weights):
         self.weights, self.buffer = weights.copy(), None
 
-    def step(self, gradient):
+    def step(self, gradient, factor=1.0):
         decayed = gradient + 0.01 * self.weights
         self.buffer = decayed if self.buffer is None else 0.9 * self.buffer + decayed
-        self.weights = self.weights - 0.1 * self.buffer
+        self.weights = self.weights - 0.1 * factor * self.buffer
 
 
 @dataclass
@@ -197,7 +197,9 @@ class Served:
 
     def release(self, applied, answered):
         if applied:
-            self.optimizer.step(np.mean([self.pushed[each] for each in applied], 0))
+            own = [self.policy.damped(self, each) for each in applied]
+            factors = [factor for _, factor in own]
+            self.optimizer.step(np.mean([change for change, _ in own], 0), min(factors))
             self.version += 1
             self.samples += len(applied) * self.group
         for each in answered:
@@ -219,7 +221,13 @@ class Served:
         self.begin(worker)
 
 
-class AtOnce:
+class Policy:
+    def damped(self, served, worker):
+        """The gradient that a push stands for, and the factor on the rate."""
+        return served.pushed[worker], 1.0
+
+
+class AtOnce(Policy):
     def arrive(self, served, worker):
         return [worker], [worker]
 
@@ -227,7 +235,22 @@ class AtOnce:
         return [], []
 
 
-class Bounded:
+class Slower(AtOnce):
+    """The rate is divided by the staleness."""
+
+    def damped(self, served, worker):
+        return served.pushed[worker], 1 / max(1, served.late[worker])
+
+
+class Compensated(AtOnce):
+    """The gradient is moved to the present weights, by 0.04 of its squares."""
+
+    def damped(self, served, worker):
+        pushed, since = served.pushed[worker], served.optimizer.weights - served.held[worker]
+        return pushed + 0.04 * pushed**2 * since, 1.0
+
+
+class Bounded(Policy):
     """Stale synchronous: nobody is answered who leads the slowest by more than the bound."""
 
     def __init__(self, bound):
@@ -249,7 +272,7 @@ class Bounded:
         return answered
 
 
-class Together:
+class Together(Policy):
     """Synchronous, but for `backup` workers; from `until` of the samples on, at once."""
 
     def __init__(self, backup=0, until=1.0):

@@ -19,7 +19,15 @@ from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from tests.tiny import batches_of, tiny_point
 from tests.virtual_clock import independent
-from tests.virtual_clock.independent import AtOnce, Bounded, Served, Together, World
+from tests.virtual_clock.independent import (
+    AtOnce,
+    Bounded,
+    Compensated,
+    Served,
+    Slower,
+    Together,
+    World,
+)
 from tests.virtual_clock.trained import module_of, train
 
 WORKERS, STEPS = 6, 96
@@ -39,6 +47,8 @@ CLUSTERS = {
 }
 SERVED = {
     "asynchronous": (AsyncParameterServer(1), AtOnce, 1),
+    "divided by staleness": (AsyncParameterServer(1, "inverse_staleness"), Slower, 1),
+    "compensated": (AsyncParameterServer(1, "delay_compensation"), Compensated, 1),
     "bound 0": (StaleSynchronous(1, 0), lambda: Bounded(0), 1),
     "bound 2": (StaleSynchronous(1, 2), lambda: Bounded(2), 1),
     "synchronous": (SyncParameterServer(1), Together, 1),
