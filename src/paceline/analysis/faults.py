@@ -1,4 +1,4 @@
-"""What a fault in the middle of a run does to it: against the same run without the fault."""
+"""Effects of a fault in the middle of a run, against the same run without the fault."""
 
 import pandas as pd
 

@@ -34,7 +34,7 @@ class LostWorker(NamedTuple):
 
 
 class Process(Protocol):
-    """What a supervisor needs of a process. `sentinel`: ready when it has ended."""
+    """Process as a supervisor sees it. `sentinel`: ready when it has ended."""
 
     @property
     def sentinel(self) -> Any: ...

@@ -1,4 +1,4 @@
-"""Whether an optimizer treats each weight by itself, found out by trial."""
+"""Trial of an optimizer: does it treat each weight by itself?"""
 
 import math
 from collections.abc import Mapping

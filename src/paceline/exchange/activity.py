@@ -1,4 +1,4 @@
-"""What this process is about, so that a silent one is told from one that waits for it."""
+"""Activity of this process, by which a silent one is told from one that waits for it."""
 
 import time
 
