@@ -22,6 +22,14 @@ def test_the_trained_network_itself():
     assert own.buckets(4 * third) == [(4 * third // 3, n / 3) for n in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(("beyond", "count"), [(-1, 1), (0, 1), (1, 2), (BUCKET_BYTES + 1, 3)])
+def test_a_byte_beyond_a_bucket_needs_another(beyond, count):
+    buckets = OwnNetwork().buckets(BUCKET_BYTES + beyond)
+    assert len(buckets) == count
+    assert max(bucket.num_bytes for bucket in buckets) <= BUCKET_BYTES
+    assert buckets[-1].ready == 1
+
+
 def test_the_trained_network_where_nothing_is_trained():
     sized = OwnNetwork().of_size(1000, 30)
     assert sized.message_bytes(4, 4) == 1000
