@@ -4,7 +4,14 @@ import warnings
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from pytorch_lightning.callbacks import EMAWeightAveraging, StochasticWeightAveraging
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
 from paceline.errors import SettingError
 from paceline.scheme.post_local_sgd import PostLocalSGD
@@ -14,6 +21,8 @@ from paceline.scheme.sync_then_async import SyncThenAsync
 from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 from tests.virtual_clock.trained import trainer_of
 from tests.wall_clock.alone import Anybodys, Manual, WithAdafactor, loader
+
+SIX = TensorDataset(torch.zeros(6))
 
 
 @pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
@@ -61,6 +70,9 @@ def fit(module, data=None, **options):
         ),
         (Anybodys, {"precision": "bf16-true"}, r"training\.precision: bf16-true"),
         (Anybodys, {"accumulate_grad_batches": 2}, "accumulate_grad_batches: "),
+        (Anybodys, {"overfit_batches": 2}, "overfit_batches: "),
+        (Anybodys, {"callbacks": [StochasticWeightAveraging(0.1)]}, "callbacks: Stochastic"),
+        (Anybodys, {"callbacks": [EMAWeightAveraging()]}, "callbacks: EMAWeightAveraging"),
         (Anybodys, {"gradient_clip_val": 1}, r"training\.gradient_clip_val: .* SyncAllReduce"),
     ],
 )
@@ -73,6 +85,8 @@ def test_modules_and_trainers(module, options, said):
     ("data", "said"),
     [
         (DataLoader(Endless(), batch_size=2), "data: .* map-style data, not from DataLoader"),
+        (DataLoader(SIX, 2, sampler=SubsetRandomSampler(range(4))), "data: SubsetRandomSampler"),
+        (DataLoader(SIX, 2, sampler=RandomSampler(SIX, True)), "data: RandomSampler chooses"),
         (range(8), "data: .* map-style data, not from range"),
         (DataLoader(TensorDataset(torch.zeros(4)), batch_size=None), "batch_size: "),
     ],
@@ -92,3 +106,18 @@ def test_workers_are_a_whole_number(workers):
 def test_schemes_without_a_virtual_form(scheme):
     with pytest.raises(SettingError, match=r"^scheme: \w+ has no virtual form"):
         VirtualStrategy(scheme, workers=2)
+
+
+class WithTest(Anybodys):
+    def test_step(self, batch, batch_idx):
+        self.log("loss", self.training_step(batch, batch_idx))
+
+
+def test_a_module_is_tested_before_and_after_it_trains():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer, module = trainer_of(VirtualStrategy(SyncAllReduce(), workers=2)), WithTest()
+        (before,) = trainer.test(module, loader(), verbose=False)
+        trainer.fit(module, loader())
+        (after,) = trainer.test(module, loader(), verbose=False)
+    assert 0 < after["loss"] < before["loss"]

@@ -6,9 +6,11 @@ from dataclasses import asdict
 import torch
 import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import EarlyStopping
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import MeanSquaredError
 
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
@@ -95,6 +97,41 @@ def train():
             "steps": run.global_step,
             "snapshots": [(s.updates, s.weights[0].tolist()) for s in snapshots],
         }
+    leave()
+    return seen
+
+
+class Measured(Anybodys):
+    """It stops early, worker 0 before worker 1, and logs a metric of torchmetrics."""
+
+    def __init__(self):
+        super().__init__()
+        self.error = MeanSquaredError()
+
+    def validation_step(self, batch, batch_idx):
+        inputs, targets = batch
+        self.error(self.line(inputs).contiguous(), targets)
+        self.log("error", self.error)
+
+    test_step = validation_step
+
+
+def measure():
+    """Two workers that stop early and a server, then tests of both."""
+    scheme = AsyncParameterServer(servers=1)
+    join(20, "cpu")
+    if dist.get_rank() == WORKERS:
+        seen = asdict(serve(scheme))
+    else:
+        warnings.simplefilter("ignore")
+        chosen, module = strategy(scheme, WORKERS), Measured()
+        rank = dist.get_rank()
+        stop = EarlyStopping("error", patience=1, divergence_threshold=-1.0 if rank == 0 else None)
+        run = trainer(chosen, callbacks=[stop], num_sanity_val_steps=0)
+        run.fit(module, loader(), loader())
+        chosen.finish()
+        (found,) = run.test(module, loader(), verbose=False)
+        seen = {"steps": run.global_step, "error": found["error"]}
     leave()
     return seen
 

@@ -25,6 +25,16 @@ def test_it_trains_in_anybodys_trainer(tmp_path):
     assert second["snapshots"][0][1] == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
 
 
+def test_metrics_early_stopping_and_tests_wait_for_nobody(tmp_path):
+    """Worker 0 stops after its first pass of eight batches; its granted step holds nobody."""
+    first, second, server = launch(
+        "tests.wall_clock.alone:measure", (), workers=2, servers=1, log_folder=tmp_path
+    )
+    assert first["steps"] == 8
+    assert first["steps"] + second["steps"] == server["updates"] <= STEPS
+    assert 0 < second["error"] < 10
+
+
 def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
     (found,) = launch(
         "tests.wall_clock.alone:refused",

@@ -1,6 +1,11 @@
 """Check of a module's and its Trainer's options for strategies that replace the optimizer."""
 
 from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import (
+    GradientAccumulationScheduler,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
 from torch.optim import Optimizer
 
 from paceline.engine.clipping import check_clipping
@@ -8,6 +13,8 @@ from paceline.engine.elementwise import is_elementwise
 from paceline.engine.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
+
+_CHANGING = (StochasticWeightAveraging, GradientAccumulationScheduler, WeightAveraging)
 
 
 def check_honoured(
@@ -27,6 +34,10 @@ def check_honoured(
     if trainer.accumulate_grad_batches != 1:
         message = f"each batch is a step to {by}; use a larger batch_size"
         raise SettingError("accumulate_grad_batches", message)
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, _CHANGING):
+            name = type(callback).__name__
+            raise SettingError("callbacks", f"{name} changes steps or weights, which {by} owns")
     check_clipping(trainer.gradient_clip_val, scheme, workers)
     groups = optimizers[0].param_groups
     dtypes = {weight.dtype for group in groups for weight in group["params"]}

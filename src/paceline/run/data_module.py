@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
 
 from paceline.data.order import AbstractOrder
 from paceline.data.row_format import RowFormat
+from paceline.data.sampler import check_sampler
 from paceline.data.share import Share
 from paceline.data.split import curve_images
 from paceline.errors import SettingError
@@ -161,6 +162,7 @@ def open_data_module(module: Any, reading: Reading) -> PointData:
     loader = module.train_dataloader()
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         raise SettingError("data", "a DataLoader over a map-style training set is needed")
+    check_sampler(loader)
 
     def evaluation(batches: Iterable[Any]) -> Iterator[Any]:
         double = reading.dtype == torch.float64

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from paceline.data.sampler import check_sampler
 from paceline.data.stream import SampleStream
 from paceline.engine.training_strategy import DrawOne
 from paceline.errors import SettingError
@@ -15,7 +16,7 @@ def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
 
     The order is the project's: batch n * workers + k of a seeded stream; the loader's own sampler
     is not used. Raises SettingError("data") for other loaders than a map-style DataLoader: they
-    read in advance, before it is known which worker computes next.
+    read in advance, before it is known which worker computes next; and for samplers that choose.
     """
     if not _is_map_style(loader):
         name = type(loader).__name__
@@ -24,6 +25,7 @@ def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
     dataset, size = loader.dataset, loader.batch_size
     if size is None:
         raise SettingError("batch_size", "the virtual clock needs a DataLoader with a batch_size")
+    check_sampler(loader)
     stream = SampleStream(len(dataset), seed)
 
     def draw(worker: int, n: int) -> Any:

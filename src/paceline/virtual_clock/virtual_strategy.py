@@ -10,6 +10,7 @@ import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 from torch.optim import Optimizer
 
@@ -31,6 +32,7 @@ from paceline.engine.training_strategy import (
     SizedBatches,
     TrainerOptions,
 )
+from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -159,6 +161,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        options: Any = trainer  # some of which it sets without declaring them
+        if options.overfit_batches:
+            message = "workers draw from all samples; a small torch.utils.data.Subset is needed"
+            raise SettingError("overfit_batches", message)
         check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
         in_epochs = self._epoch_samples is not None
         check_schedulers(trainer.lr_scheduler_configs, self._learning_rate, in_epochs=in_epochs)

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 from torch.optim import Optimizer
+from torchmetrics import Metric
 
 from paceline.engine.flat_weights import FlatWeights
 from paceline.engine.held_weights import held_weights
@@ -87,6 +89,9 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def setup(self, trainer: Trainer) -> None:
         """Make weights and gradients one vector each, and connect to the other processes."""
         super().setup(trainer)
+        _keep_metrics_apart(self.trained_module())
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
         check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
@@ -202,6 +207,17 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
                 self._beside.begin(process)
         if self.pace is not None:
             self.pace.begin()
+
+
+def _keep_metrics_apart(module: nn.Module) -> None:
+    """Let metrics be those of this worker: servers never meet others, nor do all workers."""
+    for each in module.modules():
+        if isinstance(each, Metric):
+            each.distributed_available_fn = _not_distributed
+
+
+def _not_distributed() -> bool:
+    return False
 
 
 def most_steps(accounting: Accounting, num_steps: int) -> int:

@@ -150,6 +150,7 @@ class Server:
             self._take(worker, message)
         else:
             self._training.remove(worker)
+            self._stepping.discard(worker)  # it may stop before a step that it was granted
             self._answer_all(self._served.leave(worker))
         waiting, self._waiting = self._waiting, []
         self._answer_all(waiting)
