@@ -89,7 +89,10 @@ def rate(*namespace, dev):
 
 
 @pytest.mark.usefixtures("permitted")
-def test_the_record_of_a_run_with_a_killed_worker_says_when_it_was(tmp_path, monkeypatch):
+@pytest.mark.parametrize("checkpoint_seconds", ["null", "0.3"])
+def test_a_run_with_a_killed_worker_ends_or_goes_on_from_its_checkpoint(
+    checkpoint_seconds, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     config = composed(
         (
@@ -104,12 +107,16 @@ def test_the_record_of_a_run_with_a_killed_worker_says_when_it_was(tmp_path, mon
             "workers=2",
             "batch_size=8",
             "training.samples=960",
+            f"training.checkpoint_seconds={checkpoint_seconds}",
             "measurement.mlflow.tracking_uri=null",
         ),
         REPOSITORY,
     )
     result = run_point(Point.of(config)).result
-    assert (result["status"], result["reason"]) == ("failed", "worker 1: killed by SIGKILL")
+    if checkpoint_seconds == "null":
+        assert (result["status"], result["reason"]) == ("failed", "worker 1: killed by SIGKILL")
+    else:
+        assert (result["status"], result["samples"], result["resumes"]) == ("finished", 960, 1)
     assert 480 <= result["fault_samples"] < 960
     assert 0 <= result["fault_seconds"] < 30
 

@@ -37,6 +37,11 @@ def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
             raise SettingError("cluster.fault", "the run was over before anybody saw half of it")
 
 
+def has_struck(progress: Path) -> bool:
+    """Return True if the fault was before the run was resumed."""
+    return (progress.parent / RECORD).exists()
+
+
 def _strike_at_half_time(progress: Path, strike: Callable[[], None], over: Event) -> bool:
     while not over.wait(_PERIOD):
         samples, share = _latest(progress)

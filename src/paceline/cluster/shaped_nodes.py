@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from paceline.cluster.cluster import Kind, Task
-from paceline.cluster.fault import SLOWER_LINK, SLOWER_STEPS, Fault, at_half_time
+from paceline.cluster.fault import SLOWER_LINK, SLOWER_STEPS, Fault, at_half_time, has_struck
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.namespaces import ShapedNetwork, check_permitted, shaped_network
 from paceline.cluster.wall_clock import AbstractWallClockCluster
@@ -74,7 +74,7 @@ class ShapedNodesCluster(AbstractWallClockCluster):
             nodes += [server % num_nodes for server in range(task.num_servers)]
         with ExitStack() as stack:
             network = stack.enter_context(shaped_network(1 + max(nodes), self.link.bandwidth))
-            if self.fault != "none" and task.progress is not None:
+            if self.fault != "none" and task.progress and not has_struck(task.progress):
                 struck = nodes[-1 if self.fault == "server_killed" else task.num_training - 1]
                 strike = partial(self._strike, network, struck)
                 stack.enter_context(at_half_time(task.progress, strike))

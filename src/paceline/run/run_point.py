@@ -21,7 +21,7 @@ from paceline.measurement.observed import Observed
 from paceline.measurement.rows import POINT_TABLES
 from paceline.measurement.training_report import TrainingReport
 from paceline.record import provenance
-from paceline.record.checkpoint import begin, has_checkpoint
+from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
 from paceline.record.target import Target
@@ -106,7 +106,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
             ProgressFollower(partial.folder, point.config),
             asked_by_signals(point, partial.folder),
         ):
-            returned = point.cluster.run(task)
+            returned = _run_to_the_end(point, partial.folder, task)
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
@@ -121,6 +121,24 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     for table in POINT_TABLES:
         partial.write_table(table.name, table.columns, table.rows(observed))
     return {**_about(point, started, observed.training_started), **result_of(observed), **fault}
+
+
+def _run_to_the_end(point: Point, folder: Path, task: Task) -> list[Any]:
+    """Run the processes; if one is killed, do so again from a checkpoint that they have written.
+
+    Raises ProcessFailure if there is none behind that of the time before.
+    """
+    begun = -1
+    while True:
+        try:
+            return point.cluster.run(task)
+        except ProcessFailure as failure:
+            found = latest(folder)
+            if found is None or found.samples <= begun or ": killed by" not in str(failure):
+                raise
+            begun = found.samples
+            again = f"{failure}; resumed at {found.samples:,} images"
+            print(f"{point.config.key}: {again}", file=sys.stderr, flush=True)
 
 
 def _fault(folder: Path) -> Result:
