@@ -112,7 +112,7 @@ def test_a_run_with_a_killed_worker_ends_or_goes_on_from_its_checkpoint(
         ),
         REPOSITORY,
     )
-    result = run_point(Point.of(config)).result
+    result = run_point(Point.of(config), in_sweep=True).result
     if checkpoint_seconds == "null":
         assert (result["status"], result["reason"]) == ("failed", "worker 1: killed by SIGKILL")
     else:

@@ -44,8 +44,9 @@ class Outcome:
 def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     """Train the point and write its record; a failure of a process is a recorded result.
 
-    Raises SettingError without a record if a setting is invalid. In a sweep, an error that only
-    the processes can detect is recorded as a failure, and the MLflow store is not prepared.
+    Raises SettingError without a record if a setting is invalid. In a sweep, a point goes on from
+    its latest checkpoint, if there is one, when a process of it is killed; an error that only the
+    processes can detect is recorded as a failure, and the MLflow store is not prepared.
     """
     if not in_sweep:
         prepare_log(point.measurement.mlflow)
@@ -106,7 +107,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
             ProgressFollower(partial.folder, point.config),
             asked_by_signals(point, partial.folder),
         ):
-            returned = _run_to_the_end(point, partial.folder, task)
+            returned = _run(point, partial.folder, task, again=in_sweep)
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
             raise
@@ -123,8 +124,8 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     return {**_about(point, started, observed.training_started), **result_of(observed), **fault}
 
 
-def _run_to_the_end(point: Point, folder: Path, task: Task) -> list[Any]:
-    """Run the processes; if one is killed, do so again from a checkpoint that they have written.
+def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
+    """Run the processes; `again` from a checkpoint that they have written, if one is killed.
 
     Raises ProcessFailure if there is none behind that of the time before.
     """
@@ -134,11 +135,12 @@ def _run_to_the_end(point: Point, folder: Path, task: Task) -> list[Any]:
             return point.cluster.run(task)
         except ProcessFailure as failure:
             found = latest(folder)
-            if found is None or found.samples <= begun or ": killed by" not in str(failure):
+            killed = ": killed by" in str(failure)
+            if not (again and killed) or found is None or found.samples <= begun:
                 raise
             begun = found.samples
-            again = f"{failure}; resumed at {found.samples:,} images"
-            print(f"{point.config.key}: {again}", file=sys.stderr, flush=True)
+            said = f"{failure}; resumed at {found.samples:,} images"
+            print(f"{point.config.key}: {said}", file=sys.stderr, flush=True)
 
 
 def _fault(folder: Path) -> Result:
