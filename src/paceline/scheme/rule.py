@@ -205,6 +205,6 @@ class AbstractServedScheme(AbstractScheme):
                 return f"server {number}: {line}"
         return ""
 
-    @abstractmethod
     def not_served(self, log: ServedLog) -> str:
         """Return what in a server's log this scheme's `serving` cannot have done, in words."""
+        return ""
