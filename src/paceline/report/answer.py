@@ -142,10 +142,9 @@ def _others(rows: Frame) -> list[str]:
     """Name the other schemes by tier; nothing is said against one at the edge of its search."""
     tiers = [tier_of(row) for _, row in rows.iterrows()]
     named = {tier: rows[[each == tier for each in tiers]] for tier in MEANINGS}
-    slow = [_with_speed(row) for _, row in named["behind"].iterrows()]
     texts = [
-        ("Not told from it", _names(named["tied"])),
-        ("Behind", "; ".join(slow)),
+        ("Not told from it", _with_speeds(named["tied"])),
+        ("Behind", _with_speeds(named["behind"])),
         ("Never there", _names(named["never"])),
         (
             "Not judged, since the best rate lies at an edge of what was tried",
@@ -155,9 +154,14 @@ def _others(rows: Frame) -> list[str]:
     return [f"{start}: {names}." for start, names in texts if names]
 
 
-def _with_speed(row: Frame) -> str:
-    known = not pd.isna(row["speedup_mean"])
-    return f"{scheme_words(row)} ({times(row['speedup_mean'])})" if known else scheme_words(row)
+def _with_speeds(rows: Frame) -> str:
+    """Name schemes with how many times as fast as the best one worker each is, where known."""
+    return "; ".join(
+        f"{scheme_words(row)} ({times(row['speedup_mean'])} times)"
+        if not pd.isna(row["speedup_mean"])
+        else scheme_words(row)
+        for _, row in rows.iterrows()
+    )
 
 
 def _names(rows: Frame) -> str:

@@ -53,4 +53,7 @@ def read_findings(folder: Path) -> StudyFindings:
 
 
 def _with(implied: Frame, rows: Frame) -> Frame:
-    return rows.merge(implied, how="left", on="scheme") if "scheme" in rows else rows
+    if "scheme" not in rows:
+        return rows
+    missing = ["scheme", *(name for name in implied if name not in rows)]
+    return rows.merge(implied[missing], how="left", on="scheme")

@@ -115,7 +115,7 @@ def _names() -> Marks:
         alt.Chart(ROWS)
         .mark_text(align="left", dx=-26)
         .encode(
-            y=_y(labelPadding=8, ticks=False, domain=False),
+            y=_y(labelPadding=8, labelLimit=240, ticks=False, domain=False),
             text="tier:N",
             opacity=faded(),
             tooltip=_tips(),
