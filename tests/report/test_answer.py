@@ -34,7 +34,8 @@ def test_a_situation_has_the_best_scheme_and_the_others_by_tier(decided):
         "80.0 % on validation images."
     )
     tied, behind, never, accuracy = answer.details
-    assert tied.startswith("Not told from it: local SGD (") and tied.endswith(" times).")
+    assert tied.startswith("Not told from it: local SGD (")
+    assert tied.endswith(" times).")
     assert behind.startswith("Behind: all-reduce (2.")
     assert "mixed groups (1." in behind
     assert never == "Never there: asynchronous servers."

@@ -31,6 +31,7 @@ _CAPTION = (
     "simultaneous over the schemes of a situation."
 )
 _ROW = 24  # height of a scheme
+_PADDING = {"left": 35, "right": 5, "top": 5, "bottom": 5}  # where a reader's font is wider
 
 
 def decision_chart(findings: StudyFindings) -> Chart | None:
@@ -48,6 +49,7 @@ def decision_chart(findings: StudyFindings) -> Chart | None:
         parts.append(_accuracies(margin))
     parts.append(_rates())
     marks = alt.hconcat(*parts, spacing=10).add_params(HIGHLIGHT).resolve_scale(y="independent")
+    marks = marks.properties(padding=_PADDING)
     caption = _CAPTION.format(reference=scheme_words({"scheme": reference}), margin=margin)
     return Chart("decision", "Which scheme", caption, specification(marks), rows, True)
 
