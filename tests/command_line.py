@@ -35,7 +35,7 @@ def run_anew(root, *arguments):
 def run(root, *arguments, patched=()):
     """(exit code, lines of stdout, lines of stderr but progress), in a process that the forkserver
     of these tests forks: torch and Lightning are imported already, here and in the command's
-    processes. Not for `sweep.jobs` above 1: joblib stops its processes when an interpreter ends.
+    processes.
     `patched`: pairs of a dotted name and what it is set to.
     """
     preload()

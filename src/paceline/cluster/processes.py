@@ -63,9 +63,6 @@ def preload() -> None:
     if len(os.fsencode(folder)) > _MOST_TEMPORARY:
         message = f"a folder is needed whose path has at most {_MOST_TEMPORARY} bytes, not {folder}"
         raise SettingError("TMPDIR", message)
-    known = multiprocessing.get_all_start_methods()  # the platform's own is first
-    if multiprocessing.get_start_method() not in known:  # joblib's: our processes lack it
-        multiprocessing.set_start_method(known[0], force=True)
     multiprocessing.set_forkserver_preload(_PRELOADED)
     if _is_stopped():
         _end_forkserver()

@@ -139,7 +139,7 @@ class Supervisor:
             self.note(rank, report)
         for rank in ended & self._running:
             self._running.remove(rank)
-            died = _died(self._children[rank].process.exitcode)
+            died = death(self._children[rank].process.exitcode)
             gone = died.startswith(_KILLED)
             self._fail(_Failure(False, time.monotonic(), rank, died, None, gone=gone))
         self._end_the_silent()
@@ -201,7 +201,8 @@ def name_of(rank: int, num_training: int, shards: int) -> str:
     return f"worker {worker}" if shards == 1 else f"worker {worker} shard {shard}"
 
 
-def _died(exit_code: int | None) -> str:
+def death(exit_code: int | None) -> str:
+    """Return in words how a process has ended that did not report its end."""
     if exit_code is None:
         return "ended without a result"
     if exit_code >= 0:

@@ -27,8 +27,13 @@ class Sweep:
         `result`: its result.json, None without a record. `digest`: `source_digest()` of the
         present source. A point that diverged has finished: it would diverge again.
         """
-        if result is None or self.rerun == "all":
+        if result is None or self.rerun == "all" or failed_by_environment(result):
             return True
         if self.rerun == "failed":
             return result["status"] == "failed"
         return self.rerun == "stale" and result["source_digest"] != digest
+
+
+def failed_by_environment(result: Mapping[str, Any]) -> bool:
+    """Return whether the machine or the network made a point fail: another try may succeed."""
+    return result["status"] == "failed" and bool(result.get("environment"))

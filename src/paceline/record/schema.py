@@ -84,6 +84,7 @@ class _Training(_AnyRecord):
     retimed_from: _Key | None = None
     fault_samples: _NotNegative | None = None
     fault_seconds: _Finite | None = None
+    environment: bool | None = None  # which made it fail
 
 
 class _Exchange(_AnyRecord):

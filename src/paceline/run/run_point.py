@@ -114,8 +114,9 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         fault = _fault(partial.folder)
         for table in POINT_TABLES:
             partial.write_table(table.name, table.columns, [])
-        failed = {"status": "failed", "reason": str(failure), **unmeasured()}
-        return {**_about(point, started, None), **failed, **fault}
+        environment = isinstance(failure, ProcessFailure) and failure.environment and not fault
+        failed = {"status": "failed", "reason": str(failure), "environment": environment}
+        return {**_about(point, started, None), **failed, **unmeasured(), **fault}
     fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)

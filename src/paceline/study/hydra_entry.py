@@ -50,12 +50,17 @@ def run_hydra(arguments: Sequence[str], root: Path) -> None:
 
 def multirun(overrides: list[str]) -> None:
     """Run all points of a study through Hydra's launcher; the working directory is its root."""
-    run_hydra(["--multirun", *overrides], Path.cwd())
+    try:
+        run_hydra(["--multirun", *overrides], Path.cwd())
+    except SystemExit as left:
+        if left.code != 1:  # the process of a point was killed; the others have run
+            raise
 
 
-def job(cfg: DictConfig) -> None:
+def job(cfg: DictConfig) -> float:
     """Run one point, unless its record is complete, and print how it ended.
 
+    Returns its validation top-1, by which Hydra's sweepers optimize; not a number if it failed.
     Raises SystemExit, since Hydra prints a line of its own about other exceptions: 2 for an invalid
     setting, and outside a multirun 1 for a failed point.
     """
@@ -74,6 +79,8 @@ def job(cfg: DictConfig) -> None:
         print(config.folder, flush=True)
     if problem and not multi:
         _leave(problem, 1)
+    top1 = (read_result(config.folder) or {}).get("top1")
+    return float("nan") if top1 is None else top1
 
 
 def _run(config: PointConfig, number: int | None) -> str:

@@ -34,6 +34,7 @@ from paceline.study.tuning import (
     tuned_configurations,
     untried,
 )
+from paceline.study.unsettled import tell_unsettled, unsettled
 from paceline.tracking.log import prepare_log
 
 Untrained = Callable[[Sequence[StudyPoint]], None]
@@ -50,7 +51,8 @@ def sweep(
 ) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
 
-    Points in a queue for which nobody waits count as if they had.
+    Points in a queue for which nobody waits count as if they had. A point that the machine or the
+    network made fail runs once more, and in the next sweep; it counts as one without a record.
 
     Records that were collected with the study, and are not in runs/, are unpacked first.
     `multirun(overrides)` runs Hydra's multirun, and itself skips points that need no run.
@@ -128,7 +130,7 @@ class _Runner:
         self, multirun: Callable[[list[str]], None], untrained: Untrained, watch: SweepWatch
     ) -> None:
         self._multirun, self._untrained, self._watch = multirun, untrained, watch
-        self.is_awaited = True
+        self.is_awaited, self._queued = True, set[str]()
 
     def complete(
         self,
@@ -149,10 +151,16 @@ class _Runner:
                 for each in self._queue(to_run, arguments):
                     self._multirun(each)
                     self._untrained(points_to_run(points))
+                local = [point for point in points if point.key not in self._queued]
+                for point in unsettled(local):  # once more: what made it fail may have passed
+                    self._multirun([*point.overrides, "sweep.rerun=none"])
         points = [replace(point, result=read_result(point.folder)) for point in points]
         log_missing(points)
         print(f"{name}: {counts(points)}")
-        return all(point.result for point in points)
+        left = unsettled(points)
+        if left and self.is_awaited:
+            tell_unsettled(left, len(points))
+        return not left
 
     def _queue(
         self, points: Sequence[StudyPoint], arguments: Iterable[list[str]]
@@ -164,6 +172,7 @@ class _Runner:
         queued = [point for point in points if has_queue(point.point)]
         if not queued:
             return arguments
+        self._queued |= {point.key for point in queued}
         run_queued([point.point for point in queued])
         self.is_awaited = all(waits(point.point) for point in queued)
         return [list(point.overrides) for point in points if point not in queued]

@@ -1,0 +1,84 @@
+"""Hydra's launcher of points: so many at a time, each in a process that only itself can take down.
+
+With one at a time they run in the calling process. joblib's launcher ends a whole multirun when one
+of its processes is killed.
+"""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+
+class PointLauncher(Launcher):
+    """`jobs`: number of points that run at a time."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__()
+        self._jobs = jobs
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self._context, self._task, self._config = hydra_context, task_function, config
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        setup_globals()
+        Path(str(self._config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
+        jobs = [
+            self._job(number, overrides)
+            for number, overrides in enumerate(job_overrides, initial_job_idx)
+        ]
+        if self._jobs == 1:
+            return [self._run(job) for job in jobs]
+        from paceline.study.point_processes import Killed, run_points
+
+        ended = run_points(partial(_run_alone, self._task), jobs, self._jobs)
+        for job, end in zip(jobs, ended, strict=True):
+            if isinstance(end, Killed):
+                number = job.hydra.job.num + 1
+                message = f"paceline: point {number}: its process was {end.how}"
+                print(message, file=sys.stderr, flush=True)
+        if any(isinstance(end, Killed) for end in ended):
+            sys.exit(1)
+        return [_returned(job, end) for job, end in zip(jobs, ended, strict=True)]
+
+    def _job(self, number: int, overrides: Sequence[str]) -> DictConfig:
+        job = self._context.config_loader.load_sweep_config(self._config, list(overrides))
+        with open_dict(job):
+            job.hydra.job.id = job.hydra.job.num = number
+        return job
+
+    def _run(self, job: DictConfig) -> JobReturn:
+        return run_job(
+            hydra_context=self._context,
+            task_function=self._task,
+            config=job,
+            job_dir_key="hydra.sweep.dir",
+            job_subdir_key="hydra.sweep.subdir",
+        )
+
+
+def _run_alone(task: TaskFunction, job: DictConfig) -> Any:
+    """Run a job in a process of its own."""
+    setup_globals()
+    HydraConfig.instance().set_config(job)
+    with open_dict(job):
+        del job["hydra"]
+    return task(job)
+
+
+def _returned(job: DictConfig, value: object) -> JobReturn:
+    """Return what a sweeper asks of a job that another process ran."""
+    returned = JobReturn(overrides=list(job.hydra.overrides.task), hydra_cfg=job)
+    returned.return_value, returned.status = value, JobStatus.COMPLETED
+    return returned

@@ -1,0 +1,72 @@
+"""Points side by side: each in a process that takes no other down with it."""
+
+import os
+import signal
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from paceline.record.rerun import Sweep, failed_by_environment
+from paceline.study.point_processes import Killed, run_points
+from tests.command_line import results, run
+from tests.small_study import write_small_study
+
+KILLED = Killed("killed by SIGKILL")
+FAILED = {"status": "failed", "source_digest": "a"}
+
+
+def job(cfg):
+    """Returns its number, unless it is to be killed or to leave."""
+    if cfg.how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if cfg.how == "left":
+        sys.exit(2)
+    return cfg.number
+
+
+def jobs(*hows):
+    made = [{"number": number, "how": how} for number, how in enumerate(hows)]
+    return [OmegaConf.create(each) for each in made]
+
+
+def test_a_killed_process_costs_its_own_point_alone():
+    ended = run_points(job, jobs("ends", "killed", "ends", "killed", "ends"), 2)
+    assert ended == [0, KILLED, 2, KILLED, 4]
+
+
+def test_a_wrong_setting_ends_all():
+    with pytest.raises(SystemExit) as left:
+        run_points(job, jobs("left", "ends"), 1)
+    assert left.value.code == 2
+
+
+@pytest.mark.parametrize("rerun", ["none", "failed", "stale"])
+def test_what_the_machine_made_fail_runs_again(rerun):
+    sweep = Sweep(jobs=1, rerun=rerun)
+    assert sweep.needs_run(FAILED | {"environment": True}, "a")
+    assert sweep.needs_run(FAILED | {"environment": False}, "a") == (rerun == "failed")
+    assert not failed_by_environment({"status": "finished"})
+
+
+def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(root):
+    model = {"_target_": "tests.classifiers.FailingClassifier", "killed": True}
+    write_small_study(root, "failing", {"seed": "0"}, model=model)
+    starts = []
+    for _ in range(2):
+        code, lines, errors = run(root, "sweep", "failing")
+        assert (code, lines[-1]) == (1, "failing: 1 points: 1 failed")
+        assert len(lines) == 3  # tried twice
+        why = "1 of 1 points failed by what is around them (worker 1: killed by SIGKILL)"
+        assert errors == [f"paceline: {why}; the next sweep runs them again"]
+        (result,) = results(root, "failing")
+        assert (result["status"], result["environment"]) == ("failed", True)
+        starts.append((root / "runs/failing" / result["key"] / "result.json").stat().st_mtime_ns)
+    assert starts[0] < starts[1]
+
+
+def test_points_run_by_another_launcher_of_hydra(root):
+    study = "train", "-m", "data=synthetic", "measurement.mlflow.tracking_uri=null", "seed=0,1"
+    small = "data.num_train=200", "data.num_validation=100", "data.num_test=100"
+    code, lines, errors = run(root, *study, *small, "hydra/launcher=basic")
+    assert (code, len(lines), errors) == (0, 2, [])
