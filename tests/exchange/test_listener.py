@@ -3,15 +3,17 @@
 import contextlib
 import hashlib
 import hmac
+import secrets
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from paceline.exchange.node import cluster_address, this_node
-from paceline.exchange.wire.connection import connect
+from paceline.exchange.wire.connection import Address, _reach, connect
 from paceline.exchange.wire.handshake import CHALLENGE_BYTES, PROOF_BYTES, Hello, say_hello
 from paceline.exchange.wire.listener import Listener
 from tests.exchange.strangers import call, impostors, malformed, send_and_listen
@@ -173,3 +175,15 @@ def addresses_of_this_machine():
     found = [each for some in psutil.net_if_addrs().values() for each in some]
     known = [each.address for each in found if each.family == socket.AF_INET]
     return [address for address in known if not address.startswith("127.")]
+
+
+def test_workers_for_whom_a_backlog_has_no_place_try_again():
+    """As many on one node as a Unix socket, which says so at once, does not keep waiting."""
+    address = Address("node", f"paceline-{secrets.token_hex(8)}", "", 0)
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(8) as pool:
+        listening.bind(f"\0{address.local}")
+        listening.listen(1)
+        coming = [pool.submit(_reach, address, True, 60) for _ in range(8)]
+        taken = [listening.accept()[0] for _ in coming]
+        for each in [*taken, *(one.result() for one in coming)]:
+            each.close()

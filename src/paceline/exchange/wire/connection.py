@@ -3,6 +3,7 @@
 import hmac
 import os
 import socket
+import time
 import weakref
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from paceline.exchange.wire.handshake import (
 
 # A connection to a node that has failed ends after 25 s.
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+_AGAIN_SECONDS = 0.01
 _open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
@@ -65,12 +67,19 @@ def _reach(address: Address, shared: bool, timeout_seconds: float) -> socket.soc
         return socket.create_connection((address.host, address.port), timeout_seconds)
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout_seconds)
+    until = time.monotonic() + timeout_seconds
     try:
-        connection.connect(f"\0{address.local}")
+        while True:
+            try:
+                connection.connect(f"\0{address.local}")
+                return connection
+            except BlockingIOError:  # a Unix socket whose backlog is full says so at once
+                if time.monotonic() > until:
+                    raise ConnectionError("too many others wait for it") from None
+                time.sleep(_AGAIN_SECONDS)
     except OSError:
         connection.close()
         raise
-    return connection
 
 
 def _introduce(connection: socket.socket, secret: bytes, hello: Hello) -> None:

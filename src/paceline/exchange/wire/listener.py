@@ -16,6 +16,7 @@ from paceline.exchange.wire.connection import Address, prepare
 from paceline.exchange.wire.handshake import HELLO_BYTES, Hello, challenge, hear_hello
 
 PATIENCE = 10.0  # seconds for a handshake, which takes milliseconds
+_BACKLOG = 4096  # connections that wait to be accepted; more try again, see `connect`
 _MOST_GUESTS = 100  # at a time; the oldest goes first
 
 
@@ -144,6 +145,6 @@ class Listener:
 def _listening(family: int, address: str | tuple[str, int]) -> socket.socket:
     listening = socket.socket(family)
     listening.bind(address)
-    listening.listen()
+    listening.listen(_BACKLOG)
     listening.setblocking(False)
     return listening
