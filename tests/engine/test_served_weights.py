@@ -17,7 +17,7 @@ def damped():
     """Divides by staleness; every push is `PUSHED`."""
     weights = FIRST.clone().requires_grad_()
     sgd = torch.optim.SGD([weights], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, None, [], None)
+    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, None, [4, 10], None)
     return ServedWeights(
         AsyncParameterServer(1, "inverse_staleness"),
         spec,
@@ -37,3 +37,15 @@ def test_inverse_staleness_scales_the_whole_step(damped):
         weights = weights - RATE * factor * moving
         assert_close(damped.weights, weights)
     assert [staleness for _, staleness in damped.report.pushes] == [0, 1, 2, 3, 0]
+
+
+def test_a_snapshot_is_of_the_update_that_reaches_its_samples(damped):
+    """Of 4 samples each; it stays as it is when others follow."""
+    held = []
+    for version in range(4):
+        damped.arrive(0, version)
+        held.append(damped.weights.clone())
+    kept = [(each.samples, each.updates) for each in damped.snapshots]
+    assert kept == [(4, 1), (12, 3)]
+    for snapshot, weights in zip(damped.snapshots, (held[0], held[2]), strict=True):
+        assert torch.equal(snapshot.weights[0], weights)
