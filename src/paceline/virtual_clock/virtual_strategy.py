@@ -188,6 +188,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             "schedules": self._schedules.state(),
         }
 
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        """Return what all workers share, not what one of them has, between two steps."""
+        if hasattr(self, "clock") and self._current_worker is None:
+            self._held.hold(self.clock.shared(), self.clock.workers[0])
+        return super().lightning_module_state_dict()
+
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         (self._resumed,) = checkpoint["optimizer_states"]
 
