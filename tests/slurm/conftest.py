@@ -60,6 +60,8 @@ def write(project):
             queue = {"/cluster/queue@cluster.queue": "slurm"}  # Hydra wants overrides to be last
             content["defaults"] = [queue, STUDY["defaults"][0], {"override /cluster": "virtual"}]
             content["cluster"] = {"queue": cluster}
+        store = f"sqlite:///{project}/mlflow.db"  # MLflow keeps a relative one open
+        content["measurement"] = {"mlflow": {"tracking_uri": store}}
         if gated:
             content["model"] = {"_target_": "tests.slurm.gated.GatedClassifier"}
         text = "# @package _global_\n" + yaml.safe_dump(content, sort_keys=False)
