@@ -288,6 +288,14 @@ def test_an_update_takes_its_time_once_and_not_for_each_push(scheme, ends):
     assert max(worker.step_ends[0] for worker in strategy.clock.workers) == ends
 
 
+def test_servers_share_the_work_of_an_update():
+    """Three updates after 1 s, of half a second at each of two servers."""
+    profile = machine(server_bandwidth=NUM_BYTES)
+    strategy, _ = train(AsyncParameterServer(2), 3, 3, step_times=StepTimes(), profile=profile)
+    last = max(worker.step_ends[0] for worker in strategy.clock.workers)
+    assert last == pytest.approx(2.5, rel=0.01)  # of 103 weights
+
+
 def test_between_nodes_messages_pass_while_the_server_works():
     """Both pushes share the link until 1.5 s; they are served until 1.75 s and 2 s."""
     profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0.25, math.inf)
