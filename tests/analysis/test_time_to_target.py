@@ -13,9 +13,11 @@ CURVE = pd.DataFrame(
 )
 
 
-def test_first_crossing_counts_even_if_accuracy_falls_again():
-    assert first_crossing(CURVE, 0.6) == (2.0, 20.0)
-    assert first_crossing(CURVE, 0.65) == (4.0, 40.0)
+def test_a_crossing_holds_for_three_evaluations_or_to_the_end():
+    assert first_crossing(CURVE, 0.2) == (1.0, 10.0)
+    assert first_crossing(CURVE, 0.5) == (2.0, 20.0)
+    assert first_crossing(CURVE, 0.6) == (4.0, 40.0)
+    assert first_crossing(CURVE.iloc[:2], 0.6) == (2.0, 20.0)
     assert first_crossing(CURVE, 0.71) is None
     assert first_crossing(CURVE.iloc[:0], 0.1) is None
 

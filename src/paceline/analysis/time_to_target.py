@@ -13,6 +13,7 @@ from paceline.analysis.intervals import NONE, interval, not_negative
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.target_metric import TOP1, TargetMetric, target_metric
+from paceline.inference.crossing import first_above
 
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
@@ -81,12 +82,17 @@ def _reached(points: Frame, tables: Tables, target: float, metric: TargetMetric)
 def first_crossing(
     curve: Frame, target: float, metric: TargetMetric = TOP1
 ) -> tuple[float, float] | None:
-    """Return (seconds, samples) of the first row that is as good as `target`, or None if none."""
-    good = curve[metric.gain(curve) >= metric.sign * target] if len(curve) else curve
-    if good.empty:
+    """Return (seconds, samples) of the first of some rows in a row that are as good as `target`.
+
+    None if there are none; see `first_above`.
+    """
+    if not len(curve):
         return None
-    first = good.sort_values("samples", kind="stable").iloc[0]
-    return float(first["seconds"]), float(first["samples"])
+    rows = curve.sort_values("samples", kind="stable")
+    place = first_above(metric.gain(rows), metric.sign * target)
+    if place is None:
+        return None
+    return float(rows["seconds"].iloc[place]), float(rows["samples"].iloc[place])
 
 
 def _median(values: list[float], num_later: int) -> float:

@@ -43,11 +43,23 @@ def crossing(
 ) -> Crossing:
     """Return the crossing of one run; `times` [evaluations] rise from after 0.
 
-    It is before the first of `in_a_row` evaluations that are all at least `target`, or of all the
-    evaluations to the end of the run if fewer are left. `values` are better if larger.
+    It is before the evaluation that `first_above` finds.
     """
-    times, above = np.asarray(times, float), np.asarray(values, float) >= target
+    times = np.asarray(times, float)
+    first = first_above(values, target, in_a_row)
+    if first is None:
+        return Crossing(float(times[-1]) if len(times) else 0.0, math.inf)
+    return Crossing(float(times[first - 1]) if first else 0.0, float(times[first]))
+
+
+def first_above(values: ArrayLike, target: float, in_a_row: int = IN_A_ROW) -> int | None:
+    """Return the place of the first of `in_a_row` evaluations that are all at least `target`.
+
+    Of all the evaluations to the end of the run, if fewer are left; None without any. `values` are
+    better if larger.
+    """
+    above = np.asarray(values, float) >= target
     for first in np.flatnonzero(above):
         if above[first : first + in_a_row].all():
-            return Crossing(float(times[first - 1]) if first else 0.0, float(times[first]))
-    return Crossing(float(times[-1]) if len(times) else 0.0, math.inf)
+            return int(first)
+    return None

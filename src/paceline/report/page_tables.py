@@ -8,6 +8,7 @@ from paceline.analysis.clocks import LITTLE
 from paceline.analysis.configuration import matching
 from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.tables import Frame
+from paceline.inference.crossing import IN_A_ROW
 from paceline.measurement.numbers import NUMBERS, Section, Shown, shown_numbers
 from paceline.report.agreement_sentences import agreement, has_twins
 from paceline.report.crossover_table import crossovers
@@ -207,7 +208,8 @@ def time_to_target(findings: StudyFindings) -> Table:
     }
     best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
     caption = (
-        f"First evaluation at or {side(asked)} the target, {origin(asked, best)}. A run that ended "
+        f"First of {IN_A_ROW} evaluations in a row (fewer at the end of a run) at or {side(asked)} "
+        f"the target, {origin(asked, best)}. A run that ended "
         "before is counted as not reached (right-censored): then there is no mean, and the median "
         "takes it as later than all that got there."
     )
