@@ -35,7 +35,7 @@ class ShapedNodesCluster(AbstractWallClockCluster):
     workers_per_node: Whole
     server_placement: ServerPlacement
     link: Link
-    fault: Fault = "none"
+    fault: Fault
 
     @property
     def kind(self) -> Kind:
