@@ -114,7 +114,7 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
     assert 1.5 < result["seconds"] < 4  # two steps of about a second each
     assert 0 < result["real_seconds"] < 60
     tables = {path.stem: path.read_text() for path in (root / lines[-1]).glob("*.csv")}
-    assert tables.keys() == {"curve", "staleness", "phases", "progress", "timeline"}
+    assert tables.keys() == {"curve", "staleness", "phases", "progress", "timeline", "test"}
     assert len(tables["phases"].splitlines()) == 21
     assert tables["timeline"] == "worker,phase,start,end\n"  # of more than 16 nobody sees one
 

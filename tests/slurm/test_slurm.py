@@ -133,7 +133,7 @@ def test_killed_processes_end_their_points_and_the_next_of_the_job_runs(project,
         at_gate(outcome, project, second, "server_0").kill()
         at_gate(outcome, project, third)
         GATE.touch()
-        assert outcome.result(LIMIT)
+        assert not outcome.result(LIMIT)  # what the machine made fail is left to the next sweep
     found = results(project)
     assert [(found[key]["status"], found[key]["reason"]) for key in (first, second, third)] == [
         ("failed", "worker 1: killed by SIGKILL"),

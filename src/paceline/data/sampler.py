@@ -1,4 +1,4 @@
-"""Which samplers of a DataLoader the project's own order of data can stand in for."""
+"""Samplers of a DataLoader for which the project's own order of data can stand in."""
 
 from typing import Any
 

@@ -23,13 +23,13 @@ _END_SECONDS = 4.0  # for a process to end its point, discard its record and clo
 
 
 class Killed(NamedTuple):
-    """In place of what a point returned: its process has died. `how`: in words."""
+    """Stand-in for what a point returned: its process has died. `how`: in words."""
 
     how: str
 
 
 class _Left(NamedTuple):
-    """In place of what a point returned: it left by SystemExit with this code."""
+    """Stand-in for what a point returned: it left by SystemExit with this code."""
 
     code: Any
 

@@ -153,7 +153,8 @@ class _Runner:
                     self._untrained(points_to_run(points))
                 local = [point for point in points if point.key not in self._queued]
                 for point in unsettled(local):  # once more: what made it fail may have passed
-                    self._multirun([*point.overrides, "sweep.rerun=none"])
+                    if read_result(point.folder):
+                        self._multirun([*point.overrides, "sweep.rerun=none"])
         points = [replace(point, result=read_result(point.folder)) for point in points]
         log_missing(points)
         print(f"{name}: {counts(points)}")

@@ -78,6 +78,10 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         if self._early:
             self._early.finish_backward()
 
+    def _begin_step(self) -> None:
+        super()._begin_step()
+        self._push.send_numbers()  # which leave with the first part, before the step ends
+
     def _finish_step(self) -> None:
         self.trained_module().trainer.should_stop = not self._push.granted
 

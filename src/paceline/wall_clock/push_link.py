@@ -9,6 +9,7 @@ from torch import Tensor
 
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.snapshot import Snapshot, flatten, join_shards, receive_snapshots
+from paceline.errors import SettingError
 from paceline.exchange.message import send_json
 from paceline.exchange.process_group import members, worker_index
 from paceline.exchange.wire.worker_wire import WorkerWire
@@ -63,7 +64,7 @@ class PushLink:
         """Push `value` [num_weights]; return the weights in the servers' answers."""
         if value is not self.wire.gradient:
             self.wire.gradient.copy_(value)
-        self.send_numbers()
+        self._check_numbers()
         flatten(statistics, self.wire.statistics)
         if self._group is not None:
             self._group.take(self.wire.gradient, self.wire.statistics)
@@ -71,9 +72,20 @@ class PushLink:
         return self.wire.weights
 
     def send_numbers(self) -> None:
-        """Send the present options with the push that is under way, or the next."""
+        """Send the present options with the next push."""
         if self._num_numbers:
-            self.wire.numbers.copy_(torch.tensor(self._numbers(), dtype=torch.float64))
+            self.wire.numbers.copy_(self._present())
+
+    def _check_numbers(self) -> None:
+        """Send the present options with this push, unless they have left, and are the same."""
+        if not self.wire.sends_early:
+            self.send_numbers()
+        elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
+            message = "options of the optimizer changed in a step of which parts had left; "
+            raise SettingError("scheme.overlap", message + "false is needed")
+
+    def _present(self) -> Tensor:
+        return torch.tensor(self._numbers(), dtype=torch.float64)
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
