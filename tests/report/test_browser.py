@@ -76,6 +76,7 @@ def test_points_are_found_and_tell_the_command_that_repeats_them(reported, opene
     page = opened(reported / "index.html")
     page.click("#all-points > summary")
     rows = page.locator("#points-table tbody tr")
+    rows.first.wait_for()  # they are made when the browser tells that it has opened
     assert rows.count() == 24
     page.fill("#all-points input", "async")
     assert page.locator("#points-table tbody tr:visible").count() == 12
