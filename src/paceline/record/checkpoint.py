@@ -6,13 +6,13 @@ A checkpoint is a folder with a file of each process. It counts from the moment 
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.record.on_disk import sync
 from paceline.record.provenance import source_digest, versions
 
 CHECKPOINTS = "checkpoint"  # folder in that of a record
@@ -71,10 +71,10 @@ def complete(record: Path, number: int, samples: int, resumes: int) -> None:
     folder = folder_of(record, number)
     sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("*.ckpt"))}
     for path in folder.iterdir():
-        _sync(path)
+        sync(path)
     made = folder / f".{_COMPLETE}"
     made.write_text(json.dumps(asdict(Checkpoint(number, samples, resumes, sizes))))
-    _sync(made)
+    sync(made)
     made.rename(folder / _COMPLETE)
     for other in (record / CHECKPOINTS).iterdir():
         if other.name.isdigit() and int(other.name) < number:
@@ -108,12 +108,6 @@ def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
 
 def _origin(key: str) -> dict[str, Any]:
     return {"key": key, "code": source_digest(), "versions of packages": versions()}
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _complete_folders(record: Path) -> list[Path]:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from filelock import Timeout
 
 from paceline.errors import SettingError
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint
+from paceline.record.on_disk import sync
 from paceline.record.ownership import Lock, lock_of, partial_folder
 
 Result = Mapping[str, Any]  # result.json: a JSON object
@@ -82,11 +82,11 @@ class PartialRecord:
             made = self.folder / ".result.json"
             made.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
             for path in self.folder.rglob("*"):
-                _sync(path)
+                sync(path)
             made.rename(self.folder / "result.json")
-            _sync(self.folder)
+            sync(self.folder)
             _put(self.folder, self.final)
-            _sync(self.final.parent)
+            sync(self.final.parent)
 
         self._guard(write)
         self._lock.release()
@@ -136,12 +136,3 @@ def _put(folder: Path, final: Path) -> None:
     if final.exists():
         shutil.rmtree(final)
     folder.rename(final)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
