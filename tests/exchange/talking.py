@@ -233,6 +233,7 @@ FAULTS = {
     "noise": _send(b"\xff" * HEADER_BYTES),
     "a version to come": _send(pack(Header(3, True))),
     "no version": _send(pack(Header(-1, True))),
+    "a stop without a push": _send(pack(Header(0, False, stop=True))),
 }
 
 

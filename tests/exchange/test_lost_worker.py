@@ -39,7 +39,9 @@ def test_a_push_that_was_cut_off_is_not_taken(wire, how, reason, tmp_path):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("how", ["noise", "a version to come", "no version"])
+@pytest.mark.parametrize(
+    "how", ["noise", "a version to come", "no version", "a stop without a push"]
+)
 def test_a_worker_that_breaks_the_protocol_is_lost(wire, how, tmp_path):
     first, second, server = lose(wire, how, tmp_path)
     assert_one_push_each(server, "it broke the protocol: ")

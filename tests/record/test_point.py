@@ -239,9 +239,6 @@ def test_clipping_is_refused_where_it_is_not_of_what_is_applied(algorithm, confi
 
 
 NOT_TOGETHER = [
-    ("stale_synchronous", {}),
-    ("sync_then_async", {}),
-    ("sync_parameter_server", {"backup_workers": 1}),
     ("sync_allreduce", {"compression": "power_sgd"}),
 ]
 

@@ -54,8 +54,9 @@ def project(slurm, tmp_path, monkeypatch):
 def write(project):
     """Function that writes the study of the project."""
 
-    def write_study(grids, *, gated=False, virtual=False, **cluster):
+    def write_study(grids, *, gated=False, virtual=False, checkpoints=None, **cluster):
         content = {**STUDY, "cluster": {**STUDY["cluster"], **cluster}, "grids": grids}
+        content["training"] = {**STUDY["training"], "checkpoint_seconds": checkpoints}
         if virtual:
             queue = {"/cluster/queue@cluster.queue": "slurm"}  # Hydra wants overrides to be last
             content["defaults"] = [queue, STUDY["defaults"][0], {"override /cluster": "virtual"}]

@@ -24,6 +24,7 @@ from tests.slurm.gated import AT_GATE, GATE
 from tests.tiny import REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)
+OFTEN = 1e-6  # s between checkpoints: after each step
 SOON = 30  # s, in which a fault must be told
 
 
@@ -191,9 +192,9 @@ def test_a_point_waits_for_a_drained_node(project, slurm, write):
 
 @pytest.mark.parametrize("taken_by", ["a job of higher priority", "its time limit"])
 def test_a_point_whose_allocation_is_taken_is_queued_again(project, slurm, write, taken_by):
-    """And runs to its end once, in the same job. Two nodes are told before they are taken away."""
+    """And is resumed, in the same job, where it was. Two nodes are told before they are taken."""
     several = {} if taken_by == "its time limit" else {"workers_per_node": 1}
-    write([{"workers": 2}], gated=True, partition="low", **several)
+    write([{"workers": 2}], gated=True, checkpoints=OFTEN, partition="low", **several)
     (key,) = keys(project)
     with running(project) as outcome:
         at_gate(outcome, project, key, "worker_1")
@@ -206,7 +207,8 @@ def test_a_point_whose_allocation_is_taken_is_queued_again(project, slurm, write
         until(lambda: "Restarts=1" in slurm.ask("scontrol", "show", "job", job), "requeue")
         GATE.touch()
         assert outcome.result(LIMIT)
-    assert results(project)[key]["job"] == job
+    found = results(project)[key]
+    assert (found["job"], found["resumes"], found["samples"]) == (job, 1, 192)
     assert times_run(project) == {key: 1}
 
 

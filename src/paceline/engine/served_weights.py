@@ -143,6 +143,14 @@ class ServedWeights:
         """A copy of the weights, and of their moving average if there is one: [1 or 2, n]."""
         return scored_weights(self.weights, self._begun_average())
 
+    def pushes_before_a_stop(self) -> int:
+        """Count the pushes after which each worker may stop, from now on."""
+        return self._serving.pushes_before_a_stop()
+
+    def num_pushes(self, worker: int) -> int:
+        """Count the pushes that have come from a worker."""
+        return self._num_pushes[worker]
+
     def grant(self, worker: int) -> bool:
         """Grant another step to a worker that is answered now; return False at the run's end."""
         if self._accounting.needs_read:

@@ -20,7 +20,6 @@ from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.scheme.serving import AtOnce
 from paceline.settings import Count, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -177,12 +176,8 @@ class Point:
         """Raise SettingError for checkpoints of real processes that cannot stop together."""
         if self.training.checkpoint_seconds is None or self.kind == "virtual":
             return
-        scheme, accounting = self.scheme, Accounting(self.scheme, self.workers)
-        at_once = not scheme.servers or isinstance(scheme.serving(self.workers), AtOnce)
         without = ""
-        if not (accounting.can_meet or at_once):
-            without = f"real processes of scheme={self.config.names['scheme']}"
-        elif scheme.compression == "power_sgd":
+        if self.scheme.compression == "power_sgd":
             without = "scheme.compression=power_sgd, which keeps errors,"
         elif self.sharding.shards > 1:
             without = "split workers"

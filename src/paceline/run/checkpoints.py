@@ -38,9 +38,10 @@ class Checkpoints(Callback):
         self._look_seconds = min(_LOOK_SECONDS, self._seconds or _LOOK_SECONDS)
         self._clock, self._strategy, self._files = clock, strategy, files
         self._cuts: Cuts | None = None
-        if self._seconds is not None and point.kind != "virtual":
+        if self._seconds is not None and isinstance(strategy, AbstractWallStrategy):
             self._cuts = Cuts(
                 Accounting(point.scheme, point.workers),
+                strategy,
                 look_seconds=self._look_seconds,
                 timeout_seconds=point.cluster.peer_seconds,
             )
@@ -56,11 +57,11 @@ class Checkpoints(Callback):
         strategy = self._strategy
         if isinstance(strategy, AbstractWallStrategy):
             assert self._cuts is not None
-            if self._cuts.comes(strategy.num_steps, self._is_due):
+            if self._cuts.comes(self._is_due):
                 with self._clock.stopped():
                     rest()
                     strategy.settle()
-                    if self._cuts.stop(strategy.keep_servers):
+                    if self._cuts.stop():
                         self._write(trainer)
                         self._cuts.go_on()
                 strategy.begin_anew()

@@ -44,6 +44,12 @@ class AbstractServing(ABC):
         """Expect no more of this worker, and drop a push of it that waits."""
         return NOTHING
 
+    def pushes_before_a_stop(self) -> int:
+        """Count the pushes after which each worker may stop at its next answer, and none that has
+        not stopped waits for it.
+        """
+        return 0
+
 
 class AtOnce(AbstractServing):
     """Every push is an update, and is answered alone."""
@@ -97,6 +103,9 @@ class Bounded(AbstractServing):
         del self._steps[worker]
         self._waiting = tuple(each for each in self._waiting if each != worker)
         return Release(answered=self._let_go())
+
+    def pushes_before_a_stop(self) -> int:
+        return max(self._steps.values(), default=0) + 1  # the fastest may be in its next step
 
     def _let_go(self) -> tuple[int, ...]:
         slowest = min(self._steps.values(), default=0)

@@ -34,10 +34,10 @@ class GroupLink:
         for vector in (gradient, statistics):
             vector /= len(self._others) + 1
 
-    def hand_on(self, version: int, granted: bool) -> None:
+    def hand_on(self, answer: Header) -> None:
         """Send the weights to the others, as the servers answered."""
         for other in self._others:
-            self.wire.answer(other, Header(version, granted))
+            self.wire.answer(other, answer)
         self.wire.flush()
 
     def finish(self) -> None:

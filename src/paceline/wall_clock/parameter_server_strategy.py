@@ -65,6 +65,13 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         self._flat.adopt(state["read"]["weights"])
         self._push.wire.versions = state["read"]["versions"]
 
+    @property
+    def stops(self) -> bool:
+        return self._push.wire.stops
+
+    def ask_to_stop(self) -> None:
+        self._push.wire.ask_to_stop()
+
     def keep_servers(self) -> None:
         self._push.keep()
 

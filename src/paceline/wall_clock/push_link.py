@@ -12,6 +12,7 @@ from paceline.engine.snapshot import Snapshot, flatten, join_shards, receive_sna
 from paceline.errors import SettingError
 from paceline.exchange.message import send_json
 from paceline.exchange.process_group import members, worker_index
+from paceline.exchange.wire.header import Header
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -112,4 +113,4 @@ class PushLink:
     def _hand_on(self, granted: bool) -> None:
         self.granted = granted
         if self._group is not None:
-            self._group.hand_on(self.wire.versions[0], granted)
+            self._group.hand_on(Header(self.wire.versions[0], granted, stop=self.wire.stops))

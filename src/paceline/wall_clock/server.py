@@ -68,6 +68,7 @@ class Server:
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
         self._waiting: list[int] = []  # workers without a step, until another's may return
+        self._stop_after: int | None = None  # pushes of each worker; None: no checkpoint comes
 
     @property
     def living(self) -> list[int]:
@@ -118,6 +119,7 @@ class Server:
     def _keep(self) -> None:
         """Write a checkpoint: all workers have stopped, and are answered."""
         assert self._checkpoints is not None
+        self._stop_after = None
         sent, received = self._bytes
         with self._clock.stopped():
             state = {
@@ -143,10 +145,13 @@ class Server:
     def _receive(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):
             end_cuts()
+            self._stop_after = None
             self._remove_lost(worker, message.reason)
         elif message.keep:
             return self._keep()
         elif message.proceed:
+            if message.stop:
+                self._stop_after = self._served.pushes_before_a_stop()
             self._take(worker, message)
         else:
             self._training.remove(worker)
@@ -193,7 +198,13 @@ class Server:
             end_cuts()  # it stops no more
             self._waiting.append(worker)
             return
-        self._wire.answer(worker, Header(self._served.report.updates, granted))
+        stop = granted and self._stops(worker)
+        self._wire.answer(worker, Header(self._served.report.updates, granted, stop=stop))
+
+    def _stops(self, worker: int) -> bool:
+        """Return True if a worker that is answered now is to stop for a checkpoint."""
+        after = self._stop_after
+        return after is not None and self._served.num_pushes(worker) >= after
 
     def _at_the_end(self, samples: int) -> Snapshot:
         weights = self._served.scored

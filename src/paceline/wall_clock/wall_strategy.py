@@ -126,6 +126,14 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     def settle(self) -> None:
         """Wait until what goes on beside this worker's steps has ended."""
 
+    @property
+    def stops(self) -> bool:
+        """True if servers have stopped this worker for a checkpoint."""
+        return False
+
+    def ask_to_stop(self) -> None:
+        """Ask servers that grant steps to stop all workers for a checkpoint, with the next push."""
+
     def keep_servers(self) -> None:
         """Tell the servers to keep their state, now that no worker takes a step."""
 

@@ -57,6 +57,10 @@ class EarlyEnd:
         """Tell the server to keep its state for a checkpoint, when no push is under way."""
         self._end.keep(version)
 
+    def ask_to_stop(self) -> None:
+        """Ask the server, with the next push, to stop all workers for a checkpoint."""
+        self._end.ask_to_stop()
+
     def leave(self, version: int) -> None:
         """Announce to the server that no push follows, and close the connection."""
         self._orders.put(None)

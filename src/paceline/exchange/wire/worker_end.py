@@ -38,6 +38,7 @@ class WorkerEnd:
         self._pushed, self._pulled = pushed, pulled
         self.shared = not pulled
         self._header = bytearray(HEADER_BYTES)
+        self._asks = False  # the server to stop, with the next push
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -57,8 +58,7 @@ class WorkerEnd:
 
         Raises LostPeerError, TimeoutError.
         """
-        header = memoryview(pack(Header(version, True)))
-        begin = [] if parts.start else [header, *self._numbers]
+        begin = [] if parts.start else [self._push_header(version), *self._numbers]
         self._send(Pieces(*begin, *self._pushed[parts.start : parts.stop]))
 
     def pull(self) -> Header:
@@ -77,10 +77,18 @@ class WorkerEnd:
         """Tell the server to keep its state for a checkpoint; it sends no answer."""
         self._send(Pieces(memoryview(pack(Header(version, False, keep=True)))))
 
+    def ask_to_stop(self) -> None:
+        """Ask the server, with the next push, to stop all workers for a checkpoint."""
+        self._asks = True
+
     def leave(self, version: int) -> None:
         """Announce to the server that no push follows, and close the connection."""
         self._send(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
+
+    def _push_header(self, version: int) -> memoryview:
+        asks, self._asks = self._asks, False
+        return memoryview(pack(Header(version, True, stop=asks)))
 
     def _send(self, outgoing: Pieces) -> None:
         try:

@@ -59,6 +59,7 @@ class WorkerWire:
         count = len(bounds)
         self._turns = [(begins_with + turn) % count for turn in range(count)]
         self.versions = [0] * len(bounds)  # of the latest weights, by server
+        self.stops = False  # before the next step, for a checkpoint: so says server 0
         self.bytes_sent = 0
         self.bytes_received = 0
 
@@ -76,6 +77,7 @@ class WorkerWire:
         headers = {server: self._ends[server].pull() for server in self._turns}
         self.versions = [headers[server].version for server in range(len(self._ends))]
         self.bytes_received += self._pull_bytes
+        self.stops = headers[0].stop
         return headers[0].proceed
 
     @property
@@ -95,6 +97,10 @@ class WorkerWire:
             self._ends[server].push(self.versions[server])
         self.bytes_sent += self._push_bytes
         return self.pull()
+
+    def ask_to_stop(self) -> None:
+        """Ask server 0, with the next push, to stop all workers for a checkpoint."""
+        self._ends[0].ask_to_stop()
 
     def keep(self) -> None:
         """Tell the servers to keep their state for a checkpoint; they send no answer."""
