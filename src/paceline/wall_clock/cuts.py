@@ -7,10 +7,13 @@ must not wait for who has stopped; others agree by the store of the launcher.
 import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from paceline.exchange.process_group import run_store, worker_index
 from paceline.scheme.accounting import Accounting
-from paceline.wall_clock.wall_strategy import AbstractWallStrategy
+
+if TYPE_CHECKING:
+    from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 _POLL_SECONDS = 0.001  # of workers that have stopped, for those that have not
 _NO_MORE, _KEPT = "cuts: no more", "cuts: states of servers"
@@ -30,7 +33,7 @@ class Cuts:
     def __init__(
         self,
         accounting: Accounting,
-        strategy: AbstractWallStrategy,
+        strategy: "AbstractWallStrategy",
         *,
         look_seconds: float,
         timeout_seconds: float,
