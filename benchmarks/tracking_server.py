@@ -72,6 +72,7 @@ def _outage(server: TrackingServer, project: Path) -> Iterator[dict[str, Any]]:
         before = len(_records(project))
         time.sleep(AWAY)
         during = len(_records(project)) - before
+        ends = sorted((each / "result.json").stat().st_mtime for each in _records(project))
         server.start()
         ended = sweep.wait()
     finally:
@@ -88,6 +89,8 @@ def _outage(server: TrackingServer, project: Path) -> Iterator[dict[str, Any]]:
     yield row(name, logged, all_numbers, "", ratio, "1", logged == all_numbers)
     points = len(_records(project))
     yield row("  records / points", points, POINTS, "", points / POINTS, "1", points == POINTS)
+    there, away = (ends[before - 1] - ends[0]) / (before - 1), (ends[-1] - ends[before - 1]) / during
+    yield row("  seconds of a point, server away / there", away, there, "s", away / there, "shown", True)
 
 
 def _records(project: Path) -> list[Path]:

@@ -27,6 +27,7 @@ from paceline.record.record import PartialRecord, Result
 from paceline.record.target import Target
 from paceline.run.asked import asked_by_signals
 from paceline.tracking.log import log, prepare_log
+from paceline.tracking.mlflow_store import impatient
 from paceline.tracking.progress_follower import ProgressFollower
 
 PROCESS = "paceline.run.process:run"  # not imported here: Lightning takes seconds
@@ -46,7 +47,8 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
 
     Raises SettingError without a record if a setting is invalid. In a sweep, a point goes on from
     its latest checkpoint, if there is one, when a process of it is killed; an error that only the
-    processes can detect is recorded as a failure, and the MLflow store is not prepared.
+    processes can detect is recorded as a failure, the MLflow store is not prepared, and nobody waits
+    for one that is away: the sweep logs at its end what the store lacks.
     """
     if not in_sweep:
         prepare_log(point.measurement.mlflow)
@@ -58,12 +60,20 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     try:
         partial.write_config(point.config.values)
         _begin_checkpoints(point, partial.folder)
-        result = _train(point, partial, in_sweep)
+        follower = ProgressFollower(partial.folder, point.config)
+        result = _train(point, partial, follower, in_sweep)
         partial.complete(result)
     except BaseException:
         partial.discard()
         raise
-    return Outcome(folder, result, log(folder, point.measurement.mlflow))
+    if not in_sweep:
+        unlogged = log(folder, point.measurement.mlflow)
+    elif follower.answers:
+        with impatient():
+            unlogged = log(folder, point.measurement.mlflow)
+    else:
+        unlogged = "no answer while the point ran; the sweep logs it at its end"
+    return Outcome(folder, result, unlogged)
 
 
 def _begin_checkpoints(point: Point, folder: Path) -> None:
@@ -90,7 +100,9 @@ def prepare_data(data: Target) -> AbstractImageData | None:
     return images
 
 
-def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
+def _train(
+    point: Point, partial: PartialRecord, follower: ProgressFollower, in_sweep: bool
+) -> Result:
     started = time.time()
     task = Task(
         PROCESS,
@@ -104,7 +116,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     )
     try:
         with (
-            ProgressFollower(partial.folder, point.config),
+            follower,
             asked_by_signals(point, partial.folder),
         ):
             returned = _run(point, partial.folder, task, again=in_sweep)

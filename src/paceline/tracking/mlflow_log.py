@@ -21,7 +21,12 @@ T = TypeVar("T")
 
 
 class LogError(Exception):
-    """Failure to log to MLflow; the message names what is missing there, on one line."""
+    """Failure to log to MLflow; the message names what is missing there, on one line.
+
+    `is_busy`: True if the store answered, and the next try may succeed.
+    """
+
+    is_busy = False
 
 
 class PointLog:
@@ -187,7 +192,9 @@ def _attempt(what: str, tracking_uri: str, patience: float, call: Callable[[], T
         except Exception as error:  # each kind of store raises errors of its own
             if time.monotonic() > deadline or not _passes(error):
                 reason = f"{what} not logged to {tracking_uri}: {first_line(error)}"
-                raise LogError(reason) from error
+                failure = LogError(reason)
+                failure.is_busy = _passes(error)
+                raise failure from error
         time.sleep(random.uniform(0.05, 0.5))  # apart from the other writers
 
 

@@ -14,6 +14,7 @@ from paceline.tracking.mlflow_store import impatient
 
 _PERIOD = 1.0  # seconds
 _PATIENCE = 10.0  # s with a store that does not answer: the record must not wait for it
+_PATIENCE_WITH_WHO_IS_AWAY = 0.5
 
 
 class ProgressFollower:
@@ -21,7 +22,7 @@ class ProgressFollower:
 
     Leave it before the record is completed; `log_record` then adds all other rows to the same run.
     An error inside ends the run as killed, unless its record is logged after all. Does nothing if
-    the point has no MLflow store.
+    the point has no MLflow store. `answers`: whether the store did, when it was asked last.
     """
 
     def __init__(self, folder: Path, config: PointConfig) -> None:
@@ -35,7 +36,7 @@ class ProgressFollower:
             "status": "running",
         }
         self._log: PointLog | None = None
-        self._num_logged = 0
+        self._num_logged, self.answers = 0, True
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
 
@@ -47,7 +48,8 @@ class ProgressFollower:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join(_PATIENCE)  # beyond it it ends with the process
+            # beyond it, it ends with the process
+            self._thread.join(_PATIENCE if self.answers else _PATIENCE_WITH_WHO_IS_AWAY)
         uri = self._mlflow.tracking_uri
         if kind is not None and uri is not None:
             with suppress(LogError), impatient():  # or MLflow shows the run as running
@@ -57,12 +59,16 @@ class ProgressFollower:
         if sys.platform == "linux":  # a thread has its own priority there: workers come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         started = time.time()
-        while not self._stopped.wait(_PERIOD):
-            try:
-                self._open(started)
-                self._log_new_rows()
-            except (LogError, OSError):
-                continue  # the rows stay in the file; the next second, or log_record, takes them
+        with impatient():
+            while not self._stopped.wait(_PERIOD):
+                try:
+                    self._open(started)
+                    self._log_new_rows()
+                    self.answers = True
+                except LogError as error:  # rows stay in the file for the next try, or log_record
+                    self.answers = error.is_busy
+                except OSError:
+                    continue
 
     def _open(self, started: float) -> None:
         if self._log is None:
