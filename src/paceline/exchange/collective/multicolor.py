@@ -20,7 +20,7 @@ class Multicolor(AbstractScheduledCollective):
     """A tree for each part of the vector, every worker an inner member of one tree at most."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
-        filling = max(1, 2 * _depth(workers) - 1)
+        filling = 2 * _depth(workers) - 2  # the first and the last round carry half of others
         return _all_colors(workers, [pieces(*part, filling) for part in _parts(workers, length)])
 
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
