@@ -89,8 +89,10 @@ def _outage(server: TrackingServer, project: Path) -> Iterator[dict[str, Any]]:
     yield row(name, logged, all_numbers, "", ratio, "1", logged == all_numbers)
     points = len(_records(project))
     yield row("  records / points", points, POINTS, "", points / POINTS, "1", points == POINTS)
-    there, away = (ends[before - 1] - ends[0]) / (before - 1), (ends[-1] - ends[before - 1]) / during
-    yield row("  seconds of a point, server away / there", away, there, "s", away / there, "shown", True)
+    there = (ends[before - 1] - ends[0]) / (before - 1)
+    away = (ends[-1] - ends[before - 1]) / during if during else AWAY
+    name = "  seconds of a point, server away / there"
+    yield row(name, away, there, "s", away / there, "shown", True)
 
 
 def _records(project: Path) -> list[Path]:

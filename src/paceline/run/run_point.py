@@ -47,8 +47,8 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
 
     Raises SettingError without a record if a setting is invalid. In a sweep, a point goes on from
     its latest checkpoint, if there is one, when a process of it is killed; an error that only the
-    processes can detect is recorded as a failure, the MLflow store is not prepared, and nobody waits
-    for one that is away: the sweep logs at its end what the store lacks.
+    processes can detect is recorded as a failure, the MLflow store is not prepared, and one that is
+    away is not waited for: the sweep logs at its end what the store lacks.
     """
     if not in_sweep:
         prepare_log(point.measurement.mlflow)

@@ -115,8 +115,8 @@ class _Composer:
         plain = override.type == OverrideType.CHANGE and override.package is None
         if not plain or key in self._choices or isinstance(override.value(), dict | list):
             return False
-        touched = [f"{other.key_or_group}." for other in among]
-        return sum(f"{key}.".startswith(each) or each.startswith(f"{key}.") for each in touched) == 1
+        own, others = f"{key}.", [f"{other.key_or_group}." for other in among]
+        return sum(own.startswith(each) or each.startswith(own) for each in others) == 1
 
 
 def as_in_a_run(cfg: DictConfig) -> DictConfig:
