@@ -2,15 +2,17 @@
 
 import os
 import resource
+import stat
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 import torch.distributed as dist
 
 from paceline.exchange.lost import LostPeerError
-from paceline.exchange.process_group import count_workers, join
+from paceline.exchange.process_group import STORE, count_workers, join, leave
 from paceline.model.classifier import Classifier
 
 
@@ -113,3 +115,23 @@ def tell_and_wait():
     """Its process number, in the log."""
     print(os.getpid(), flush=True)
     time.sleep(60)
+
+
+def listening_of(process: int) -> list[str]:
+    """The addresses at which a process listens."""
+    sockets = psutil.Process(process).net_connections("inet")
+    return [str(each.laddr) for each in sockets if each.status == psutil.CONN_LISTEN]
+
+
+def how_to_meet(launcher: int) -> tuple[int, int, list[str]]:
+    """What others may do to the run's store, the mode of its folder, and where the launcher
+    listens, when all have met.
+    """
+    join(60, "cpu")
+    path = Path(os.environ[STORE])
+    dist.barrier()
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)]
+    listening = listening_of(launcher)
+    dist.barrier()
+    leave()
+    return modes[0] & 0o022, modes[1], listening

@@ -16,6 +16,7 @@ from paceline.cluster.launcher import launch
 from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
+from tests.cluster.counting import listening_of
 from tests.tiny import run_tiny, tiny_point
 
 
@@ -58,6 +59,18 @@ def test_a_setting_that_a_scheme_refuses_is_told_by_its_name(tmp_path):
 def test_a_wrong_count_of_workers_is_an_error(tmp_path):
     with pytest.raises(ProcessFailure, match="workers: 3 asked for, 2 training"):
         launch("tests.cluster.counting:count", (3,), workers=2, servers=0, log_folder=tmp_path)
+
+
+def test_nobody_else_can_reach_what_processes_of_one_machine_meet_by(tmp_path, monkeypatch):
+    """Their store is a file in a folder of its user, and goes with the run."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = listening_of(os.getpid())
+    target, log = "tests.cluster.counting:how_to_meet", tmp_path / "log"
+    found = launch(target, (os.getpid(),), workers=2, servers=1, log_folder=log)
+    assert found == [(0, 0o700, before)] * 3
+    assert not list(temporary.glob("paceline-*"))
 
 
 def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(tmp_path):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here
 from paceline.cluster.processes import Child, end, preload, start
-from paceline.cluster.rendezvous import LOOPBACK_ADDRESS, rendezvous
+from paceline.cluster.rendezvous import LOOPBACK_ADDRESS, rendezvous_by_file
 from paceline.cluster.supervisor import Supervisor, name_of
 
 if TYPE_CHECKING:  # torch takes two seconds: `preload` is to come before, and --help without
@@ -42,10 +42,10 @@ def launch(
 ) -> list[Any]:
     """Call `target`, written module:function, in workers + servers processes.
 
-    Returns their return values by rank. Each process gets RANK, WORLD_SIZE, MASTER_ADDR and
-    MASTER_PORT, and writes to a file in `log_folder`. Once all servers have called `tolerate` for a
-    worker, its death puts a LostWorker into the returned list. Any other failure ends all processes
-    and raises ProcessFailure for the first one, or the SettingError that a process raised.
+    Returns their return values by rank. Each process gets RANK, WORLD_SIZE and PACELINE_STORE, and
+    writes to a file in `log_folder`. Once all servers have called `tolerate` for a worker, its death
+    puts a LostWorker into the returned list. Any other failure ends all processes and raises
+    ProcessFailure for the first one, or the SettingError that a process raised.
     `shards`: number of processes of each worker, if that is more than one; `workers` counts all.
     `own_rank`: rank that the calling process takes itself; None if all processes are new.
     `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
@@ -56,7 +56,7 @@ def launch(
     log_folder.mkdir(parents=True, exist_ok=True)
     children: dict[int, Child] = {}
     num_processes = workers + servers
-    with ended_by_signals(), rendezvous(num_processes, address) as environment:
+    with ended_by_signals(), rendezvous_by_file(num_processes, address) as environment:
         try:
             for rank in range(num_processes):
                 if rank != own_rank:

@@ -1,14 +1,33 @@
-"""Store by which the processes of a run find each other."""
+"""Store by which the processes of a run find each other.
+
+It is in none of them, so that each may end at any time. On one machine it is a file that only its
+user may open. Over a network it is torch's TCPStore, which, as gloo, knows its peers by nothing:
+whoever reaches its port can stop the run.
+"""
 
 import contextlib
 import datetime
 import socket
+import tempfile
 import uuid
 from collections.abc import Generator
+from pathlib import Path
 
 from paceline.errors import SettingError
 
-LOOPBACK_ADDRESS = "127.0.0.1"  # the default, as neither the store nor gloo authenticates a peer
+LOOPBACK_ADDRESS = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]]:
+    """Yield the environment by which processes on this machine find each other.
+
+    `processes`: their number. `address`: of this machine, by which they all reach it.
+    """
+    from paceline.exchange.process_group import STORE
+
+    with tempfile.TemporaryDirectory(prefix="paceline-") as folder:  # of mode 0700
+        yield {**_environment(processes, address, 0), STORE: str(Path(folder) / "store")}
 
 
 @contextlib.contextmanager
@@ -17,14 +36,10 @@ def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
 
     `processes`: their number. `address`: of this machine, by which they all reach it.
 
-    The store is not in one of them, so that each may end at any time. It takes over a socket that
-    already listens on a port chosen by the system, so that no other program can take the port
-    first. The variables are torchrun's, by which Lightning recognises that it need not start
-    processes.
+    The store takes over a socket that already listens on a port chosen by the system, so that no
+    other program can take the port first.
     """
     import torch.distributed as dist
-
-    from paceline.exchange.process_group import SECRET, make_secret
 
     try:
         listening = socket.create_server((address, 0))
@@ -40,7 +55,15 @@ def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
         timeout=datetime.timedelta(seconds=60),
         master_listen_fd=listening.detach(),
     )
-    yield {
+    yield _environment(processes, address, port)
+    del store
+
+
+def _environment(processes: int, address: str, port: int) -> dict[str, str]:
+    """Return torchrun's variables, by which Lightning recognises that it need start no process."""
+    from paceline.exchange.process_group import SECRET, make_secret
+
+    return {
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
         "GROUP_RANK": "0",
@@ -51,4 +74,3 @@ def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         SECRET: make_secret(),
     }
-    del store

@@ -8,13 +8,14 @@ import datetime
 import os
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
 
 from paceline.exchange.node import cluster_interface
 
+STORE = "PACELINE_STORE"  # environment variable with the file of the run's store, if it is one
 SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
 _SECRET_BYTES = 32
 
@@ -48,7 +49,8 @@ _division: Division | None = None
 
 
 def join(timeout_seconds: float, accelerator: str) -> None:
-    """Join the group that the launcher's environment describes (RANK, WORLD_SIZE, MASTER_ADDR).
+    """Join the group that the launcher's environment describes: RANK, WORLD_SIZE, and where to
+    meet, PACELINE_STORE or MASTER_ADDR and MASTER_PORT.
 
     gloo carries CPU tensors; NCCL is added where the accelerator is "cuda". Every process calls it.
     """
@@ -57,7 +59,8 @@ def join(timeout_seconds: float, accelerator: str) -> None:
         backend = "cpu:gloo,cuda:nccl" if accelerator == "cuda" else "gloo"
         timeout = datetime.timedelta(seconds=timeout_seconds)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", cluster_interface())
-        dist.init_process_group(backend, timeout=timeout)
+        where = _file_store(timeout) if STORE in os.environ else {}
+        dist.init_process_group(backend, timeout=timeout, **where)
     if _joined is None:
         _joined = Joined(_run_secret(), timeout_seconds)
 
@@ -131,13 +134,20 @@ def numbers_drawn(name: str) -> int:
 
 
 def run_store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
-    """Return the store of the run, which is in its launcher."""
+    """Return the store of the run, which outlives each of its processes."""
     return dist.distributed_c10d._get_default_store()  # torch has no public name for it
 
 
 def make_secret() -> str:
     """Draw a new secret in hexadecimal digits."""
     return secrets.token_hex(_SECRET_BYTES)
+
+
+def _file_store(timeout: datetime.timedelta) -> dict[str, Any]:
+    rank, processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(os.environ[STORE], processes)  # type: ignore[reportPrivateImportUsage]
+    store.set_timeout(timeout)
+    return {"store": store, "rank": rank, "world_size": processes}
 
 
 def _run_secret() -> bytes:
