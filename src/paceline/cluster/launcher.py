@@ -43,8 +43,8 @@ def launch(
     """Call `target`, written module:function, in workers + servers processes.
 
     Returns their return values by rank. Each process gets RANK, WORLD_SIZE and PACELINE_STORE, and
-    writes to a file in `log_folder`. Once all servers have called `tolerate` for a worker, its death
-    puts a LostWorker into the returned list. Any other failure ends all processes and raises
+    writes to a file in `log_folder`. Once all servers have called `tolerate` for a worker, its
+    death puts a LostWorker into the returned list. Any other failure ends all processes and raises
     ProcessFailure for the first one, or the SettingError that a process raised.
     `shards`: number of processes of each worker, if that is more than one; `workers` counts all.
     `own_rank`: rank that the calling process takes itself; None if all processes are new.
