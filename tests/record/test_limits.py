@@ -4,6 +4,7 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.limits import check_limits
+from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
 
@@ -35,6 +36,8 @@ MEANINGLESS = [
     ("scheme=5", "scheme"),
     ("data=null", "data"),
     ("cluster=", "cluster"),
+    ("names.scheme=other", "names.scheme"),
+    ("grids=5", "grids"),
 ]
 
 
@@ -44,6 +47,31 @@ def test_what_means_nothing_is_refused_before_anything_starts(override, setting)
         composed(["scheme=async_parameter_server", override], REPOSITORY)
     assert caught.value.setting == setting
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "setting", "reason"),
+    [
+        ("data._target_=5", "data._target_", "a class is needed"),
+        ("model._target_=nope", "model._target_", "a class is needed"),
+        ("model._target_=nope.Net", "model._target_", "there is no package nope"),
+        ("model.network._target_=nope.a.Net", "model.network._target_", "there is no package nope"),
+        ("model.optimizer._target_=nope.SGD", "model.optimizer._target_", "there is no package"),
+    ],
+)
+def test_a_class_that_is_not_there_is_named_before_a_process_starts(override, setting, reason):
+    config = composed([override, "cluster.accelerator=cpu"], REPOSITORY)
+    with pytest.raises(SettingError, match=f"^{setting}: {reason}"):
+        Point.of(config)
+
+
+@pytest.mark.parametrize(
+    "store", ["http://me:secret@host:5000", "postgresql://me:secret@host/mlflow"]
+)
+def test_a_password_is_refused_and_not_repeated(store):
+    with pytest.raises(SettingError, match=r"^measurement.mlflow.tracking_uri: ") as caught:
+        composed([f"measurement.mlflow.tracking_uri={store}"], REPOSITORY)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

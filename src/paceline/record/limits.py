@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -104,8 +105,19 @@ def check_limits(values: Mapping[str, Any]) -> None:
         found, value = _lookup(values, setting)
         if found and not within(value):
             raise SettingError(setting, f"{needed}, not {value!r}")
+    _check_password(values)
     _check_pairs(values)
     _check_processes(values)
+
+
+def _check_password(values: Mapping[str, Any]) -> None:
+    """Raise SettingError, which does not repeat it, for a password that records would tell."""
+    setting = "measurement.mlflow.tracking_uri"
+    address = _lookup(values, setting)[1]
+    if isinstance(address, str) and urlsplit(address).password:
+        message = "a password would stand in all records; MLflow reads MLFLOW_TRACKING_USERNAME "
+        message += "and MLFLOW_TRACKING_PASSWORD, and PostgreSQL ~/.pgpass"
+        raise SettingError(setting, message)
 
 
 def _check_pairs(values: Mapping[str, Any]) -> None:

@@ -105,6 +105,8 @@ class Point:
         """Raise SettingError for parts that cannot be combined."""
         _ = self.config.margin, self.config.asked_target  # a study's, but of any point's settings
         self.training.check(Accounting(self.scheme, self.workers), self.model)
+        self.model.check()
+        self.data.check()
         self._check_placement()
         self._check_collective()
         self.cluster.check(self.scheme, self._num_computing)

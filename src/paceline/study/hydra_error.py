@@ -41,7 +41,13 @@ def hydra_errors(setting: str) -> Generator[None]:
 
 
 def check_groups(overrides: Sequence[str]) -> None:
-    """Raise SettingError for a group of settings that is set to nothing or to a number."""
+    """Raise SettingError for a group of settings that is set to nothing or to a number, and for a
+    setting that is none of the command line.
+    """
     for name, _, value in (word.partition("=") for word in overrides):
+        if name.lstrip("+~").partition(".")[0] == "names":
+            raise SettingError(name, "names are those of the chosen files")
+        if name.lstrip("+~") == "grids":
+            raise SettingError(name, "grids stand in a file of experiments/; train -m a=1,2 sweeps")
         if name in _GROUPS and re.fullmatch(r"null|[\d.]*", value):
             raise SettingError(name, f"a file of conf/{name} is needed, not {value or 'nothing'}")
