@@ -22,7 +22,7 @@ study: setup
 	@echo "The report: reports/quick/index.html"
 
 test: setup
-	$(WITH_VENV) python -m pytest --numprocesses 2 --dist worksteal
+	$(WITH_VENV) python -m pytest --numprocesses 3 --dist worksteal
 
 lint: setup
 	$(WITH_VENV) ruff check

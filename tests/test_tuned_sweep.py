@@ -1,4 +1,4 @@
-"""A study with tuning, as a user types it: two points at a time, then again."""
+"""A study with tuning, as a user types it, and then again."""
 
 import pytest
 
@@ -9,7 +9,6 @@ SETTINGS = {
     "batch_size": 10,
     "training": {"samples": 200},
     "measurement": STUDY["measurement"] | {"evaluations": 2},
-    "sweep": {"jobs": 2},
     "tuning": {
         "effective_rate": [0.0001, 0.3],
         "one_minus_momentum": [0.1, 1],

@@ -12,7 +12,9 @@ from paceline.model.classifier import Classifier
 
 
 class MortalClassifier(Classifier):
-    """Each process dies before its step of this number, unless its file in `graves` is there."""
+    """Each process dies before its step of this number, unless its file in `graves` is there: or
+    before a later one, if no checkpoint is beside the graves yet.
+    """
 
     def __init__(self, network: Any, optimizer: Any, graves: str, turn: int) -> None:
         super().__init__(network, optimizer)
@@ -20,7 +22,9 @@ class MortalClassifier(Classifier):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         grave = self._graves / str(dist.get_rank())
-        if batch_idx == self._turn and not grave.exists():
+        if batch_idx < self._turn or grave.exists():
+            return
+        if any(self._graves.parent.rglob("complete.json")):
             grave.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -54,7 +54,7 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     with pytest.raises(ProcessFailure, match="SIGKILL"):
         run_tiny(config, tmp_path)
     before = latest(tmp_path)
-    assert 0 < before.samples <= 2 * TURN * law.workers * 4
+    assert 0 < before.samples < 3 * 48
     for rank in range(law.workers):
         (graves / str(rank)).touch()  # whoever was ended by the launcher
     seen, weights = run_tiny(config, tmp_path)

@@ -11,10 +11,18 @@ AT_GATE = "at the gate"
 
 
 class GatedClassifier(Classifier):
-    """Stands at the second batch, and says so, until the gate is open."""
+    """Stands at the second batch, and says so, until the gate is open.
+
+    `patience`: seconds after which it goes on to the next batch, where it stands again.
+    """
+
+    def __init__(self, network: Any, optimizer: Any, patience: float = 1000) -> None:
+        super().__init__(network, optimizer)
+        self._patience = patience
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if batch_idx == 1:
             print(AT_GATE, flush=True)
-            while not GATE.exists():
-                time.sleep(0.02)
+        until = time.monotonic() + self._patience
+        while batch_idx > 0 and not GATE.exists() and time.monotonic() < until:
+            time.sleep(0.02)

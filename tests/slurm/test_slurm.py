@@ -79,7 +79,7 @@ def at_gate(outcome, project, key, name="worker_0"):
 def test_points_of_every_shape_in_one_sweep(project, write, capfd):
     """Workers 1, 2, 4 of two schemes over one and two nodes; nothing is left to do then."""
     schemes = "sync_allreduce,async_parameter_server"
-    write([{"scheme": schemes, "workers": "1,2,4"}])
+    write([{"scheme": schemes, "workers": "1,2,4"}], points_per_job=2)
     assert run(project)
     found = results(project)
     shapes = {

@@ -1,5 +1,6 @@
 """Job of a queue: points that follow each other in one allocation."""
 
+import os
 import signal
 import sys
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class PointJob:
         """Run those points whose records are as they were. Exits with 2 if one could not run."""
         sys.path[:0] = [str(self.root), str(self.root / "src")]  # for a `_target_` of the user's
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # for all that this process starts: Slurm
-        preload()  # sends it to everybody, and a worker must not end before its launcher
+        if os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1":  # else agents start the processes
+            preload()  # sends it to everybody, and a worker must not end before its launcher
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if source_digest() != self.code:
             message = f"the code was {self.code} when this was queued, and is {source_digest()}"
