@@ -5,7 +5,7 @@ VENV ?= .venv
 # abspath, so that commands find each other from any folder
 WITH_VENV = PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: setup study test lint bench mutants
+.PHONY: setup study test test-slow lint bench mutants
 
 setup: $(VENV)/.ready
 
@@ -22,7 +22,10 @@ study: setup
 	@echo "The report: reports/quick/index.html"
 
 test: setup
-	$(WITH_VENV) python -m pytest --numprocesses 3 --dist worksteal
+	$(WITH_VENV) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
+
+test-slow: setup
+	$(WITH_VENV) python -m pytest --numprocesses 3 --dist worksteal -m slow
 
 lint: setup
 	$(WITH_VENV) ruff check

@@ -9,6 +9,8 @@ import pytest
 from tests.command_line import results, run, start
 from tests.small_study import write_small_study
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
 def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root):

@@ -5,6 +5,7 @@ import pytest
 from tests.command_line import results, run, run_anew
 from tests.small_study import STUDY, write_small_study
 
+pytestmark = pytest.mark.slow
 SETTINGS = {
     "batch_size": 10,
     "training": {"samples": 200},

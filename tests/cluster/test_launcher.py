@@ -63,14 +63,13 @@ def test_a_wrong_count_of_workers_is_an_error(tmp_path):
 
 def test_nobody_else_can_reach_what_processes_of_one_machine_meet_by(tmp_path, monkeypatch):
     """Their store is a file in a folder of its user, and goes with the run."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     before = listening_of(os.getpid())
-    target, log = "tests.cluster.counting:how_to_meet", tmp_path / "log"
-    found = launch(target, (os.getpid(),), workers=2, servers=1, log_folder=log)
-    assert found == [(0, 0o700, before)] * 3
-    assert not list(temporary.glob("paceline-*"))
+    with tempfile.TemporaryDirectory() as temporary:  # of a short path
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        target, arguments = "tests.cluster.counting:how_to_meet", (os.getpid(),)
+        found = launch(target, arguments, workers=2, servers=1, log_folder=tmp_path)
+        assert found == [(0, 0o700, before)] * 3
+        assert not list(Path(temporary).glob("paceline-*"))
 
 
 def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.tiny import REPOSITORY
 
+pytestmark = pytest.mark.slow
 SMALL = [
     "data=synthetic",
     "data.num_train=96",

@@ -5,6 +5,7 @@ import pytest
 from paceline.errors import SettingError
 from paceline.record.limits import check_limits
 from paceline.record.point import Point
+from paceline.run.run_point import run_point
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
 
@@ -60,9 +61,9 @@ def test_what_means_nothing_is_refused_before_anything_starts(override, setting)
     ],
 )
 def test_a_class_that_is_not_there_is_named_before_a_process_starts(override, setting, reason):
-    config = composed([override, "cluster.accelerator=cpu"], REPOSITORY)
+    point = Point.of(composed([override, "cluster.accelerator=cpu"], REPOSITORY))
     with pytest.raises(SettingError, match=f"^{setting}: {reason}"):
-        Point.of(config)
+        run_point(point)
 
 
 @pytest.mark.parametrize(

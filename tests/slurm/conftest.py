@@ -64,7 +64,7 @@ def write(project):
         store = f"sqlite:///{project}/mlflow.db"  # MLflow keeps a relative one open
         content["measurement"] = {"mlflow": {"tracking_uri": store}}
         if gated:
-            patience = {"patience": 2} if checkpoints else {}  # one is written between two steps
+            patience = {"patience": 5} if checkpoints else {}  # one is written between two steps
             content["model"] = {"_target_": "tests.slurm.gated.GatedClassifier", **patience}
         text = "# @package _global_\n" + yaml.safe_dump(content, sort_keys=False)
         (project / "experiments/study.yaml").write_text(text)

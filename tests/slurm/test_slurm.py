@@ -23,7 +23,7 @@ from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to
 from tests.slurm.gated import AT_GATE, GATE
 from tests.tiny import REPOSITORY
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 OFTEN = 1e-6  # s between checkpoints: after each step
 SOON = 30  # s, in which a fault must be told
 

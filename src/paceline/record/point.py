@@ -81,6 +81,11 @@ class Point:
         point._check()
         return point
 
+    def check_packages(self) -> None:
+        """Raise SettingError for a class of model or data that cannot be here."""
+        self.model.check()
+        self.data.check()
+
     @property
     def kind(self) -> Kind:
         """Kind of the numbers in the point's record."""
@@ -105,8 +110,6 @@ class Point:
         """Raise SettingError for parts that cannot be combined."""
         _ = self.config.margin, self.config.asked_target  # a study's, but of any point's settings
         self.training.check(Accounting(self.scheme, self.workers), self.model)
-        self.model.check()
-        self.data.check()
         self._check_placement()
         self._check_collective()
         self.cluster.check(self.scheme, self._num_computing)

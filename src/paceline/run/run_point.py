@@ -50,6 +50,7 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     processes can detect is recorded as a failure, the MLflow store is not prepared, and one that is
     away is not waited for: the sweep logs at its end what the store lacks.
     """
+    point.check_packages()
     if not in_sweep:
         prepare_log(point.measurement.mlflow)
     images = prepare_data(point.data)

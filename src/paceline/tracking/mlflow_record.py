@@ -104,8 +104,10 @@ def write_marker(
         run_id=run_id, tracking_uri=tracking_uri, complete=complete, live_rows=live_rows
     )
     text = json.dumps(marker, indent=1) + "\n"
+    written = folder / f"{MARKER}.partial"
     try:
-        (folder / MARKER).write_text(text)
+        written.write_text(text)
+        written.replace(folder / MARKER)  # which others may be reading
     except OSError as error:
         raise LogError(f"cannot write {folder / MARKER}: {error.strerror}") from error
 

@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import sqlite3
+import threading
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _SECONDS = 8  # until a store counts as locked, or a server as unreachable
+_ONE_TRY = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS)}
 # Other processes may prepare the same file: 1.5 s for the first, 0.8 s for each further one.
 _LOCK_SECONDS = 120
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
@@ -104,17 +106,37 @@ def _create_experiment(store: "MlflowClient", name: str, artifacts: str | None) 
         raise SettingError("measurement.mlflow.experiment", message)
 
 
+class _Patience:
+    """Patience of this process, which its threads lose together: MLflow reads the environment."""
+
+    def __init__(self) -> None:
+        self._lock, self._without = threading.Lock(), 0
+        self._before: dict[str, str | None] = {}
+
+    def lose(self) -> None:
+        with self._lock:
+            self._without += 1
+            if self._without == 1:
+                self._before = {name: os.environ.get(name) for name in _ONE_TRY}
+                os.environ.update(_ONE_TRY)
+
+    def regain(self) -> None:
+        with self._lock:
+            self._without -= 1
+            if self._without == 0:
+                for name, value in self._before.items():
+                    del os.environ[name]
+                    os.environ.update({} if value is None else {name: value})
+
+
+_patience = _Patience()
+
+
 @contextmanager
 def impatient() -> Generator[None]:
     """Limit requests inside to one try, so that a server that never answers fails soon."""
-    limits = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS)}
-    before = {name: os.environ.get(name) for name in limits}
-    os.environ.update(limits)
+    _patience.lose()
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _patience.regain()
