@@ -148,6 +148,7 @@ def test_what_a_stage_needs_is_in_the_repository_or_made_before(study):
         made |= outs.keys()
 
 
+@pytest.mark.slow
 def test_a_fresh_clone_runs_the_quick_studies_and_none_of_the_long(tmp_path):
     """Made-up outputs are committed to a pipeline, of which a clone lacks runs/ and data/."""
     for name in ("dvc.yaml", ".gitignore", "conf", "experiments"):

@@ -197,6 +197,7 @@ def test_the_table_shows_every_number_with_its_unit():
     assert lines["memory copy by one thread"].strip() == "8 GB/s"
 
 
+@pytest.mark.slow
 def test_a_real_run_measures_every_part(measured, tmp_path):
     found, point = measured
     by_size = found.worker.steps
@@ -229,6 +230,7 @@ def test_every_other_block_of_steps_has_an_exchange(monkeypatch):
     assert added_by(exchanges.seconds, 3) == 10
 
 
+@pytest.mark.slow
 def test_the_written_file_composes_as_a_cluster(root, measured):
     found, point = measured
     write(found, point, root / "conf/cluster/this_machine.yaml")

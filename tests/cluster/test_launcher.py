@@ -61,6 +61,12 @@ def test_a_wrong_count_of_workers_is_an_error(tmp_path):
         launch("tests.cluster.counting:count", (3,), workers=2, servers=0, log_folder=tmp_path)
 
 
+def test_a_level_of_debugging_that_ends_every_run_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    with pytest.raises(SettingError, match=r"^TORCH_DISTRIBUTED_DEBUG: DETAIL .*INFO is needed$"):
+        launch("tests.cluster.counting:tell", ("a",), workers=1, servers=0, log_folder=tmp_path)
+
+
 def test_nobody_else_can_reach_what_processes_of_one_machine_meet_by(tmp_path, monkeypatch):
     """Their store is a file in a folder of its user, and goes with the run."""
     before = listening_of(os.getpid())

@@ -100,6 +100,7 @@ def test_training_between_nodes_equals_that_on_one_machine(scheme, tmp_path):
 
 @pytest.mark.usefixtures("permitted")
 @pytest.mark.parametrize("scheme", ["async_parameter_server", "mixed", "gossip"])
+@pytest.mark.slow
 def test_messages_that_no_socket_holds_pass_between_nodes(scheme, tmp_path):
     """Ten megabytes, of which a server sends the first before it meets the workers."""
     sized = {

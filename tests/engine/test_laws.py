@@ -389,6 +389,7 @@ def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
     assert sent == received == (1 + 2 * len(means)) * 103 * 8  # of 103 weights; one says hello
 
 
+@pytest.mark.slow
 def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):
     """As it does where its world size is that of the process group: nobody gets past a step."""
     config = waiting(0, True, tmp_path)

@@ -98,6 +98,7 @@ def test_plans_to_measure_are_within_memory_and_include_uniform_ones(measured):
     assert [plan.seconds for plan in within] == sorted(plan.seconds for plan in within)
 
 
+@pytest.mark.slow
 def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
     code, out, _ = command(
         *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "1", "--seconds", "0"),

@@ -1,9 +1,15 @@
 """Training says nothing and leaves nothing but what the run itself writes."""
 
 import logging
+import os
+import signal
+from contextlib import nullcontext
 from functools import partial
 
+import pytest
 import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from paceline.model.classifier import Classifier
 from paceline.run.quiet import quiet_trainer, silence
@@ -28,3 +34,24 @@ def test_it_trains_without_words_or_files(tmp_path, monkeypatch, capfd, caplog, 
     assert caplog.messages == []
     assert [str(w.message) for w in recwarn if "lightning" in w.filename] == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_signal_that_is_ignored_before_is_ignored_in_training(ignored):
+    """As one of a scheduler to all processes of a job; else Lightning ends the run."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN if ignored else signal.SIG_DFL)
+
+    class Signalled(Callback):
+        def on_train_batch_start(self, *_):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        options = {"accelerator": "cpu", "precision": "64-true", "max_epochs": 1}
+        trainer = quiet_trainer(callbacks=[Signalled()], **options)
+        module = Classifier(tiny_network().double(), partial(torch.optim.SGD, lr=0.1))
+        batches = batches_of(tiny_point("sync_allreduce", 1, 4), 0, num_batches=3)
+        with nullcontext() if ignored else pytest.raises(SIGTERMException):
+            trainer.fit(module, batches)
+        assert trainer.global_step == (3 if ignored else 1)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,11 +1,12 @@
 """Configurations that are made of one another are those that Hydra composes."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from paceline.study.compose import as_in_a_run, composer
+from paceline.study.compose import as_in_a_run, composed, composer
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SHAPED = ["cluster=shaped_nodes", "cluster.link={bandwidth: 1e6, latency: 0.0}"]
@@ -38,3 +39,11 @@ def test_one_after_the_other_they_are_as_each_alone(jobs):
     for job, found in zip(jobs, together, strict=True):
         with composer(REPOSITORY) as compose:
             assert found == settings(compose, job)
+
+
+@pytest.mark.parametrize("name", ["it's here", "with spaces", "back\\slash", 'a "quote"', "ここ"])
+def test_a_project_may_lie_anywhere(name, tmp_path):
+    root = tmp_path / name
+    for folder in ("conf", "experiments"):
+        shutil.copytree(REPOSITORY / folder, root / folder)
+    assert composed(["experiments=quick"], root).study == "quick"

@@ -43,6 +43,7 @@ def exchange(root, *overrides):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_every_collective_sends_what_its_formula_says_and_none_is_measured_twice(
     root, monkeypatch, capsys
 ):

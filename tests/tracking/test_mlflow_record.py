@@ -145,6 +145,7 @@ def test_an_outage_during_the_run_is_made_up_for(mlflow_uri, tmp_path):
     assert steps(mlflow_uri, only_run(mlflow_uri), "curve/train_loss") == [64, 128]
 
 
+@pytest.mark.slow
 def test_sixteen_points_at_once_lose_nothing(tmp_path):
     """Each in a process of its own, on a store that none of them has made yet."""
     uri = f"sqlite:///{tmp_path}/mlflow.db"

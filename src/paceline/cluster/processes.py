@@ -54,8 +54,12 @@ class Child(NamedTuple):
 def preload() -> None:
     """Start the forkserver, which imports in the background while the caller continues.
 
-    Raises SettingError("TMPDIR") if its socket cannot be there.
+    Raises SettingError("TMPDIR") if its socket cannot be there, and
+    SettingError("TORCH_DISTRIBUTED_DEBUG") for a level under which no run would live.
     """
+    if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
+        message = "DETAIL wants all processes to call the same in the same order: INFO is needed"
+        raise SettingError("TORCH_DISTRIBUTED_DEBUG", message)
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
     for name, value in KEEP_MEMORY.items():
         os.environ.setdefault(name, value)

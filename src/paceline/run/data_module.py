@@ -1,11 +1,13 @@
 """Reading of any LightningDataModule in the project's order of data."""
 
+import time
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
 
 from paceline.data.order import AbstractOrder
@@ -14,11 +16,14 @@ from paceline.data.sampler import check_sampler
 from paceline.data.share import Share
 from paceline.data.split import curve_images
 from paceline.errors import SettingError
+from paceline.exchange.node import this_node
+from paceline.exchange.process_group import local_rank, run_store
 from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
 from paceline.run.training_set import AbstractTrainingSet
 
 _DRAWN_TWICE = 8  # items, to find out if they are random
+_POLL_SECONDS = 0.1
 
 
 class ModuleItems(AbstractTrainingSet):
@@ -145,6 +150,18 @@ def _curve_loader(module: Any, number: int | None) -> DataLoader | None:
     )
 
 
+def _prepare(module: Any) -> None:
+    """Let one process of each node prepare the data, as Lightning does; the others wait for it."""
+    if not dist.is_initialized():
+        return module.prepare_data()
+    prepared = f"data: prepared on {this_node()}"
+    if local_rank() == 0:
+        module.prepare_data()
+        run_store().set(prepared, "")
+    while not run_store().check([prepared]):
+        time.sleep(_POLL_SECONDS)
+
+
 def open_data_module(module: Any, reading: Reading) -> PointData:
     """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
 
@@ -156,7 +173,7 @@ def open_data_module(module: Any, reading: Reading) -> PointData:
     if reading.placement.store == "mapped":
         message = f"mapped, but {type(module).__name__} has no prepared file: null or memory"
         raise SettingError("data.store", message)
-    module.prepare_data()
+    _prepare(module)
     module.setup("fit")
     module.setup("test")
     loader = module.train_dataloader()

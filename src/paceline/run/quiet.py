@@ -1,12 +1,17 @@
-"""Lightning without messages, files and profiler: a run's record is written elsewhere."""
+"""Lightning without messages, files, profiler and handlers of signals.
+
+A run's record is written elsewhere, and its launcher decides what a signal ends.
+"""
 
 import logging
+import signal
 import threading
 import warnings
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pytorch_lightning import Trainer
+from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.profilers import Profiler
 from tqdm import tqdm
 
@@ -20,9 +25,10 @@ def silence() -> None:
     warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
 
 
-def quiet_trainer(**options: Any) -> Trainer:
+def quiet_trainer(*, callbacks: Sequence[Callback] = (), **options: Any) -> Trainer:
     """Make a Trainer that only trains. `options`: further options of Lightning's Trainer."""
     return Trainer(
+        callbacks=[IgnoredSignals(), *callbacks],
         profiler=NoProfiler(),
         logger=False,
         enable_checkpointing=False,
@@ -32,6 +38,21 @@ def quiet_trainer(**options: Any) -> Trainer:
         limit_val_batches=0,
         **options,
     )
+
+
+class IgnoredSignals(Callback):
+    """Callback that ignores in training what this process ignored before, as under a scheduler.
+
+    Lightning's own handler of SIGTERM broadcasts to all workers, and ends the run as a failure.
+    """
+
+    def __init__(self) -> None:
+        asked = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+        self._ignored = [each for each in asked if signal.getsignal(each) is signal.SIG_IGN]
+
+    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
+        for each in self._ignored:
+            signal.signal(each, signal.SIG_IGN)
 
 
 class NoProfiler(Profiler):

@@ -31,6 +31,7 @@ from paceline.run.modelled_step import split_step_of
 from paceline.run.open_data import open_data
 from paceline.run.point_data import Reading
 from paceline.run.quiet import quiet_trainer
+from paceline.run.rehearsal import rehearse
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
 from paceline.timing.split_step import SplitStep
@@ -68,8 +69,14 @@ class TrainingProcess:
         self._built = time.time()
 
     def run(self) -> TrainingReport:
-        """Train, evaluate, and report the observations."""
+        """Train, evaluate, and report the observations.
+
+        Raises SettingError before, where anybody's module or data could not be evaluated behind it.
+        """
         strategy, data = self._strategy, self._data
+        ours = self._point.model.is_ours and self._point.data.is_ours
+        if not ours and self._worker == shard_index() == 0:
+            rehearse(self._module, data)
         live = self._folder / "progress.csv" if self._worker == shard_index() == 0 else None
         thresholds = self._budget.thresholds
         observer = Observer(
@@ -177,7 +184,7 @@ class TrainingProcess:
     def _trainer(self, *callbacks: Callback) -> Trainer:
         training = self._point.training
         return quiet_trainer(
-            callbacks=list(callbacks),
+            callbacks=callbacks,
             **self._strategy.trainer_options(),
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training.precision,

@@ -1,5 +1,6 @@
 """Composition of a point's configuration from conf/ and settings as on the command line."""
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -67,12 +68,18 @@ def composer(root: Path) -> Generator[Callable[[Sequence[str]], DictConfig]]:
     """
     instance = HydraConfig.instance()
     before = instance.cfg
-    search = f"hydra.searchpath=['file://{root.absolute()}','pkg://paceline.conf']"
+    folder = re.sub(r"(\\*)('|$)", _escaped, str(root.absolute()))
+    search = f"hydra.searchpath=['file://{folder}','pkg://paceline.conf']"
     try:
         with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
             yield _Composer(search).compose
     finally:
         instance.cfg = before
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Escape a quote for Hydra, to which backslashes mean something before a quote alone."""
+    return found[1] * 2 + found[2].replace("'", "\\'")
 
 
 class _Composer:

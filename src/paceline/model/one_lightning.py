@@ -1,0 +1,73 @@
+"""One Lightning under both of its names.
+
+Lightning is published as `lightning`, whose parts are `lightning.pytorch` and `lightning.fabric`,
+and as `pytorch_lightning` and `lightning_fabric`: the same code, and yet other classes, so that a
+module of the one is none for a Trainer of the other. Here the first names lead to the second ones.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_PARTS = {"lightning.pytorch": "pytorch_lightning", "lightning.fabric": "lightning_fabric"}
+
+
+def use_one_lightning() -> None:
+    """Let `import lightning` bring pytorch_lightning, unless the package was imported before.
+
+    Call it before anybody's code is imported.
+    """
+    if not any(isinstance(finder, _Names) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Names())
+
+
+class _Names(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname == "lightning":
+            return ModuleSpec(fullname, _Whole(), is_package=True)
+        for name, other in _PARTS.items():
+            if fullname == name or fullname.startswith(f"{name}."):
+                return ModuleSpec(fullname, _Same(other + fullname.removeprefix(name)))
+        return None
+
+
+class _Whole(Loader):
+    """Loads `lightning` itself, which has the names of both parts."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Lightning(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+class _Lightning(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if f"lightning.{name}" in _PARTS:
+            return importlib.import_module(f"lightning.{name}")
+        for part in _PARTS.values():
+            found = getattr(importlib.import_module(part), name, None)
+            if found is not None and not name.startswith("__"):
+                return found
+        raise AttributeError(f"lightning has no {name}")
+
+
+class _Same(Loader):
+    """Loads a module of another name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # which importing it anew has replaced

@@ -1,0 +1,57 @@
+"""Rehearsal of the evaluation, which else would fail behind a training of hours."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.engine.random_state import random_state, set_random_state
+from paceline.errors import SettingError
+from paceline.model.score import score
+from paceline.run.point_data import PointData
+
+_IMAGES = 8
+
+
+def rehearse(module: Any, data: PointData) -> None:
+    """Score a few images of each part of the data, and leave no trace.
+
+    `module`: not trained yet, on the CPU. Raises SettingError("data") for a part without pairs of
+    images and labels, and SettingError("model") for a module that does not map images to logits.
+    """
+    before = random_state()
+    parts = {"validation": (data.validation, data.curve), "test": (data.test,)}
+    for part, passes in parts.items():
+        for begin in passes:
+            _rehearse(module, *_first_of(part, begin))
+    set_random_state(before)
+
+
+def _first_of(part: str, begin: Callable[[], Iterable[Any]]) -> tuple[Tensor, Tensor]:
+    try:
+        images, labels = next(iter(begin()))
+        images, labels = images[:_IMAGES], labels[:_IMAGES]
+        if not isinstance(images, Tensor) or not isinstance(labels, Tensor) or labels.ndim != 1:
+            raise TypeError("not tensors, or labels that are no numbers of classes")
+    except Exception as error:  # anybody's code may raise anything
+        message = f"pairs (images, labels [N]) of the {part} set are needed: {_line(error)}"
+        raise SettingError("data", message) from error
+    return images, labels
+
+
+def _rehearse(module: Any, images: Tensor, labels: Tensor) -> None:
+    given = images.to(next(module.parameters()).dtype)
+    needed = "forward must map images [N, ...] to logits [N, classes]"
+    try:
+        with torch.no_grad():
+            found = score(module, [(given, labels)], "cpu")
+    except Exception as error:  # anybody's code may raise anything
+        raise SettingError("model", f"{needed}: {_line(error)}") from error
+    if int(labels.max()) >= found.num_classes:
+        message = f"{needed}: there is a label {int(labels.max())}, and {found.num_classes} logits"
+        raise SettingError("model", message)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
