@@ -9,6 +9,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from paceline.errors import SettingError
+from paceline.model.one_lightning import use_one_lightning
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Target:
         """Build the object. Raises SettingError for arguments that its constructor refuses."""
         if not isinstance(self.values.get("_target_"), str):
             raise SettingError(f"{self.group}._target_", "a class is needed, package.module.Class")
+        use_one_lightning()
         try:
             return instantiate(dict(self.values), _convert_="all")
         except InstantiationException as error:

@@ -17,7 +17,7 @@ from paceline.data.share import Share
 from paceline.data.split import curve_images
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
-from paceline.exchange.process_group import local_rank, run_store
+from paceline.exchange.process_group import draw_number, run_store
 from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
 from paceline.run.training_set import AbstractTrainingSet
@@ -154,11 +154,11 @@ def _prepare(module: Any) -> None:
     """Let one process of each node prepare the data, as Lightning does; the others wait for it."""
     if not dist.is_initialized():
         return module.prepare_data()
-    prepared = f"data: prepared on {this_node()}"
-    if local_rank() == 0:
+    prepared, node = "data: prepared on", this_node()
+    if draw_number(f"data: comers on {node}") == 0:
         module.prepare_data()
-        run_store().set(prepared, "")
-    while not run_store().check([prepared]):
+        run_store().set(f"{prepared} {node}", "")
+    while not run_store().check([f"{prepared} {node}"]):
         time.sleep(_POLL_SECONDS)
 
 

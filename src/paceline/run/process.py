@@ -10,7 +10,6 @@ from paceline.cluster.child import tolerate
 from paceline.engine.reports import ServerReport
 from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
-from paceline.model.one_lightning import use_one_lightning
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.checkpoint_files import ServerCheckpoints
@@ -26,7 +25,6 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     Workers have the first ranks, servers the others. `folder`: folder of the partial record.
     """
     silence()
-    use_one_lightning()
     if point.training.checkpoint_seconds is not None:
         leave_signals_to_launcher()
     torch.set_num_threads(point.cluster.threads_per_worker)
