@@ -190,6 +190,7 @@ def test_asynchronous_servers_go_on_without_a_worker_that_was_killed(tmp_path):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_the_end_of_an_agent_ends_its_processes_and_the_run(nodes, sent, tmp_path):
     """Another agent takes its place in the next run."""
     agents, processes = nodes

@@ -210,6 +210,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.slow
 def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
     script = tmp_path / "launcher.py"
     script.write_text(LAUNCHER)

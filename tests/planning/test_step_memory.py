@@ -30,6 +30,7 @@ def constant(memory):
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("batch_size", [4, 8, 16, 32, 48, 64])
+@pytest.mark.slow
 def test_counted_peak_is_the_allocators(name, batch_size):
     build, shape = NETWORKS[name]
     counted = count_memory(Classifier(build(), momentum), shape, batch_size)

@@ -49,6 +49,7 @@ def test_what_the_machine_made_fail_runs_again(rerun):
     assert not failed_by_environment({"status": "finished"})
 
 
+@pytest.mark.slow
 def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(root):
     model = {"_target_": "tests.classifiers.FailingClassifier", "killed": True}
     write_small_study(root, "failing", {"seed": "0"}, model=model)

@@ -63,6 +63,7 @@ def outcome(given):
 
 
 @pytest.mark.parametrize(("scheme", "how"), CASES)
+@pytest.mark.slow
 def test_a_silent_worker_is_named(scheme, how, outcomes):
     found = outcomes[scheme, how]
     if scheme in ("stale_synchronous", "async_parameter_server"):
