@@ -23,3 +23,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean ...?` for an unknown name that is close to a known one, else ""."""
     close = get_close_matches(name, list(known), n=1)
     return f", did you mean {close[0]}?" if close else ""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its name if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

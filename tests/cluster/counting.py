@@ -84,12 +84,7 @@ class ListeningClassifier(Classifier):
         if dist.get_rank() == 0 and batch_idx == 1:
             launcher = psutil.Process(self._launcher)
             family = [launcher, *launcher.children(recursive=True)]
-            found = [
-                each.laddr.ip
-                for one in family
-                for each in one.net_connections("tcp")
-                if each.status == psutil.CONN_LISTEN
-            ]
+            found = [address.ip for one in family for address in listening_of(one)]
             assert len(found) >= 3
             assert set(found) == {"127.0.0.1"}
 
@@ -117,13 +112,13 @@ def tell_and_wait():
     time.sleep(60)
 
 
-def listening_of(process: int) -> list[str]:
+def listening_of(process: psutil.Process) -> list[Any]:
     """The addresses at which a process listens."""
-    sockets = psutil.Process(process).net_connections("inet")
-    return [str(each.laddr) for each in sockets if each.status == psutil.CONN_LISTEN]
+    sockets = process.net_connections("tcp")
+    return [each.laddr for each in sockets if each.status == psutil.CONN_LISTEN]
 
 
-def how_to_meet(launcher: int) -> tuple[int, int, list[str]]:
+def how_to_meet(launcher: int) -> tuple[int, int, list[Any]]:
     """What others may do to the run's store, the mode of its folder, and where the launcher
     listens, when all have met.
     """
@@ -131,7 +126,7 @@ def how_to_meet(launcher: int) -> tuple[int, int, list[str]]:
     path = Path(os.environ[STORE])
     dist.barrier()
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)]
-    listening = listening_of(launcher)
+    listening = listening_of(psutil.Process(launcher))
     dist.barrier()
     leave()
     return modes[0] & 0o022, modes[1], listening

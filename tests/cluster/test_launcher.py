@@ -69,7 +69,7 @@ def test_a_level_of_debugging_that_ends_every_run_is_refused(tmp_path, monkeypat
 
 def test_nobody_else_can_reach_what_processes_of_one_machine_meet_by(tmp_path, monkeypatch):
     """Their store is a file in a folder of its user, and goes with the run."""
-    before = listening_of(os.getpid())
+    before = listening_of(psutil.Process())
     with tempfile.TemporaryDirectory() as temporary:  # of a short path
         monkeypatch.setattr(tempfile, "tempdir", temporary)
         target, arguments = "tests.cluster.counting:how_to_meet", (os.getpid(),)

@@ -154,11 +154,12 @@ def _prepare(module: Any) -> None:
     """Let one process of each node prepare the data, as Lightning does; the others wait for it."""
     if not dist.is_initialized():
         return module.prepare_data()
-    prepared, node = "data: prepared on", this_node()
+    node = this_node()
+    prepared = f"data: prepared on {node}"
     if draw_number(f"data: comers on {node}") == 0:
         module.prepare_data()
-        run_store().set(f"{prepared} {node}", "")
-    while not run_store().check([f"{prepared} {node}"]):
+        run_store().set(prepared, "")
+    while not run_store().check([prepared]):
         time.sleep(_POLL_SECONDS)
 
 

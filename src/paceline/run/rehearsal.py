@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from paceline.engine.random_state import random_state, set_random_state
-from paceline.errors import SettingError
+from paceline.errors import SettingError, first_line
 from paceline.model.score import score
 from paceline.run.point_data import PointData
 
@@ -35,7 +35,7 @@ def _first_of(part: str, begin: Callable[[], Iterable[Any]]) -> tuple[Tensor, Te
         if not isinstance(images, Tensor) or not isinstance(labels, Tensor) or labels.ndim != 1:
             raise TypeError("not tensors, or labels that are no numbers of classes")
     except Exception as error:  # anybody's code may raise anything
-        message = f"pairs (images, labels [N]) of the {part} set are needed: {_line(error)}"
+        message = f"pairs (images, labels [N]) of the {part} set are needed: {first_line(error)}"
         raise SettingError("data", message) from error
     return images, labels
 
@@ -47,11 +47,7 @@ def _rehearse(module: Any, images: Tensor, labels: Tensor) -> None:
         with torch.no_grad():
             found = score(module, [(given, labels)], "cpu")
     except Exception as error:  # anybody's code may raise anything
-        raise SettingError("model", f"{needed}: {_line(error)}") from error
+        raise SettingError("model", f"{needed}: {first_line(error)}") from error
     if int(labels.max()) >= found.num_classes:
         message = f"{needed}: there is a label {int(labels.max())}, and {found.num_classes} logits"
         raise SettingError("model", message)
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

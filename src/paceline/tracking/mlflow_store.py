@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
+from paceline import errors
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def client(tracking_uri: str) -> "MlflowClient":
 
 def first_line(error: Exception) -> str:
     """Return the first line of an error's text; drivers append statements and links."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].removeprefix("(sqlite3.OperationalError) ")
+    return errors.first_line(error).removeprefix("(sqlite3.OperationalError) ")
 
 
 def is_lost(tracking_uri: str) -> bool:
