@@ -7,8 +7,9 @@ from torch.testing import assert_close
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.record.checkpoint import latest
+from paceline.scheme.accounting import Accounting
 from tests.engine.test_laws import LAWS
-from tests.tiny import run_tiny, tiny_point
+from tests.tiny import point_of, run_tiny, tiny_point
 
 OFTEN = 1e-6  # s between checkpoints: after each step
 TURN = 6  # steps of each worker before it dies
@@ -63,5 +64,7 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     taken = sum(worker.steps for worker in seen.workers)
     for server in seen.servers:
         assert server.samples == 3 * 48
+        behind = Accounting(point_of(config).scheme, law.workers).steps_per_push * 4
+        assert (len(server.pushes) - server.dropped) * behind == server.samples
         taken -= server.dropped * law.settings.get("scheme__group_size", 1)
     assert taken * 4 == 3 * 48
