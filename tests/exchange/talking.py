@@ -156,6 +156,41 @@ def _serve_both():
     return pushes
 
 
+def crossing(node):
+    """Process 1 is served first, and its answer, once gone, lets process 2 take its push."""
+    join(20, "cpu")
+    rank = dist.get_rank()
+    seen = _push_to_both(node) if rank == 0 else _serve_after_another(rank)
+    leave()
+    return seen
+
+
+def _push_to_both(node):
+    bounds = [(0, HUGE), (HUGE, 2 * HUGE)]
+    wire = WorkerWire(bounds, 0, torch.float32, first_server=1, node=node)
+    wire.pull()
+    wire.gradient.fill_(1)
+    wire.push_pull()
+    wire.leave()
+    return wire.weights[[0, HUGE - 1, HUGE, -1]].tolist()
+
+
+def _serve_after_another(rank):
+    wire = ServerWire(torch.full((HUGE,), float(rank)), 0, workers=[0])
+    wire.answer(0, Header(0, True))
+    wire.flush()
+    if rank == 2:
+        receive_json(1)
+    wire.receive()
+    sign = 1 if rank == 2 else -1
+    wire.weights.add_(wire.gradient(0), alpha=sign)
+    wire.answer(0, Header(1, True))
+    wire.flush()
+    if rank == 1:
+        send_json("go", 2)
+    wire.receive()
+
+
 def one_is_lost(node, how):
     """Worker 1 pushes once, and is lost in its second push; worker 0 pushes after that."""
     join(20, "cpu")

@@ -88,6 +88,13 @@ def test_a_server_goes_on_while_a_worker_does_not_read_its_answer(tmp_path):
     assert found == [([0.0, 0.0], [0]), ([2.0, 2.0], [2]), 2]
 
 
+def test_a_server_answers_while_the_next_one_is_sent_to(tmp_path):
+    """Server 1 takes its push when the answer of server 0 has left, which no connection holds."""
+    target = "tests.exchange.talking:crossing"
+    found = launch(target, ("another node",), workers=1, servers=2, log_folder=tmp_path)
+    assert found == [[0.0, 0.0, 3.0, 3.0], None, None]
+
+
 @pytest.mark.parametrize("from_launcher", [True, False])
 def test_every_run_has_a_secret_of_its_own_also_under_another_launcher(from_launcher, tmp_path):
     runs = [

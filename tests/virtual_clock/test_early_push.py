@@ -52,8 +52,9 @@ def clock_after(scheme, link, *, workers=1, workload=LAYERS, steps=2, **profile)
         (100, 0.25, 1, 11.5, 10),
         # Server 1 has 200 bytes of the last layer at 2.25 s, and answers by 2.75 s. Server 0 has
         # 100 of them, behind which the first layer comes from 3 s to 3.25 s, and answers by 3.75 s.
-        (400, 0, 2, 5, 3.75),
-        (400, 0.25, 2, 5.5, 4.25),
+        # Whole pushes leave by 3.5 s and 4 s, and server 0 answers while server 1 is sent to.
+        (400, 0, 2, 4.5, 3.75),
+        (400, 0.25, 2, 5, 4.25),
         (math.inf, 0, 1, 3, 3),
         (math.inf, 0.25, 1, 3.5, 3.5),
         (math.inf, 0, 2, 3, 3),
@@ -134,26 +135,30 @@ def test_nothing_leaves_early_inside_a_node():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_who_overlaps_is_never_later_when_alone(seed):
-    """At best the push is over with backward, and takes no less than its bytes."""
+    """At best the push is over with backward, and takes no less than its bytes.
+
+    Parts leave to several servers at the same time, so that none answers before the others have
+    their pushes: then it is never later than a push to a single one.
+    """
     draw = np.random.default_rng(seed)
     sizes, work = draw.integers(1, 400, 6).tolist(), draw.integers(0, 9, 6).tolist()
     workload = counted(*zip(sizes, [1, *work[1:]], strict=True))
     link = Link(float(draw.uniform(0, 0.5)), float(draw.uniform(100, 4000)))
-    servers = int(draw.integers(1, 4))
-    whole, early = (
+    number = int(draw.integers(1, 4))
+    one, whole, early = (
         clock_after(
             AsyncParameterServer(servers, overlap=overlap),
             link,
             workload=workload,
-            steps=servers,
+            steps=3,
             server_seconds=0.125,
         )
-        for overlap in (False, True)
+        for servers, overlap in ((1, False), (number, False), (number, True))
     )
-    ends = [np.array(clock.workers[0].step_ends) for clock in (whole, early)]
+    ends = [np.array(clock.workers[0].step_ends) for clock in (one, early)]
     assert (ends[1] <= ends[0] + 1e-9).all()
     one_way = 4 * sum(sizes) / link.bandwidth
-    assert ends[1][0] >= max(3, 1 + one_way) + link.latency + 0.125 + one_way / servers - 1e-9
+    assert ends[1][0] >= max(3, 1 + one_way) + link.latency + 0.125 + one_way / number - 1e-9
     assert early.busy_seconds() == pytest.approx(whole.busy_seconds(), rel=1e-12)
 
 

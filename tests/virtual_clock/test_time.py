@@ -306,6 +306,33 @@ def test_between_nodes_messages_pass_while_the_server_works():
 
 
 @pytest.mark.parametrize(
+    ("placement", "ends"),
+    [
+        # Worker 0 pushes to servers 0, 1, 2 and worker 1 to 1, 2, 0, a second each, from 1 s on;
+        # answers follow by a second. Of two servers each takes 1.5 s.
+        ("own_nodes", {2: [5.5, 5.5], 3: [5, 5]}),
+        # Server 0 is beside worker 0 and server 1 beside worker 1: a worker's own costs nothing.
+        ("beside_workers", {1: [1, 7], 2: [4, 4]}),
+    ],
+)
+def test_servers_are_sent_to_one_after_another_and_answer_meanwhile(placement, ends):
+    """A worker that shares its links with nobody: three seconds for all bytes, one way."""
+    for servers, expected in ends.items():
+        clock = timed_clock(
+            AsyncParameterServer(servers),
+            workers=2,
+            steps=2,
+            profile=ClusterProfile(
+                Link(0, NUM_BYTES / 3), FREE, 1, 0, math.inf, server_placement=placement
+            ),
+            step_times=StepTimes(),
+            workload=OwnNetwork().of_size(NUM_BYTES, 0),
+        )
+        found = [worker.step_ends[0] for worker in clock.workers]
+        assert found == pytest.approx(expected, rel=0.01), servers
+
+
+@pytest.mark.parametrize(
     ("scheme", "half"),
     [(Independent(), 4), (ElasticAveraging(1, 2, 0.1), 6), (Gossip("ring"), 4)],
 )

@@ -14,7 +14,7 @@ from paceline.random_bits import normal
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.cores import AbstractCores
 from paceline.virtual_clock.fair_flows import FairFlows
-from paceline.virtual_clock.kernel import Kernel, Moment
+from paceline.virtual_clock.kernel import Event, Kernel, Moment
 from paceline.virtual_clock.processor_sharing import ProcessorSharing
 
 
@@ -71,9 +71,15 @@ class VirtualNetwork:
             for direction, first in (("out", 0), ("in", len(self._names)))
         }
 
-    def push(self, worker: int, server: int, num_bytes: int) -> Process[Passage]:
-        """Send a message from a worker to a server."""
-        return self._pass(self._node_of[worker], self._end_of_server[server], num_bytes)
+    def push(
+        self, worker: int, server: int, num_bytes: int, left: Event | None = None
+    ) -> Process[Passage]:
+        """Send a message from a worker to a server; `left` happens when all of it has left.
+
+        Inside a node it stays in the worker's memory, and has left at once.
+        """
+        ends = self._node_of[worker], self._end_of_server[server]
+        return self._pass(*ends, num_bytes, left=left)
 
     def inside(self, worker: int, server: int) -> bool:
         """Return True if the messages between the two stay inside a node."""
@@ -109,14 +115,22 @@ class VirtualNetwork:
         return Passage(begun, self._kernel.now)
 
     def _pass(
-        self, sender: int, receiver: int, num_bytes: int, weight: float = 1.0
+        self,
+        sender: int,
+        receiver: int,
+        num_bytes: int,
+        weight: float = 1.0,
+        left: Event | None = None,
     ) -> Process[Passage]:
         """Send a message from end to end; inside a node it occupies no shared link."""
+        left = left or Event()
         if sender == receiver:
+            self._kernel.happen(left)
             return (yield from self._pass_inside(num_bytes))
         begun = self._kernel.now
         self._count(sender, receiver, num_bytes)
         yield from self._flow(sender, receiver, num_bytes, weight)
+        self._kernel.happen(left)
         yield self._kernel.after(self._link.latency)
         return Passage(begun, self._kernel.now)
 

@@ -2,8 +2,9 @@
 
 On one machine messages occupy the server's process, as over loopback: it receives a push, applies
 it and answers, in the order in which workers are released, before it receives the next. Between
-nodes the network carries messages while the server works, and parts of pushes during backward if
-the scheme has them leave so early.
+nodes the network carries messages while the server works: a worker sends to one server after
+another, each worker beginning with another one, and is answered meanwhile; or it sends parts of
+pushes to all of them during backward, if the scheme has them leave so early.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,6 +42,7 @@ class VirtualPushLink:
     ) -> None:
         self._servers, self._workers, self._profile = servers, workers, profile
         self._sizes, self._kernel, self._cores = sizes, kernel, cores
+        self._group_size = scheme.group_size
         shard_bytes = [served.weights.nbytes for served in servers.served]
         self._shard_bytes = sizes.shards(shard_bytes, scheme.sharding)
         self._lines = [SingleServer(kernel) for _ in servers.served]
@@ -97,13 +99,20 @@ class VirtualPushLink:
 
     def _push(self, worker: VirtualWorker) -> Process[Answer]:
         answered = self._answered[worker.index] = [Event() for _ in self._lines]
-        for server in range(len(self._lines)):
-            self._kernel.start(self._push_to(server, worker))
+        begins_with, in_turn = worker.index // self._group_size, self._network and not self._early
+        for turn in range(len(self._lines)):
+            server, left = (begins_with + turn) % len(self._lines), Event()
+            self._kernel.start(self._push_to(server, worker, left))
+            if in_turn:
+                yield left
         yield from answered
         return Answer(*self._servers.collect(worker))
 
-    def _push_to(self, server: int, worker: VirtualWorker) -> Process[None]:
-        """Send a push to one server, wait in its queue, and be served there."""
+    def _push_to(self, server: int, worker: VirtualWorker, left: Event) -> Process[None]:
+        """Send a push to one server, wait in its queue, and be served there.
+
+        `left` happens when it has left for a server of another node, as a whole.
+        """
         size = self._shard_bytes[server]
         body = size + (self._statistics_bytes(worker) if server == 0 else 0)
         worker.bytes_sent += body
@@ -114,7 +123,7 @@ class VirtualPushLink:
             seconds += self._profile.push_seconds if server == 0 else 0.0
         else:
             if self._early is None:
-                passage = yield from self._network.push(worker.index, server, body)
+                passage = yield from self._network.push(worker.index, server, body, left)
             else:
                 passage = yield from self._early.push(worker, server, body)
             self._spend(server, worker, passage.start, passage)

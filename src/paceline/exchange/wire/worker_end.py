@@ -39,10 +39,16 @@ class WorkerEnd:
         self.shared = not pulled
         self._header = bytearray(HEADER_BYTES)
         self._asks = False  # the server to stop, with the next push
+        self._outgoing, self._incoming = Pieces(), Pieces()  # of a push that does not wait
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, limit)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Longest silence of the server."""
+        return self._timeout_seconds
 
     @property
     def num_parts(self) -> int:
@@ -63,15 +69,36 @@ class WorkerEnd:
 
     def pull(self) -> Header:
         """Wait for an answer. Raises LostPeerError, TimeoutError."""
-        incoming = Pieces(memoryview(self._header), *self._pulled)
-        try:
-            while not incoming.complete:
-                incoming.receive(self._connection)
-        except BlockingIOError:
-            raise self._too_late() from None
-        except (OSError, EOFError) as error:
-            raise self._lost(error) from None
+        incoming = self._next_answer()
+        while not incoming.complete:
+            if not self._receive(incoming):
+                raise self.too_late()
         return unpack(self._header)
+
+    def fileno(self) -> int:
+        """Return the connection's descriptor, to wait for until it takes or has more."""
+        return self._connection.fileno()
+
+    def begin_push(self, version: int) -> None:
+        """Begin a push computed on weights of `version`, and its answer, without waiting.
+
+        `send_more` sends the push, `receive_more` takes the answer.
+        """
+        self._outgoing = Pieces(self._push_header(version), *self._numbers, *self._pushed)
+        self._incoming = self._next_answer()
+
+    def send_more(self) -> bool:
+        """Send what is taken; return True if the push has left. Raises LostPeerError."""
+        try:
+            self._outgoing.send(self._connection, socket.MSG_DONTWAIT)
+        except OSError as error:
+            raise self._lost(error) from None
+        return self._outgoing.complete
+
+    def receive_more(self) -> Header | None:
+        """Take what has come; return the header of a complete answer. Raises LostPeerError."""
+        self._receive(self._incoming, socket.MSG_DONTWAIT)
+        return unpack(self._header) if self._incoming.complete else None
 
     def keep(self, version: int) -> None:
         """Tell the server to keep its state for a checkpoint; it sends no answer."""
@@ -86,6 +113,19 @@ class WorkerEnd:
         self._send(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
 
+    def _next_answer(self) -> Pieces:
+        return Pieces(memoryview(self._header), *self._pulled)
+
+    def _receive(self, incoming: Pieces, flags: int = 0) -> bool:
+        """Read once; return False if nothing has come."""
+        try:
+            incoming.receive(self._connection, flags)
+        except BlockingIOError:
+            return False
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from None
+        return True
+
     def _push_header(self, version: int) -> memoryview:
         asks, self._asks = self._asks, False
         return memoryview(pack(Header(version, True, stop=asks)))
@@ -96,13 +136,14 @@ class WorkerEnd:
         except OSError as error:
             raise self._lost(error) from None
         if not outgoing.complete:
-            raise self._too_late()
+            raise self.too_late()
 
     def _lost(self, error: Exception) -> LostPeerError:
         reason = str(error) or "its connection ended"
         return LostPeerError(f"{self._name} is gone: {reason}")
 
-    def _too_late(self) -> TimeoutError:
+    def too_late(self) -> TimeoutError:
+        """Return the error of a server that neither takes nor sends anything."""
         return TimeoutError(f"{self._name} is silent for {self._timeout_seconds} s")
 
 

@@ -1,7 +1,8 @@
 """Worker's end of the wire to parameter servers; push_pull.py has theirs, and what is sent.
 
-A push leaves as a whole, or during backward: then its parts go to servers of other nodes as soon as
-they are there. Inside a node there is nothing to send but a header.
+A push leaves as a whole, to one server after another, while those before answer; or during
+backward: then its parts go to servers of other nodes as soon as they are there. Inside a node there
+is nothing to send but a header.
 """
 
 import os
@@ -14,6 +15,8 @@ from paceline.exchange.node import this_node
 from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.early_end import EarlyEnd
+from paceline.exchange.wire.full_duplex import push_pull
+from paceline.exchange.wire.header import Header
 from paceline.exchange.wire.pieces import bytes_of
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
 from paceline.exchange.wire.worker_end import WorkerEnd, reach
@@ -56,6 +59,7 @@ class WorkerWire:
         self._pull_bytes = self.weights.nbytes
         self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd | EarlyEnd] = []
+        self._crossing: list[WorkerEnd] = []  # in turn, if answers cross pushes on the way
         count = len(bounds)
         self._turns = [(begins_with + turn) % count for turn in range(count)]
         self.versions = [0] * len(bounds)  # of the latest weights, by server
@@ -67,6 +71,9 @@ class WorkerWire:
         """Connect to all servers in order; the first `pull` calls this with their addresses."""
         for server, address in enumerate(addresses):
             self._ends.append(self._connect(server, address))
+        whole = [end for server in self._turns if isinstance(end := self._ends[server], WorkerEnd)]
+        if 1 < len(whole) == len(self._ends) and not all(end.shared for end in whole):
+            self._crossing = whole
         os.close(self._descriptor)
 
     def pull(self) -> bool:
@@ -74,11 +81,7 @@ class WorkerWire:
         if not self._ends:
             ranks = range(self._first_server, self._first_server + len(self._bounds))
             self.connect([Address(*receive_json(rank)) for rank in ranks])
-        headers = {server: self._ends[server].pull() for server in self._turns}
-        self.versions = [headers[server].version for server in range(len(self._ends))]
-        self.bytes_received += self._pull_bytes
-        self.stops = headers[0].stop
-        return headers[0].proceed
+        return self._take([self._ends[server].pull() for server in self._turns])
 
     @property
     def sends_early(self) -> bool:
@@ -93,9 +96,12 @@ class WorkerWire:
 
     def push_pull(self) -> bool:
         """Push the gradient to all servers, pull the weights; return True if a step may follow."""
+        self.bytes_sent += self._push_bytes
+        if self._crossing:
+            versions = [self.versions[server] for server in self._turns]
+            return self._take(push_pull(self._crossing, versions))
         for server in self._turns:
             self._ends[server].push(self.versions[server])
-        self.bytes_sent += self._push_bytes
         return self.pull()
 
     def ask_to_stop(self) -> None:
@@ -111,6 +117,14 @@ class WorkerWire:
         """Announce to the servers that no push follows, and disconnect."""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.leave(version)
+
+    def _take(self, in_turn: list[Header]) -> bool:
+        """Keep what the answers say; return True if a step may follow."""
+        headers = dict(zip(self._turns, in_turn, strict=True))
+        self.versions = [headers[server].version for server in range(len(self._ends))]
+        self.bytes_received += self._pull_bytes
+        self.stops = headers[0].stop
+        return headers[0].proceed
 
     def _connect(self, server: int, address: Address) -> WorkerEnd | EarlyEnd:
         first, last = self._bounds[server]
