@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 
+from paceline.cluster import node_agents
 from paceline.cluster.agents import AgentsCluster
 from paceline.cluster.cluster import Task
 from paceline.cluster.node_agent import HEAD, KEY, agent_key, head, serve
@@ -132,6 +133,25 @@ def test_the_first_failure_is_told_and_the_agents_serve_on(nodes, how, reason, t
         run_on(nodes, task, [0, 1])
     again = Task("tests.cluster.counting:count", (2,), 2, 0, tmp_path / "again")
     assert run_on(nodes, again, [0, 1]) == [2, 2]
+
+
+def test_an_end_never_overtakes_its_order(nodes, tmp_path, monkeypatch):
+    """However slow the head's threads are to hear; and where no order was sent, no end is."""
+    hear = node_agents._Relay._hear
+    monkeypatch.setattr(node_agents._Relay, "_hear", lambda each: (time.sleep(0.5), hear(each)))
+    task = Task("tests.cluster.counting:count", (2,), 2, 0, tmp_path / "log")
+    with monkeypatch.context() as patched:
+        patched.setattr(node_agents.Supervisor, "until_the_end", fail_at_once)
+        with pytest.raises(ProcessFailure, match="at once"):
+            run_on(nodes, task, [0, 1])
+        patched.setattr(node_agents._Relay, "begin", fail_at_once)
+        with pytest.raises(ProcessFailure, match="at once"):
+            run_on(nodes, task, [0, 1])
+    assert run_on(nodes, task, [0, 1]) == [2, 2]
+
+
+def fail_at_once(_):
+    raise ProcessFailure("at once")
 
 
 def test_other_code_is_refused(nodes, tmp_path):

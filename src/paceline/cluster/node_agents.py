@@ -111,7 +111,7 @@ class NodeAgents:
             try:
                 task.log_folder.mkdir(parents=True, exist_ok=True)
                 for relay in relays:
-                    relay.thread.start()
+                    relay.begin()
                 remotes = {rank: each for relay in relays for rank, each in relay.remotes.items()}
                 supervisor = Supervisor(
                     remotes,
@@ -122,10 +122,11 @@ class NodeAgents:
                 )
                 return supervisor.until_the_end()
             finally:
-                for relay in relays:
+                begun = [relay for relay in relays if relay.has_begun]
+                for relay in begun:
                     relay.node.send(END)
                 until = time.monotonic() + _END_SECONDS
-                for relay in relays:
+                for relay in begun:
                     relay.finish(until)
 
     def dismiss(self) -> None:
@@ -167,7 +168,7 @@ class _Remote(NamedTuple):
 
 
 class _Relay:
-    """Thread that hears an agent's reports of one run. `remotes`: its processes by rank."""
+    """Order to an agent, and a thread that hears its reports. `remotes`: its processes by rank."""
 
     def __init__(self, node: _Node, order: Order) -> None:
         self.node, self._order = node, order
@@ -176,17 +177,23 @@ class _Relay:
         for rank, name in order.names.items():
             reports, self._reporting[rank] = Pipe(duplex=False)
             self.remotes[rank] = _Remote(name, _RemoteProcess(node, rank), reports)
-        self.thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._thread.ident is not None
+
+    def begin(self) -> None:
+        """Send the order, ahead of an END that may follow at once, and hear what comes of it."""
+        self.node.send(self._order)
+        self._thread.start()
 
     def finish(self, until: float) -> None:
         """Wait for the agent to have ended its processes; without an answer it is given up."""
-        if self.thread.ident is None:
-            return
-        self.thread.join(max(0.0, until - time.monotonic()))
-        self.node.lost |= self.thread.is_alive()
+        self._thread.join(max(0.0, until - time.monotonic()))
+        self.node.lost |= self._thread.is_alive()
 
     def _hear(self) -> None:
-        self.node.send(self._order)
         try:
             while (message := self.node.wire.recv()) != OVER:
                 rank, report = message
