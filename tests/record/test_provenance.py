@@ -58,6 +58,53 @@ def test_words_make_no_record_stale_and_a_change_of_what_is_done_does(
     assert (digests[0] == digests[1]) == same
 
 
+OWN = ["model.py", "src/net.py", "src/own/module.py", "own/__init__.py", "own/deep/layer.py"]
+OTHERS = [
+    "src/paceline/net.py",
+    "tests/__init__.py",
+    "tests/net.py",
+    "scripts/net.py",
+    "src/net.md",
+]
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_digest_follows_the_code_of_the_project(name, tmp_path):
+    """What is no Python counts by its letters."""
+    for each in OWN:
+        write(tmp_path / each, "a")
+    before = [digest_of(tmp_path / "no package", tmp_path)]
+    for text in ("a  # as before", "b", "b = = c", "b == c"):
+        write(tmp_path / name, text)
+        before.append(digest_of(tmp_path / "no package", tmp_path))
+    assert before[0] == before[1]
+    assert len(set(before)) == 4
+    (tmp_path / name).unlink()
+    assert digest_of(tmp_path / "no package", tmp_path) not in before
+
+
+def test_the_digest_does_not_follow_what_no_point_runs(tmp_path):
+    before = digest_of(tmp_path, tmp_path)
+    for name in OTHERS:
+        write(tmp_path / name, "a")
+    assert digest_of(tmp_path, tmp_path) == before
+
+
+def test_the_project_is_the_working_directory(tmp_path, monkeypatch):
+    here = source_digest()
+    monkeypatch.chdir(tmp_path)
+    elsewhere = source_digest()
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
+    write(tmp_path / "own/src/net.py", "a")
+    assert here == elsewhere != source_digest()
+
+
 @pytest.mark.parametrize("does", ["sleep 60", "printf '\\377'", "exit 1"])
 def test_a_program_that_hangs_or_fails_costs_no_record(does, tmp_path, monkeypatch):
     for name in ("git", "nvidia-smi"):

@@ -30,6 +30,7 @@ ROOMS = (
     "run",
 )
 FILES = ("random_bits.py", "record/training.py")
+_NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # in a project's folder
 _PATIENCE = 10  # s with a program that tells something about this machine
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")
 
@@ -47,21 +48,33 @@ class Hardware(TypedDict):
     gpus: list[str]
 
 
-@cache
 def source_digest() -> str:
     """Return a digest of the source that can change a result: 12 hexadecimal digits.
 
-    Comments, docstrings, layout and the text of errors do not change the digest.
+    It is of Paceline's source, and of the code of the project in the working directory, if that has
+    any. Comments, docstrings, layout and the text of errors do not change the digest.
     """
-    return digest_of(Path(paceline.__file__).parent)
+    return _source_digest(Path.cwd())
 
 
-def digest_of(package: Path) -> str:
-    """Return the digest of the source in ROOMS and FILES of a package."""
+@cache
+def _source_digest(project: Path) -> str:
+    return digest_of(Path(paceline.__file__).parent, project)
+
+
+def digest_of(package: Path, project: Path | None = None) -> str:
+    """Return the digest of the source in ROOMS and FILES of a package, and of a project's own code.
+
+    That is what it has in `src/`, beside this package, and its modules and packages at the top.
+    """
     digest = hashlib.sha256()
-    for path in sorted(_files(package)):
-        digest.update(f"{path.relative_to(package).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(_meaning(path.read_text()).encode()).digest())
+    files = {path.relative_to(package): path for path in _files(package)}
+    if project is not None:
+        own = Path("of the project")
+        files |= {own / path.relative_to(project): path for path in _own_files(project)}
+    for name, path in sorted(files.items()):
+        digest.update(f"{name.as_posix()}\0".encode())
+        digest.update(hashlib.sha256(_meaning(path.read_bytes())).digest())
     return digest.hexdigest()[:12]
 
 
@@ -71,15 +84,29 @@ def _files(package: Path) -> Iterator[Path]:
     yield from (package / name for name in FILES if (package / name).exists())
 
 
-def _meaning(source: str) -> str:
-    """Return the source without docstrings, comments and the text of errors."""
-    tree = ast.parse(source)
+def _own_files(project: Path) -> Iterator[Path]:
+    yield from project.glob("*.py")
+    sources = [path for path in project.glob("src/*") if path.name not in _NOT_OWN]
+    packages = [init.parent for init in project.glob("*/__init__.py")]
+    for path in [*sources, *(each for each in packages if each.name not in _NOT_OWN)]:
+        yield from [path] if path.suffix == ".py" else path.rglob("*.py")
+
+
+def _meaning(source: bytes) -> bytes:
+    """Return the source without docstrings, comments and the text of errors.
+
+    What is no Python is returned as it is: nobody imports it.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return source
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
             node
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(_WithoutMessages().visit(tree))
+    return ast.unparse(_WithoutMessages().visit(tree)).encode()
 
 
 class _WithoutMessages(ast.NodeTransformer):

@@ -21,6 +21,7 @@ from paceline.record.ownership import partial_folder
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
+from paceline.record.record import Result
 from paceline.study.hydra_error import as_setting_error, check_groups
 from paceline.study.result_line import result_line
 from paceline.study.run_watch import RunWatch
@@ -90,8 +91,7 @@ def _run(config: PointConfig, number: int | None) -> str:
     """
     result = read_result(config.folder)
     if result is not None and not config.sweep.needs_run(result, source_digest()):
-        again = "; sweep.rerun=failed runs it again" if result["status"] == "failed" else ""
-        print(result_line(number, config, result, f"already there{again}"), flush=True)
+        print(result_line(number, config, result, f"already there{_again(result)}"), flush=True)
         mlflow = config.measurement.mlflow
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
@@ -117,6 +117,14 @@ def _run(config: PointConfig, number: int | None) -> str:
             print(f"paceline: {problem}", file=sys.stderr, flush=True)
         return problem
     return result["reason"] if result["status"] == "failed" else ""
+
+
+def _again(result: Result) -> str:
+    """Return what to set for a point to run again whose record asks for it."""
+    if result["status"] == "failed":
+        return "; sweep.rerun=failed runs it again"
+    stale = result["source_digest"] != source_digest()
+    return ", of other code; sweep.rerun=stale runs it again" if stale else ""
 
 
 def _queue(point: "Point") -> str:
