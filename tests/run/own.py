@@ -10,6 +10,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.tiny import NUM_TRAIN
 
+# What OwnModule trains with at its rate of 0.5.
+OWN_TRAINING = {
+    "training__lr": 0.5,
+    "training__momentum": 0,
+    "training__weight_decay": 0,
+    "training__precision": "32-true",
+}
+
 
 class Drawn(Dataset):
     """48 points in three classes; notes in `folder` which were drawn, a file per process."""

@@ -11,7 +11,7 @@ from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.run.data_module import open_data_module
 from paceline.run.point_data import Reading
-from tests.run.own import OwnModule
+from tests.run.own import OWN_TRAINING, OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 AS_IT_COMES = Placement("replicated", "random", None, copies=1, feed="own", store=None)
@@ -24,7 +24,7 @@ def replace_store(reading, store):
     return replace(reading, placement=replace(reading.placement, store=store))
 
 
-def own_point(scheme, folder, epochs):
+def own_point(scheme, folder, epochs, **settings):
     return tiny_point(
         scheme,
         2,
@@ -32,7 +32,7 @@ def own_point(scheme, folder, epochs):
         data={"_target_": "tests.run.own.OwnData", "folder": str(folder)},
         model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"},
         training__epochs=epochs,
-        training__precision="32-true",
+        **{**OWN_TRAINING, **settings},
     )
 
 

@@ -16,6 +16,7 @@ from paceline.measurement.observed import Observed
 from paceline.run.open_data import open_data
 from tests.data.made_data import settings, write_image_folder
 from tests.engine.references import plain_weights
+from tests.run.own import OWN_TRAINING
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.test_data_module import READING, replace_store
@@ -32,7 +33,8 @@ def placed(scheme=SYNC, batch_size=4, module=False, clock="wall", **data):
     if module:
         config["data"] = OWN
         config["model"] = {"_target_": "tests.run.own.OwnModule", "lr": 0.5}
-        config["training"]["precision"] = "32-true"
+        for setting, value in OWN_TRAINING.items():
+            config["training"][setting.removeprefix("training__")] = value
     config["data"] = {**config["data"], **data}
     return config
 

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
-from tests.run.own import Drawn, OwnData, OwnModule
+from tests.run.own import OWN_TRAINING, Drawn, OwnData, OwnModule
 from tests.tiny import run_tiny, tiny_point
 
 
@@ -93,7 +93,7 @@ def point(folder, model="own.OwnModule", **data):
         data={"_target_": "tests.run.test_rehearsal.UntoldData", "folder": str(folder), **data},
         model={"_target_": f"tests.run.{model}", "lr": 0.5, "shards": 1, "split": "auto"},
         training__epochs=1,
-        training__precision="32-true",
+        **OWN_TRAINING,
     )
 
 

@@ -27,6 +27,7 @@ from paceline.record.point import Point
 from paceline.run.budget import budget_of
 from paceline.run.checkpoint_files import CheckpointFiles
 from paceline.run.checkpoints import Checkpoints
+from paceline.run.heeded_settings import HeededSettings
 from paceline.run.modelled_step import split_step_of
 from paceline.run.open_data import open_data
 from paceline.run.point_data import Reading
@@ -92,7 +93,8 @@ class TrainingProcess:
             self._folder, f"worker_{self._worker}", sum(self._point.num_processes)
         )
         checkpoints = Checkpoints(self._point, self._folder, self._clock, strategy, files)
-        trainer = self._trainer(observer, checkpoints)
+        heeded = [] if self._point.model.is_ours else [HeededSettings(self._point.training)]
+        trainer = self._trainer(observer, checkpoints, *heeded)
         trainer.fit(
             self._split.trained if self._split else self._module,
             batches,
