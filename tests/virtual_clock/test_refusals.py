@@ -71,6 +71,7 @@ def fit(module, data=None, **options):
         (Anybodys, {"precision": "bf16-true"}, r"training\.precision: bf16-true"),
         (Anybodys, {"accumulate_grad_batches": 2}, "accumulate_grad_batches: "),
         (Anybodys, {"overfit_batches": 2}, "overfit_batches: "),
+        (Anybodys, {"reload_dataloaders_every_n_epochs": 1}, "reload_dataloaders_every_n_epochs: "),
         (Anybodys, {"callbacks": [StochasticWeightAveraging(0.1)]}, "callbacks: Stochastic"),
         (Anybodys, {"callbacks": [EMAWeightAveraging()]}, "callbacks: EMAWeightAveraging"),
         (Anybodys, {"gradient_clip_val": 1}, r"training\.gradient_clip_val: .* SyncAllReduce"),
@@ -121,3 +122,14 @@ def test_a_module_is_tested_before_and_after_it_trains():
         trainer.fit(module, loader())
         (after,) = trainer.test(module, loader(), verbose=False)
     assert 0 < after["loss"] < before["loss"]
+
+
+def test_a_strategy_trains_once():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer, module = trainer_of(VirtualStrategy(SyncAllReduce(), workers=2)), Anybodys()
+        trainer.fit(module, loader())
+        trained = module.line.weight.detach().clone()
+        with pytest.raises(SettingError, match=r"^strategy: it has trained"):
+            trainer.fit(module, loader())
+    assert torch.equal(module.line.weight, trained)

@@ -132,6 +132,7 @@ def measure():
         chosen.finish()
         (found,) = run.test(module, loader(), verbose=False)
         seen = {"steps": run.global_step, "error": found["error"]}
+        seen["again"] = _refusal_of(run, module)
     leave()
     return seen
 
@@ -146,9 +147,12 @@ def refused(cases):
 
 
 def _refusal(module, scheme, workers=1, **options):
-    run = trainer(strategy(scheme, workers), **options)
+    return _refusal_of(trainer(strategy(scheme, workers), **options), module())
+
+
+def _refusal_of(run, module):
     try:
-        run.fit(module(), loader())
+        run.fit(module, loader())
     except SettingError as error:
         return str(error)
     return None

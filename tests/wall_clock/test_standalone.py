@@ -33,6 +33,8 @@ def test_metrics_early_stopping_and_tests_wait_for_nobody(tmp_path):
     assert first["steps"] == 8
     assert first["steps"] + second["steps"] == server["updates"] <= STEPS
     assert 0 < second["error"] < 10
+    for each in (first, second):
+        assert each["again"].startswith("strategy: it has trained")
 
 
 def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):

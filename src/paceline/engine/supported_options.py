@@ -18,12 +18,22 @@ _CHANGING = (StochasticWeightAveraging, GradientAccumulationScheduler, WeightAve
 
 
 def check_honoured(
-    trainer: Trainer, optimizers: list[Optimizer], by: str, scheme: AbstractScheme, workers: int
+    trainer: Trainer,
+    optimizers: list[Optimizer],
+    by: str,
+    scheme: AbstractScheme,
+    workers: int,
+    *,
+    again: bool,
 ) -> None:
     """Raise SettingError for an unsupported option of the module or its Trainer.
 
-    `by`: name of the component that applies updates, for the message.
+    `by`: name of the component that applies updates, for the message. `again`: the strategy has
+    trained before.
     """
+    if again:
+        message = "it has trained, and its run has ended; a new one goes on from the weights"
+        raise SettingError("strategy", message)
     if trainer.precision not in SERVED_PRECISIONS:
         known = ", ".join(SERVED_PRECISIONS)
         message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"

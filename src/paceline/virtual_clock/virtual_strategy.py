@@ -167,7 +167,17 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         if options.overfit_batches:
             message = "workers draw from all samples; a small torch.utils.data.Subset is needed"
             raise SettingError("overfit_batches", message)
-        check_honoured(trainer, self.optimizers, "the virtual clock", self.scheme, self.workers)
+        if options.reload_dataloaders_every_n_epochs:
+            message = "the virtual clock draws from one DataLoader, throughout the run"
+            raise SettingError("reload_dataloaders_every_n_epochs", message)
+        check_honoured(
+            trainer,
+            self.optimizers,
+            "the virtual clock",
+            self.scheme,
+            self.workers,
+            again=hasattr(self, "clock"),
+        )
         in_epochs = self._epoch_samples is not None
         check_schedulers(trainer.lr_scheduler_configs, self._learning_rate, in_epochs=in_epochs)
         own = self.optimizers[0]

@@ -92,7 +92,14 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         _keep_metrics_apart(self.trained_module())
         if trainer.state.fn != TrainerFn.FITTING:
             return
-        check_honoured(trainer, self.optimizers, self.applied_by, self.scheme, self.workers)
+        check_honoured(
+            trainer,
+            self.optimizers,
+            self.applied_by,
+            self.scheme,
+            self.workers,
+            again=hasattr(self, "spec"),
+        )
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
         self._held = held_weights(of_all, self.scheme)
