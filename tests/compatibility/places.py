@@ -1,0 +1,142 @@
+"""Where somebody's module is trained: on a virtual clock, and by real workers."""
+
+import warnings
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.plugins.environments import LightningEnvironment
+
+from paceline.cluster.launcher import launch
+from paceline.errors import SettingError
+from paceline.exchange.process_group import join, leave
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.timing.step_times import StepTimes
+from paceline.virtual_clock.virtual_strategy import VirtualStrategy
+from paceline.wall_clock.own_weights_strategy import OwnWeightsStrategy
+from paceline.wall_clock.parameter_server_strategy import ParameterServerStrategy
+from paceline.wall_clock.server import serve
+from tests.compatibility.asked import ASKED, BATCH, IMAGES
+
+WORKERS, EPOCHS = 2, 2
+WORKS, LATE = "works", "refused in training"
+STEPS = WORKERS * EPOCHS * IMAGES // BATCH
+
+
+def virtual(name: str, folder: Any) -> str:
+    scheme, times = AsyncParameterServer(1), StepTimes(jitter=0.3)
+    strategy = VirtualStrategy(scheme, workers=WORKERS, step_times=times)
+    return _outcome(name, strategy, str(folder))
+
+
+def served(names: list[str], folder: Any) -> dict[str, str]:
+    """Outcomes in two processes and a server, of what is not refused before it is reached."""
+    return _launched("worker_or_server", names, folder, servers=1)
+
+
+def refused(names: list[str], folder: Any) -> dict[str, str]:
+    """Outcomes of what never reaches a server, in a process without one."""
+    return _launched("worker_or_server", names, folder, workers=1)
+
+
+def ended(name: str, folder: Any) -> str:
+    """Outcome of what is refused while the server waits, and ends the run."""
+    try:
+        return served([name], folder)[name]
+    except SettingError as error:
+        return f"{LATE}: {error.setting}"
+
+
+def own_weights(names: list[str], folder: Any) -> dict[str, str]:
+    return _launched("own_worker", names, folder)
+
+
+def _launched(
+    target: str, names: list[str], folder: Any, workers: int = WORKERS, servers: int = 0
+) -> dict[str, str]:
+    """Outcomes in the first process; each has a folder of its own, for what callbacks write."""
+    arguments = (names, str(folder))
+    found = launch(
+        f"{__name__}:{target}", arguments, workers=workers, servers=servers, log_folder=folder
+    )
+    assert all(each == found[0] for each in found[:workers])
+    return found[0]
+
+
+def worker_or_server(names: list[str], folder: str) -> dict[str, str]:
+    join(20, "cpu")
+    scheme, found = AsyncParameterServer(1), {}
+    for name in names:
+        if dist.get_rank() == WORKERS:
+            serve(scheme)
+        else:
+            strategy = _strategy(ParameterServerStrategy, scheme)
+            found[name] = _outcome(name, strategy, f"{folder}/{dist.get_rank()}")
+    leave()
+    return found
+
+
+def own_worker(names: list[str], folder: str) -> dict[str, str]:
+    join(20, "cpu")
+    found = {}
+    for name in names:
+        strategy = _strategy(OwnWeightsStrategy, LocalSGD(2))
+        found[name] = _outcome(name, strategy, f"{folder}/{dist.get_rank()}")
+    leave()
+    return found
+
+
+def _strategy(kind: Any, scheme: Any) -> Any:
+    workers = min(WORKERS, dist.get_world_size())
+    steps = STEPS * workers // WORKERS
+    return kind(scheme, workers=workers, batch_size=BATCH, num_steps=steps, snapshot_samples=[])
+
+
+def _outcome(name: str, strategy: Any, folder: str) -> str:
+    """Train; return WORKS, or the setting that is refused."""
+    asked = ASKED[name]
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = asked.module()
+        before = _weights(asked.moves(module))
+        validated = asked.data() if asked.validates else None
+        try:
+            options = asked.options(folder) if asked.options else {}
+            trainer = _trainer(strategy, default_root_dir=folder, **options)
+            trainer.fit(module, asked.data(), validated)
+        except SettingError as error:
+            if torch.equal(_weights(asked.moves(module)), before):
+                return f"refused: {error.setting}"
+            if isinstance(strategy, ParameterServerStrategy):
+                raise  # the server waits
+            return f"{LATE}: {error.setting}"
+        if hasattr(strategy, "finish"):
+            strategy.finish()
+    after = _weights(asked.moves(module))
+    assert after.isfinite().all(), name
+    assert not torch.equal(before, after), name
+    return WORKS
+
+
+def _weights(module: LightningModule) -> torch.Tensor:
+    return torch.cat([each.detach().flatten().clone() for each in module.parameters()])
+
+
+def _trainer(strategy: Any, **options: Any) -> Trainer:
+    quiet = {
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "logger": False,
+    }
+    return Trainer(
+        strategy=strategy,
+        accelerator="cpu",
+        devices=1,
+        plugins=[LightningEnvironment()],
+        max_epochs=EPOCHS,
+        **{**quiet, **options},
+    )

@@ -1,0 +1,82 @@
+"""Anybody's module, optimizer, schedule, callbacks and data: they work, or are refused by name."""
+
+import re
+
+import pytest
+
+from tests.compatibility.asked import ASKED
+from tests.compatibility.pipeline import trained
+from tests.compatibility.places import LATE, WORKS, ended, own_weights, refused, served, virtual
+from tests.tiny import REPOSITORY
+
+PAGE = REPOSITORY / "docs/compatibility.md"
+VIRTUAL, SERVERS, OWN, PIPELINE = range(4)
+
+
+def rows():
+    """What the page says: outcomes by name, each as `places` returns it."""
+    cells = [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    return {name: [_read(cell) for cell in said] for name, *said in cells if name in ASKED}
+
+
+def _read(cell):
+    found = re.fullmatch(r"(refused.*): `(.+)`", cell)
+    return f"{found[1]}: {found[2]}" if found else cell
+
+
+TABLE = rows()
+
+
+def test_the_page_has_what_is_tried_and_nothing_else():
+    assert list(TABLE) == list(ASKED)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_on_the_virtual_clock(name, tmp_path):
+    assert virtual(name, tmp_path) == TABLE[name][VIRTUAL]
+
+
+@pytest.fixture(scope="module")
+def of_servers(tmp_path_factory):
+    """Outcomes in processes with a server; of what the page says is refused, without one."""
+    folder = tmp_path_factory.mktemp("servers")
+    said = {name: row[SERVERS] for name, row in TABLE.items()}
+    works = [name for name in said if said[name] == WORKS]
+    late = [name for name in said if said[name].startswith(LATE)]
+    others = [name for name in said if name not in (*works, *late)]
+    alone = {name: ended(name, folder) for name in late}
+    return served(works, folder) | refused(others, folder) | alone
+
+
+@pytest.fixture(scope="module")
+def of_own_weights(tmp_path_factory):
+    return own_weights(list(ASKED), tmp_path_factory.mktemp("own"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ASKED)
+def test_with_parameter_servers(name, of_servers):
+    assert of_servers[name] == TABLE[name][SERVERS]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ASKED)
+def test_with_weights_of_each_worker(name, of_own_weights):
+    assert of_own_weights[name] == TABLE[name][OWN]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, said in TABLE.items() if said[PIPELINE] != "-"])
+def test_in_the_pipeline(name, tmp_path):
+    assert trained(name, tmp_path) == TABLE[name][PIPELINE]
+
+
+def test_what_the_pipeline_does_not_offer_are_options_of_a_trainer():
+    left_out = {name for name, said in TABLE.items() if said[PIPELINE] == "-"}
+    assert left_out == {name for name, asked in ASKED.items() if asked.options}
