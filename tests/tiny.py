@@ -37,9 +37,6 @@ TINY = {
     "cluster__accelerator": "cpu",
     "cluster__timeout_seconds": 60,
     "training__epochs": 3,
-    "training__lr": 0.1,
-    "training__momentum": 0.9,
-    "training__weight_decay": 0.01,
     "training__lr_reference_batch_size": 8,
     "training__milestones": [0.5],
     "training__precision": "64-true",
@@ -102,7 +99,10 @@ def tiny_network(batch_norm: bool = False) -> nn.Sequential:
 def tiny_point(
     scheme: str, workers: int, batch_size: int, cluster: str = "local", **settings: Any
 ) -> dict[str, Any]:
-    """A point's settings: those of conf/, TINY, and `settings`, with `__` for the dot in names."""
+    """A point's settings: those of conf/, TINY, and `settings`, with `__` for the dot in names.
+
+    Training has what the optimizer has, as the interpolations of conf/ would have it.
+    """
     config = deepcopy(_composed(scheme, cluster))
     config |= {"workers": workers, "batch_size": batch_size}
     for name, value in {**TINY, **settings}.items():
@@ -112,6 +112,10 @@ def tiny_point(
             holder = holder[parent]
         assert parents[:1] == ["model"] or leaf in holder, name
         holder[leaf] = deepcopy(value)
+    if optimizer := config["model"].get("optimizer"):
+        had = {"momentum": 0.0, "weight_decay": 0.0, **optimizer}
+        for name in ("lr", "momentum", "weight_decay"):
+            config["training"][name] = settings.get(f"training__{name}", had[name])
     return config
 
 

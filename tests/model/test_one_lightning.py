@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from tests.run.own import OWN_TRAINING
 from tests.tiny import REPOSITORY, run_tiny, tiny_point
 
 BOTH = """
@@ -38,6 +39,6 @@ def test_both_names_are_one_package():
 def test_a_module_of_lightning_trains(tmp_path):
     target = "tests.model.their_lightning.Theirs"
     model = {"_target_": target, "lr": 0.5, "shards": 1, "split": "auto"}
-    config = tiny_point("async_parameter_server", 2, 4, model=model, training__precision="32-true")
+    config = tiny_point("async_parameter_server", 2, 4, model=model, **OWN_TRAINING)
     seen, _ = run_tiny(config, tmp_path)
     assert sum(worker.steps for worker in seen.workers) * 4 == 3 * 48

@@ -39,7 +39,7 @@ def test_a_run_begins_with_the_weights_of_the_file(scheme, clock, tmp_path):
     first = tiny_network().double().state_dict()
     torch.save(first, tmp_path / "first.pt")
     settings = {"training__initial_weights": str(tmp_path / "first.pt"), **CLOCKS[clock]}
-    still = {"model__optimizer__lr": 0.0, "training__epochs": 1}
+    still = {"model__optimizer__lr": 0.0, "training__lr": 0.1, "training__epochs": 1}
     _, weights = run_tiny(tiny_point(scheme, 2, 8, **settings, **still), tmp_path)
     assert all(torch.equal(weights[name], first[name]) for name in first)
 
