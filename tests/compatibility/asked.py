@@ -18,9 +18,7 @@ from pytorch_lightning.callbacks import (
 )
 from pytorch_lightning.demos.boring_classes import (
     BoringModel,
-    ManualOptimBoringModel,
     RandomDataset,
-    RandomIterableDataset,
 )
 from pytorch_lightning.demos.transformer import Transformer
 from pytorch_lightning.loggers import CSVLogger
@@ -29,6 +27,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import (
     DataLoader,
     Dataset,
+    IterableDataset,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -171,6 +170,23 @@ class HalfUsed(Classifying):
         self.unused = nn.Linear(5, 5)
 
 
+class Opponents(Classifying):
+    """Two optimizers, which the module steps by itself, as a GAN does."""
+
+    def __init__(self):
+        super().__init__(line())
+        self.automatic_optimization = False
+        self.other = line()
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(each.parameters(), lr=0.01) for each in (self.network, self.other)]
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(images())
+
+
 def loader(data=None, **options):
     return DataLoader(data or images(), **{"batch_size": BATCH, "shuffle": True, **options})
 
@@ -235,9 +251,7 @@ ASKED = {
     "transformer of Lightning's examples: token ids, dropout": Asked(Language, tokens),
     "dictionaries, several inputs, LayerNorm, Embedding": Asked(Joined, lambda: loader(Pairs())),
     "weights that get no gradient": Asked(HalfUsed, moves=lambda module: module.network),
-    "manual optimization (GAN)": Asked(
-        ManualOptimBoringModel, lambda: loader(RandomDataset(32, IMAGES))
-    ),
+    "manual optimization, two optimizers (GAN)": Asked(Opponents),
     "timm resnet10t": network(lambda: timm.create_model("resnet10t", num_classes=CLASSES)),
     "timm vit_tiny": network(
         lambda: timm.create_model(
@@ -300,7 +314,5 @@ ASKED = {
         classifying(),
         lambda: loader(sampler=WeightedRandomSampler([1.0] * IMAGES, IMAGES), shuffle=False),
     ),
-    "IterableDataset": Asked(
-        BoringModel, lambda: loader(RandomIterableDataset(32, IMAGES), shuffle=False)
-    ),
+    "IterableDataset": Asked(classifying(), lambda: loader(Endless(), shuffle=False)),
 }

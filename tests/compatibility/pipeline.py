@@ -50,7 +50,9 @@ def _settings(name):
     found = own_module(name).configure_optimizers()
     if isinstance(found, dict):
         found = found["optimizer"]
-    optimizer = found[0][0] if isinstance(found, tuple) else found
+    optimizer = found
+    while isinstance(optimizer, (list, tuple)):
+        optimizer = optimizer[0]
     (group,) = optimizer.param_groups
     had = {**group, "lr": group.get("initial_lr", group["lr"])}
     compared = {"lr", "momentum", "weight_decay"} & set(had)

@@ -68,13 +68,13 @@ def digest_of(package: Path, project: Path | None = None) -> str:
     That is what it has in `src/`, beside this package, and its modules and packages at the top.
     """
     digest = hashlib.sha256()
-    files = {path.relative_to(package): path for path in _files(package)}
+    found = [(path.relative_to(package).as_posix(), path, True) for path in _files(package)]
     if project is not None:
-        own = Path("of the project")
-        files |= {own / path.relative_to(project): path for path in _own_files(project)}
-    for name, path in sorted(files.items()):
-        digest.update(f"{name.as_posix()}\0".encode())
-        digest.update(hashlib.sha256(_meaning(path.read_bytes())).digest())
+        own = ((path.relative_to(project), path) for path in _own_files(project))
+        found += [(f"of the project/{name.as_posix()}", path, False) for name, path in own]
+    for name, path, is_ours in sorted(found):
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256(_meaning(path.read_bytes(), is_ours)).digest())
     return digest.hexdigest()[:12]
 
 
@@ -85,15 +85,24 @@ def _files(package: Path) -> Iterator[Path]:
 
 
 def _own_files(project: Path) -> Iterator[Path]:
+    """Yield the project's own Python files; editors leave links to nothing beside them."""
+    yield from filter(_is_code, _own_paths(project))
+
+
+def _is_code(path: Path) -> bool:
+    return path.suffix == ".py" and not path.name.startswith(".") and path.is_file()
+
+
+def _own_paths(project: Path) -> Iterator[Path]:
     yield from project.glob("*.py")
     sources = [path for path in project.glob("src/*") if path.name not in _NOT_OWN]
     packages = [init.parent for init in project.glob("*/__init__.py")]
     for path in [*sources, *(each for each in packages if each.name not in _NOT_OWN)]:
-        yield from [path] if path.suffix == ".py" else path.rglob("*.py")
+        yield from path.rglob("*.py") if path.is_dir() else [path]
 
 
-def _meaning(source: bytes) -> bytes:
-    """Return the source without docstrings, comments and the text of errors.
+def _meaning(source: bytes, is_ours: bool) -> bytes:
+    """Return the source without docstrings and comments, and, of ours, the text of errors.
 
     What is no Python is returned as it is: nobody imports it.
     """
@@ -106,7 +115,7 @@ def _meaning(source: bytes) -> bytes:
             node
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(_WithoutMessages().visit(tree)).encode()
+    return ast.unparse(_WithoutMessages().visit(tree) if is_ours else tree).encode()
 
 
 class _WithoutMessages(ast.NodeTransformer):
