@@ -178,19 +178,18 @@ class _Relay:
             reports, self._reporting[rank] = Pipe(duplex=False)
             self.remotes[rank] = _Remote(name, _RemoteProcess(node, rank), reports)
         self._thread = threading.Thread(target=self._hear, daemon=True)
-
-    @property
-    def has_begun(self) -> bool:
-        return self._thread.ident is not None
+        self.has_begun = False
 
     def begin(self) -> None:
         """Send the order, ahead of an END that may follow at once, and hear what comes of it."""
+        self.has_begun = True
         self.node.send(self._order)
         self._thread.start()
 
     def finish(self, until: float) -> None:
         """Wait for the agent to have ended its processes; without an answer it is given up."""
-        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, until - time.monotonic()))
         self.node.lost |= self._thread.is_alive()
 
     def _hear(self) -> None:
