@@ -40,9 +40,14 @@ def _begin(turns: Iterator[tuple[WorkerEnd, int]], selector: selectors.BaseSelec
 
 
 def _ready(selector: selectors.BaseSelector) -> list[tuple[WorkerEnd, int]]:
-    """Wait for ends that take or have more. Raises TimeoutError if none is in time."""
-    waiting: list[WorkerEnd] = [key.fileobj for key in selector.get_map().values()]  # type: ignore[misc]
-    ready = selector.select(waiting[0].timeout_seconds)
+    """Wait for ends that take or have more.
+
+    Raises TimeoutError if none is in time: of a server that takes no push, since those who have
+    theirs may wait for it.
+    """
+    keys = sorted(selector.get_map().values(), key=lambda key: key.events)  # writing is the greater
+    last: WorkerEnd = keys[-1].fileobj  # type: ignore[assignment]
+    ready = selector.select(last.timeout_seconds)
     if not ready:
-        raise waiting[0].too_late()
+        raise last.too_late()
     return [(key.fileobj, events) for key, events in ready]  # type: ignore[misc]
