@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from paceline.model.classifier import Classifier
@@ -16,9 +18,19 @@ class MortalClassifier(Classifier):
     before a later one, if no checkpoint is beside the graves yet.
     """
 
-    def __init__(self, network: Any, optimizer: Any, graves: str, turn: int) -> None:
+    def __init__(
+        self, network: Any, optimizer: Any, graves: str, turn: int, periods: Sequence[int] = ()
+    ) -> None:
         super().__init__(network, optimizer)
-        self._graves, self._turn = Path(graves), turn
+        self._graves, self._turn, self._periods = Path(graves), turn, periods
+
+    def configure_optimizers(self) -> Any:
+        """With `periods`, a tenth of the rate after each of so many batches of all workers."""
+        optimizer = super().configure_optimizers()
+        if not self._periods:
+            return optimizer
+        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, self._periods)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         grave = self._graves / str(dist.get_rank())

@@ -21,6 +21,11 @@ class RemoteOptimizer(Optimizer):
         self._zero = zero
         self._exchange = exchange
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the options of the groups, which stay those of `optimizer`."""
+        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
+            group.update((key, value) for key, value in saved.items() if key != "params")
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         self._zero()
 

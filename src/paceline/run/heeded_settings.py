@@ -19,7 +19,8 @@ class HeededSettings(Callback):
 
     A sweep over a rate that the module does not take would compare equal runs. An option that an
     optimizer does not have, as Adam has no momentum, is not compared; of several groups of weights
-    one must have what is set. A corrected momentum is not compared.
+    one must have what is set. A corrected momentum is not compared. It is not for a run that goes
+    on from a checkpoint, whose options are those of the middle.
     """
 
     def __init__(self, training: Training) -> None:
@@ -36,8 +37,13 @@ class HeededSettings(Callback):
         unheeded: list[str] = []
         for name, value in self._set.items():
             found = [float(each[key]) for each in groups for key in _PLACES[name] if key in each]
-            if value is not None and found and not any(math.isclose(value, x) for x in found):
+            if (
+                value is not None
+                and found
+                and not any(math.isclose(value, each, rel_tol=1e-6) for each in found)
+            ):
                 unheeded.append(f"training.{name} is {value:g}, and its optimizer has {found[0]:g}")
         if unheeded:
             message = "; ".join(unheeded) + ": pass it to the module (as lr: ${training.lr}), or "
-            raise SettingError("model", message + "set what it has")
+            message += "set what the module, or a scheduler of its own, makes of it"
+            raise SettingError("model", message)

@@ -93,7 +93,8 @@ class TrainingProcess:
             self._folder, f"worker_{self._worker}", sum(self._point.num_processes)
         )
         checkpoints = Checkpoints(self._point, self._folder, self._clock, strategy, files)
-        heeded = [] if self._point.model.is_ours else [HeededSettings(self._point.training)]
+        looks = not self._point.model.is_ours and files.before is None
+        heeded = [HeededSettings(self._point.training)] if looks else []
         trainer = self._trainer(observer, checkpoints, *heeded)
         trainer.fit(
             self._split.trained if self._split else self._module,

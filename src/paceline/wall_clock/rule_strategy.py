@@ -98,7 +98,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             self.applied_by,
             self.scheme,
             self.workers,
-            again=hasattr(self, "spec"),
+            again=hasattr(self, "_driver"),
         )
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
@@ -117,6 +117,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     def on_train_start(self) -> None:
         super().on_train_start()
+        self._resume_schedules()
         self.counted = count_workers(self.workers, is_worker=True)
         self._begin_step()
 

@@ -110,6 +110,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         configs = self.trained_module().trainer.lr_scheduler_configs
         check_schedulers(configs, self._learning_rate, in_epochs=self._epoch is not None)
         self._schedules = Schedules(configs, LiveOptions(self.optimizers[0]), self._epoch)
+        self._resume_schedules()
         _without_sigterm_broadcast(self.trained_module().trainer)
         if self._sample_decay is not None:
             self._average = MovingAverage(self._trained_weights, self._sample_decay)

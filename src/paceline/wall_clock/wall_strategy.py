@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from paceline.engine.random_state import random_state, set_random_state
 from paceline.engine.reports import StrategyReport, WorkerReport
+from paceline.engine.schedules import Schedules, ScheduleState
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.training_strategy import (
     AbstractTrainingStrategy,
@@ -44,6 +45,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     _timeout_seconds: float  # longest wait for another process
     _bytes_before: Sequence[int] = (0, 0)  # of a run that was resumed: sent, received
     _random_before: dict[str, Any] | None = None
+    _schedules: Schedules
+    _schedules_before: ScheduleState | None = None
 
     @property
     @abstractmethod
@@ -115,13 +118,21 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
             "num_steps": self.num_steps,
             "bytes": [sum(each) for each in sent_and_received],
             "pace": self.pace.state() if self.pace else None,
+            "schedules": self._schedules.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of another process with the same place in the run."""
         self.num_steps, self._bytes_before = state["num_steps"], state["bytes"]
+        self._schedules_before = state["schedules"]
         if self.pace is not None:
             self.pace.load_state(state["pace"])
+
+    def _resume_schedules(self) -> None:
+        """Go on with the schedules of a checkpoint, once Lightning has loaded their schedulers."""
+        if self._schedules_before is not None:
+            self._schedules.load_state(self._schedules_before)
+            self._schedules_before = None
 
     def settle(self) -> None:
         """Wait until what goes on beside this worker's steps has ended."""
