@@ -21,7 +21,7 @@ def push_pull(ends: Sequence[WorkerEnd], versions: Sequence[int]) -> list[Header
     with selectors.DefaultSelector() as selector:
         _begin(turns, selector)
         while len(answers) < len(ends):
-            for end, events in _ready(selector):
+            for end, events in _ready(selector, ends[0].timeout_seconds):
                 if events & selectors.EVENT_WRITE and end.send_more():
                     selector.modify(end, selectors.EVENT_READ)
                     _begin(turns, selector)
@@ -39,15 +39,14 @@ def _begin(turns: Iterator[tuple[WorkerEnd, int]], selector: selectors.BaseSelec
         return
 
 
-def _ready(selector: selectors.BaseSelector) -> list[tuple[WorkerEnd, int]]:
+def _ready(selector: selectors.BaseSelector, timeout_seconds: float) -> list[tuple[WorkerEnd, int]]:
     """Wait for ends that take or have more.
 
     Raises TimeoutError if none is in time: of a server that takes no push, since those who have
     theirs may wait for it.
     """
-    keys = sorted(selector.get_map().values(), key=lambda key: key.events)  # writing is the greater
-    last: WorkerEnd = keys[-1].fileobj  # type: ignore[assignment]
-    ready = selector.select(last.timeout_seconds)
-    if not ready:
-        raise last.too_late()
+    ready = selector.select(timeout_seconds)
+    if not ready:  # writing is the greater of the two events
+        silent: WorkerEnd = max(selector.get_map().values(), key=lambda key: key.events).fileobj  # type: ignore[assignment]
+        raise silent.too_late()
     return [(key.fileobj, events) for key, events in ready]  # type: ignore[misc]

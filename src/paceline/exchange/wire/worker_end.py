@@ -20,7 +20,7 @@ class WorkerEnd:
 
     `name`: name of the other process in error messages. `pushed`, `pulled`: buffers of the bodies
     to send and to receive; empty if memory is `shared`. `numbers`: buffer that follows the header
-    of each push.
+    of each push. `timeout_seconds`: longest silence of the server.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class WorkerEnd:
         numbers: memoryview = _NO_NUMBERS,
     ) -> None:
         self._numbers = [numbers] if len(numbers) else []
-        self._name, self._timeout_seconds = name, timeout_seconds
+        self._name, self.timeout_seconds = name, timeout_seconds
         self._connection = connection
         self._pushed, self._pulled = pushed, pulled
         self.shared = not pulled
@@ -46,26 +46,20 @@ class WorkerEnd:
             connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
     @property
-    def timeout_seconds(self) -> float:
-        """Longest silence of the server."""
-        return self._timeout_seconds
-
-    @property
     def num_parts(self) -> int:
         """Number of the buffers of a push's body."""
         return len(self._pushed)
 
     def push(self, version: int) -> None:
         """Send a push computed on weights of `version`. Raises LostPeerError, TimeoutError."""
-        self.push_parts(range(len(self._pushed)), version)
+        self.push_parts(range(self.num_parts), version)
 
     def push_parts(self, parts: range, version: int) -> None:
         """Send some buffers of a push, behind its header if they are the first ones.
 
         Raises LostPeerError, TimeoutError.
         """
-        begin = [] if parts.start else [self._push_header(version), *self._numbers]
-        self._send(Pieces(*begin, *self._pushed[parts.start : parts.stop]))
+        self._send_all(self._push_of(parts, version))
 
     def pull(self) -> Header:
         """Wait for an answer. Raises LostPeerError, TimeoutError."""
@@ -84,16 +78,12 @@ class WorkerEnd:
 
         `send_more` sends the push, `receive_more` takes the answer.
         """
-        self._outgoing = Pieces(self._push_header(version), *self._numbers, *self._pushed)
+        self._outgoing = self._push_of(range(self.num_parts), version)
         self._incoming = self._next_answer()
 
     def send_more(self) -> bool:
         """Send what is taken; return True if the push has left. Raises LostPeerError."""
-        try:
-            self._outgoing.send(self._connection, socket.MSG_DONTWAIT)
-        except OSError as error:
-            raise self._lost(error) from None
-        return self._outgoing.complete
+        return self._send(self._outgoing, socket.MSG_DONTWAIT)
 
     def receive_more(self) -> Header | None:
         """Take what has come; return the header of a complete answer. Raises LostPeerError."""
@@ -102,7 +92,7 @@ class WorkerEnd:
 
     def keep(self, version: int) -> None:
         """Tell the server to keep its state for a checkpoint; it sends no answer."""
-        self._send(Pieces(memoryview(pack(Header(version, False, keep=True)))))
+        self._send_all(Pieces(memoryview(pack(Header(version, False, keep=True)))))
 
     def ask_to_stop(self) -> None:
         """Ask the server, with the next push, to stop all workers for a checkpoint."""
@@ -110,7 +100,7 @@ class WorkerEnd:
 
     def leave(self, version: int) -> None:
         """Announce to the server that no push follows, and close the connection."""
-        self._send(Pieces(memoryview(pack(Header(version, False)))))
+        self._send_all(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
 
     def _next_answer(self) -> Pieces:
@@ -130,13 +120,21 @@ class WorkerEnd:
         asks, self._asks = self._asks, False
         return memoryview(pack(Header(version, True, stop=asks)))
 
-    def _send(self, outgoing: Pieces) -> None:
+    def _push_of(self, parts: range, version: int) -> Pieces:
+        begin = [] if parts.start else [self._push_header(version), *self._numbers]
+        return Pieces(*begin, *self._pushed[parts.start : parts.stop])
+
+    def _send_all(self, outgoing: Pieces) -> None:
+        if not self._send(outgoing):
+            raise self.too_late()
+
+    def _send(self, outgoing: Pieces, flags: int = 0) -> bool:
+        """Send what is taken; return True if that is all."""
         try:
-            outgoing.send(self._connection)
+            outgoing.send(self._connection, flags)
         except OSError as error:
             raise self._lost(error) from None
-        if not outgoing.complete:
-            raise self.too_late()
+        return outgoing.complete
 
     def _lost(self, error: Exception) -> LostPeerError:
         reason = str(error) or "its connection ended"
@@ -144,7 +142,7 @@ class WorkerEnd:
 
     def too_late(self) -> TimeoutError:
         """Return the error of a server that neither takes nor sends anything."""
-        return TimeoutError(f"{self._name} is silent for {self._timeout_seconds} s")
+        return TimeoutError(f"{self._name} is silent for {self.timeout_seconds} s")
 
 
 def reach(
