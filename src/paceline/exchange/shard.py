@@ -13,6 +13,15 @@ def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
+def turns(servers: int, begins_with: int) -> list[int]:
+    """List the servers in the order in which a worker pushes to them.
+
+    `begins_with`: the first, modulo their number. If it were the same for all workers, the others
+    would be idle.
+    """
+    return [(begins_with + turn) % servers for turn in range(servers)]
+
+
 def round_robin(num_tensors: int, servers: int) -> list[range]:
     """Give each server every `servers`-th tensor: TensorFlow's replica_device_setter does."""
     return [range(server, num_tensors, servers) for server in range(servers)]

@@ -10,6 +10,7 @@ pushes to all of them during backward, if the scheme has them leave so early.
 from collections.abc import Iterable, Sequence
 
 from paceline.engine.links import Process
+from paceline.exchange.shard import turns
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.virtual_clock.buffers import BufferPool
@@ -99,9 +100,9 @@ class VirtualPushLink:
 
     def _push(self, worker: VirtualWorker) -> Process[Answer]:
         answered = self._answered[worker.index] = [Event() for _ in self._lines]
-        begins_with, in_turn = worker.index // self._group_size, self._network and not self._early
-        for turn in range(len(self._lines)):
-            server, left = (begins_with + turn) % len(self._lines), Event()
+        in_turn = self._network and not self._early
+        for server in turns(len(self._lines), worker.index // self._group_size):
+            left = Event()
             self._kernel.start(self._push_to(server, worker, left))
             if in_turn:
                 yield left

@@ -12,7 +12,7 @@ import torch
 
 from paceline.exchange.message import receive_json
 from paceline.exchange.node import this_node
-from paceline.exchange.shard import backwards
+from paceline.exchange.shard import backwards, turns
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.early_end import EarlyEnd
 from paceline.exchange.wire.full_duplex import push_pull
@@ -29,9 +29,9 @@ class WorkerWire:
     sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
     `node`: node to claim instead of this one; servers of another node are reached over TCP.
     `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
-    if they leave as a whole. `begins_with`: the server that comes first, modulo their number: if it
-    were the same for all workers, the others would be idle. `numbers` [num_numbers]: options of the
-    optimizer, float64, which go with each push behind its header.
+    if they leave as a whole. `begins_with`: the server that comes first, see `turns`.
+    `numbers` [num_numbers]: options of the optimizer, float64, which go with each push behind its
+    header.
     """
 
     def __init__(
@@ -60,8 +60,7 @@ class WorkerWire:
         self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd | EarlyEnd] = []
         self._crossing: list[WorkerEnd] = []  # in turn, if answers cross pushes on the way
-        count = len(bounds)
-        self._turns = [(begins_with + turn) % count for turn in range(count)]
+        self._turns = turns(len(bounds), begins_with)
         self.versions = [0] * len(bounds)  # of the latest weights, by server
         self.stops = False  # before the next step, for a checkpoint: so says server 0
         self.bytes_sent = 0
