@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import itertools
 import os
 import platform
 import shutil
@@ -86,19 +87,11 @@ def _files(package: Path) -> Iterator[Path]:
 
 def _own_files(project: Path) -> Iterator[Path]:
     """Yield the project's own Python files; editors leave links to nothing beside them."""
-    yield from filter(_is_code, _own_paths(project))
-
-
-def _is_code(path: Path) -> bool:
-    return path.suffix == ".py" and not path.name.startswith(".") and path.is_file()
-
-
-def _own_paths(project: Path) -> Iterator[Path]:
-    yield from project.glob("*.py")
-    sources = [path for path in project.glob("src/*") if path.name not in _NOT_OWN]
-    packages = [init.parent for init in project.glob("*/__init__.py")]
-    for path in [*sources, *(each for each in packages if each.name not in _NOT_OWN)]:
-        yield from path.rglob("*.py") if path.is_dir() else [path]
+    folders = [*project.glob("src/*"), *(init.parent for init in project.glob("*/__init__.py"))]
+    own = [each.rglob("*.py") for each in folders if each.name not in _NOT_OWN and each.is_dir()]
+    for path in itertools.chain(project.glob("*.py"), project.glob("src/*.py"), *own):
+        if path.is_file() and not path.name.startswith("."):
+            yield path
 
 
 def _meaning(source: bytes, is_ours: bool) -> bytes:
