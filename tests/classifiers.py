@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ class FailingClassifier(Classifier):
             raise ValueError("a bad batch")
 
 
+def with_periods(optimizer: Any, periods: Sequence[int], interval: str) -> Any:
+    """The optimizer and a scheduler: a tenth of the rate after so many batches or epochs."""
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, periods)
+    return [optimizer], [{"scheduler": scheduler, "interval": interval}]
+
+
 class ScheduledClassifier(Classifier):
     """A tenth of the rate after each of the first `periods`; these are batches or epochs."""
 
@@ -82,6 +89,4 @@ class ScheduledClassifier(Classifier):
         self._interval, self._periods = interval, periods
 
     def configure_optimizers(self) -> Any:
-        optimizer = super().configure_optimizers()
-        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, self._periods)
-        return [optimizer], [{"scheduler": scheduler, "interval": self._interval}]
+        return with_periods(super().configure_optimizers(), self._periods, self._interval)

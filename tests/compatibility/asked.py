@@ -38,11 +38,11 @@ from torchmetrics.classification import MulticlassAccuracy
 IMAGES, CLASSES, BATCH = 32, 4, 4
 
 
-def images(size=8, channels=3):
+def images(size=8):
     """Pictures whose brightest channel, or row, is their class."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(IMAGES) % CLASSES
-    pictures = torch.rand(IMAGES, channels, size, size, generator=generator)
+    pictures = torch.rand(IMAGES, 3, size, size, generator=generator)
     for picture, label in zip(pictures, labels.tolist(), strict=True):
         picture[:, label] += 2
     return TensorDataset(pictures, labels)
@@ -182,7 +182,7 @@ class Opponents(Classifying):
         return [torch.optim.SGD(each.parameters(), lr=0.01) for each in (self.network, self.other)]
 
 
-class Endless(IterableDataset):
+class Streamed(IterableDataset):
     def __iter__(self):
         return iter(images())
 
@@ -199,7 +199,7 @@ def tokens():
 
 @dataclass(frozen=True)
 class Asked:
-    """A module, data and options of the Trainer, and what to look at after its training."""
+    """A module, data and options of the Trainer, and the part of the module that must move."""
 
     module: Callable[[], LightningModule]
     data: Callable[[], Any] = loader
@@ -229,9 +229,8 @@ def with_callbacks(*make):
     }
 
 
-def network(make, size=32):
-    module = lambda: Classifying(make())  # noqa: E731
-    return Asked(module, lambda: loader(images(size)))
+def network(make):
+    return Asked(lambda: Classifying(make()), lambda: loader(images(32)))
 
 
 class Backbone(Classifying):
@@ -243,7 +242,6 @@ class Backbone(Classifying):
         return self.network[1](self.backbone(pictures.flatten(1)))
 
 
-SGD = torch.optim.SGD
 ASKED = {
     "BoringModel of Lightning": Asked(BoringModel, lambda: loader(RandomDataset(32, IMAGES))),
     "template: torchmetrics, Adam": Asked(Template, validates=True),
@@ -264,7 +262,7 @@ ASKED = {
     "torchvision densenet": network(
         lambda: torchvision.models.DenseNet(4, (1, 1), 8, num_classes=CLASSES)
     ),
-    "SGD, nesterov": Asked(by(SGD, momentum=0.9, nesterov=True)),
+    "SGD, nesterov": Asked(by(torch.optim.SGD, momentum=0.9, nesterov=True)),
     "AdamW": Asked(by(torch.optim.AdamW)),
     "RMSprop": Asked(by(torch.optim.RMSprop)),
     "Adagrad": Asked(by(torch.optim.Adagrad)),
@@ -314,5 +312,5 @@ ASKED = {
         classifying(),
         lambda: loader(sampler=WeightedRandomSampler([1.0] * IMAGES, IMAGES), shuffle=False),
     ),
-    "IterableDataset": Asked(classifying(), lambda: loader(Endless(), shuffle=False)),
+    "IterableDataset": Asked(classifying(), lambda: loader(Streamed(), shuffle=False)),
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from paceline.cluster.launcher import launch
@@ -19,6 +19,7 @@ from paceline.wall_clock.own_weights_strategy import OwnWeightsStrategy
 from paceline.wall_clock.parameter_server_strategy import ParameterServerStrategy
 from paceline.wall_clock.server import serve
 from tests.compatibility.asked import ASKED, BATCH, IMAGES
+from tests.virtual_clock.trained import trainer_of
 
 WORKERS, EPOCHS = 2, 2
 WORKS, LATE = "works", "refused in training"
@@ -105,7 +106,8 @@ def _outcome(name: str, strategy: Any, folder: str) -> str:
         validated = asked.data() if asked.validates else None
         try:
             options = asked.options(folder) if asked.options else {}
-            trainer = _trainer(strategy, default_root_dir=folder, **options)
+            options |= {"max_epochs": EPOCHS, "default_root_dir": folder}
+            trainer = trainer_of(strategy, plugins=[LightningEnvironment()], **options)
             trainer.fit(module, asked.data(), validated)
         except SettingError as error:
             if torch.equal(_weights(asked.moves(module)), before):
@@ -123,20 +125,3 @@ def _outcome(name: str, strategy: Any, folder: str) -> str:
 
 def _weights(module: LightningModule) -> torch.Tensor:
     return torch.cat([each.detach().flatten().clone() for each in module.parameters()])
-
-
-def _trainer(strategy: Any, **options: Any) -> Trainer:
-    quiet = {
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "logger": False,
-    }
-    return Trainer(
-        strategy=strategy,
-        accelerator="cpu",
-        devices=1,
-        plugins=[LightningEnvironment()],
-        max_epochs=EPOCHS,
-        **{**quiet, **options},
-    )

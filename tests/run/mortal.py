@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from paceline.model.classifier import Classifier
+from tests.classifiers import with_periods
 
 
 class MortalClassifier(Classifier):
@@ -27,10 +27,7 @@ class MortalClassifier(Classifier):
     def configure_optimizers(self) -> Any:
         """With `periods`, a tenth of the rate after each of so many batches of all workers."""
         optimizer = super().configure_optimizers()
-        if not self._periods:
-            return optimizer
-        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, self._periods)
-        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+        return with_periods(optimizer, self._periods, "step") if self._periods else optimizer
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         grave = self._graves / str(dist.get_rank())
