@@ -1,9 +1,12 @@
 """Points side by side: each in a process that takes no other down with it."""
 
+import multiprocessing
 import os
 import signal
 import sys
+import time
 
+import psutil
 import pytest
 from omegaconf import OmegaConf
 
@@ -22,7 +25,21 @@ def job(cfg):
         os.kill(os.getpid(), signal.SIGKILL)
     if cfg.how == "left":
         sys.exit(2)
+    if cfg.how == "long":
+        time.sleep(60)
     return cfg.number
+
+
+class SlowToArrive:
+    """A task that the process of a point needs two seconds to take."""
+
+    def __reduce__(self):
+        return _arrived, ()
+
+
+def _arrived():
+    time.sleep(2)
+    return job
 
 
 def jobs(*hows):
@@ -33,6 +50,23 @@ def jobs(*hows):
 def test_a_killed_process_costs_its_own_point_alone():
     ended = run_points(job, jobs("ends", "killed", "ends", "killed", "ends"), 2)
     assert ended == [0, KILLED, 2, KILLED, 4]
+
+
+def test_a_process_that_starts_does_not_outlive_its_sweep():
+    sweep = multiprocessing.get_context("spawn").Process(
+        target=run_points, args=(SlowToArrive(), jobs("long"), 1)
+    )
+    sweep.start()
+    known = psutil.Process(sweep.pid)
+    while not (started := [each for each in known.children() if _is_point(each)]):
+        time.sleep(0.01)
+    sweep.kill()
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert not alive
+
+
+def _is_point(process):
+    return "spawn_main" in str(process.cmdline())
 
 
 def test_a_wrong_setting_ends_all():

@@ -97,8 +97,8 @@ def enter(
     _write_to(place.log)
     if place.namespace is not None:
         _enter_namespace(place.namespace)  # of this thread, and of those that it starts
-    for beside in (_die_with_parent, _give_signs_of_life):
-        threading.Thread(target=beside, daemon=True).start()
+    die_with_parent()
+    threading.Thread(target=_give_signs_of_life, daemon=True).start()
     os.environ.update(place.environment)
     try:
         _report(Returned(_call(target, arguments)))
@@ -138,12 +138,16 @@ def _raised(error: BaseException) -> Raised:
     return Raised(reason, None, lost, time.monotonic(), environment)
 
 
-def _die_with_parent() -> None:
-    """End this process when the launcher ends, which cannot end its processes if it is killed."""
+def die_with_parent() -> None:
+    """End this process when its parent ends, or has ended: one that is killed ends no process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    connection.wait([parent.sentinel])
-    os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _give_signs_of_life() -> None:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,17 +102,6 @@ def launch_task(
         namespaces=namespaces,
         timeout_seconds=task.timeout_seconds,
     )
-
-
-def die_with(process_id: int) -> None:
-    """End this process when its parent `process_id` has ended."""
-
-    def watch() -> None:
-        while os.getppid() == process_id:
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _call_in_environment(

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,7 +13,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from paceline.cluster.launcher import die_with
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError
 from paceline.record.ownership import partial_folder
@@ -33,8 +31,6 @@ from paceline.tracking.run_label import run_label
 if TYPE_CHECKING:
     from paceline.record.point import Point
 
-_PARENT = "PACELINE_PARENT"  # environment variable with the process id of the multirun
-
 
 def run_hydra(arguments: Sequence[str], root: Path) -> None:
     """Run Hydra's command line with the configuration of `root`, the working directory.
@@ -44,7 +40,6 @@ def run_hydra(arguments: Sequence[str], root: Path) -> None:
     """
     check_groups(arguments)
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    os.environ[_PARENT] = str(os.getpid())
     sys.argv = ["paceline train", *arguments]
     hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(job)()
 
@@ -65,7 +60,6 @@ def job(cfg: DictConfig) -> float:
     Raises SystemExit, since Hydra prints a line of its own about other exceptions: 2 for an invalid
     setting, and outside a multirun 1 for a failed point.
     """
-    _end_with_sweep()
     try:
         if not Rates(Path()).set_rate(cfg):
             message = f"tuned, but not all of its trials have run: paceline sweep {cfg.study}"
@@ -146,10 +140,3 @@ def _watch(point: "Point") -> StatusLine:
 def _leave(message: str, code: int) -> NoReturn:
     print(f"paceline: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
-
-
-@cache
-def _end_with_sweep() -> None:
-    """Let this process end with its sweep, if the sweep started it for its points."""
-    if os.environ.get(_PARENT) == str(os.getppid()):
-        die_with(os.getppid())

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
+from paceline.cluster.child import die_with_parent
 from paceline.cluster.supervisor import death
 
 Task = Callable[[DictConfig], Any]  # which can be pickled
@@ -99,6 +100,7 @@ def _end(workers: Sequence[_Worker]) -> None:
 
 def _serve(task: Task, ends: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the sweep's
+    die_with_parent()
     with suppress(EOFError):
         while True:
             job = ends.recv()
