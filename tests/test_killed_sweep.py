@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from tests.command_line import results, run, start
+from tests.ends import all_end
 from tests.small_study import write_small_study
 
 pytestmark = pytest.mark.slow
@@ -41,16 +42,9 @@ def kill_in_the_second_point(root, study, arguments):
             launcher.kill()
     assert len(family) >= 3  # the forkserver and two workers
     finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
-    wait_until(lambda: not [process for process in family if alive(process)], seconds=10)
+    all_end(family, seconds=20)
     assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
     return finished
-
-
-def alive(process):
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def wait_until(condition, seconds):

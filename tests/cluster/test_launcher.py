@@ -17,6 +17,7 @@ from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.cluster.counting import listening_of
+from tests.ends import all_end, is_alive
 from tests.tiny import run_tiny, tiny_point
 
 
@@ -228,12 +229,12 @@ def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
     try:
         wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1, seconds=60)
         family = psutil.Process(launcher.pid).children(recursive=True)
-        assert len([process for process in family if process.is_running()]) >= 3
+        assert len([process for process in family if is_alive(process)]) >= 3
         launcher.send_signal(sent)
         launcher.wait(timeout=60)
-        wait_until(lambda: not [p for p in family if alive(p)], seconds=60)
+        all_end(family, seconds=60)
     finally:
-        for process in [launcher, *filter(alive, family)]:
+        for process in [launcher, *filter(is_alive, family)]:
             process.kill()
         launcher.wait()
 
@@ -242,10 +243,6 @@ def test_the_forkserver_starts_before_torch_is_imported():
     """So both import it at once, and a command that trains nothing does without."""
     code = "import sys; import paceline.study.hydra_entry; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def alive(process):
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def wait_until(condition, seconds):

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from paceline.record.rerun import Sweep, failed_by_environment
 from paceline.study.point_processes import Killed, run_points
 from tests.command_line import results, run
+from tests.ends import all_end
 from tests.small_study import write_small_study
 
 KILLED = Killed("killed by SIGKILL")
@@ -61,8 +62,7 @@ def test_a_process_that_starts_does_not_outlive_its_sweep():
     while not (started := [each for each in known.children() if _is_point(each)]):
         time.sleep(0.01)
     sweep.kill()
-    _, alive = psutil.wait_procs(started, timeout=20)
-    assert not alive
+    all_end(started, seconds=20)
 
 
 def _is_point(process):
