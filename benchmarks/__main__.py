@@ -1,5 +1,6 @@
 """Print every benchmark, or those named, as one Markdown table; exit 1 where a target is missed."""
 
+import argparse
 import importlib
 import sys
 from typing import Any
@@ -28,10 +29,15 @@ MODULES = (
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODULES))
+    names = parser.parse_args().names
+    if unknown := sorted({*names} - {*MODULES}):
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(MODULES)}")
     print(_machine())
     print("\n| what | ours | theirs, or the limit | ratio | target | |\n|---|---|---|---|---|---|")
     found = []
-    for name in sys.argv[1:] or MODULES:
+    for name in names or MODULES:
         for row in importlib.import_module(f"benchmarks.{name}").rows():
             found.append(row)
             print(_line(row), flush=True)
