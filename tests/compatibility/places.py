@@ -57,7 +57,7 @@ def own_weights(names: list[str], folder: Any) -> dict[str, str]:
 def _launched(
     target: str, names: list[str], folder: Any, workers: int = WORKERS, servers: int = 0
 ) -> dict[str, str]:
-    """Outcomes in the first process; each has a folder of its own, for what callbacks write."""
+    """Outcomes in the first process."""
     arguments = (names, str(folder))
     found = launch(
         f"{__name__}:{target}", arguments, workers=workers, servers=servers, log_folder=folder
@@ -74,7 +74,7 @@ def worker_or_server(names: list[str], folder: str) -> dict[str, str]:
             serve(scheme)
         else:
             strategy = _strategy(ParameterServerStrategy, scheme)
-            found[name] = _outcome(name, strategy, f"{folder}/{dist.get_rank()}")
+            found[name] = _outcome(name, strategy, folder)
     leave()
     return found
 
@@ -84,7 +84,7 @@ def own_worker(names: list[str], folder: str) -> dict[str, str]:
     found = {}
     for name in names:
         strategy = _strategy(OwnWeightsStrategy, LocalSGD(2))
-        found[name] = _outcome(name, strategy, f"{folder}/{dist.get_rank()}")
+        found[name] = _outcome(name, strategy, folder)
     leave()
     return found
 

@@ -6,7 +6,8 @@ from dataclasses import asdict
 import torch
 import torch.distributed as dist
 from pytorch_lightning import LightningModule, Trainer
-from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -31,7 +32,9 @@ class Anybodys(LightningModule):
 
     def training_step(self, batch, batch_idx):
         inputs, targets = batch
-        return nn.functional.mse_loss(self.line(inputs), targets)
+        loss = nn.functional.mse_loss(self.line(inputs), targets)
+        self.log("loss", loss)
+        return loss
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -66,22 +69,33 @@ def strategy(scheme, workers):
 
 
 def trainer(chosen, **options):
+    quiet = {"logger": False, "enable_checkpointing": False}
     return Trainer(
         strategy=chosen,
         accelerator="cpu",
         devices=1,
         plugins=[LightningEnvironment()],
         max_epochs=-1,
-        logger=False,
-        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **options,
+        **quiet | options,
     )
 
 
-def train():
-    """Two workers and a server."""
+def writing(folder):
+    """Options of a Trainer whose files tell which worker wrote them, in one folder for all."""
+    name = f"worker{dist.get_rank()}"
+    kept = ModelCheckpoint(folder, filename=name, every_n_train_steps=4)
+    return {
+        "enable_checkpointing": True,
+        "callbacks": [kept],
+        "logger": CSVLogger(folder, name=f"log of {name}"),
+        "log_every_n_steps": 4,
+    }
+
+
+def train(folder):
+    """Two workers and a server; `folder` is for the files of both workers."""
     scheme = AsyncParameterServer(servers=1)
     join(20, "cpu")
     if dist.get_rank() == WORKERS:
@@ -90,7 +104,7 @@ def train():
         warnings.simplefilter("ignore")
         torch.manual_seed(1 + dist.get_rank())  # worker 0's weights are everybody's first
         chosen, module = strategy(scheme, WORKERS), Anybodys()
-        run = trainer(chosen)
+        run = trainer(chosen, **writing(folder))
         run.fit(module, loader())
         snapshots = chosen.finish()
         seen = {

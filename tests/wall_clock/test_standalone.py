@@ -1,6 +1,7 @@
 """The parameter-server strategy outside the project's own training."""
 
 import pytest
+import torch
 
 from paceline.cluster.launcher import launch
 from tests.wall_clock.alone import STEPS
@@ -17,12 +18,16 @@ REFUSED = {
 
 
 def test_it_trains_in_anybodys_trainer(tmp_path):
+    folder = tmp_path / "written"
     first, second, server = launch(
-        "tests.wall_clock.alone:train", (), workers=2, servers=1, log_folder=tmp_path
+        "tests.wall_clock.alone:train", (folder,), workers=2, servers=1, log_folder=tmp_path
     )
     assert first["steps"] + second["steps"] == server["updates"] == STEPS
     assert [updates for updates, _ in first["snapshots"] + second["snapshots"]] == [20, 40]
     assert second["snapshots"][0][1] == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
+    assert sorted(path.name for path in folder.iterdir()) == ["log of worker0", "worker0.ckpt"]
+    kept = torch.load(folder / "worker0.ckpt", weights_only=False)
+    assert kept["global_step"] == first["steps"] // 4 * 4
 
 
 def test_metrics_early_stopping_and_tests_wait_for_nobody(tmp_path):

@@ -2,9 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
+from pytorch_lightning import Trainer
 from torch import nn
 
 from paceline.engine.reports import StrategyReport
@@ -67,6 +69,10 @@ class AbstractTrainingStrategy(ABC):
         `step_ends` [steps]: real seconds of the training clock in this process. `seconds_data`:
         time spent waiting for data. On the virtual clock workers have modelled times instead.
         """
+
+    def save_part(self, trainer: Trainer, path: Path) -> None:
+        """Write this process's part of a checkpoint of the run, by Lightning."""
+        trainer.save_checkpoint(path, weights_only=False)
 
     @abstractmethod
     def finish(self) -> list[Snapshot]:

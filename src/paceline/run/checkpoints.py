@@ -1,6 +1,7 @@
 """Checkpoints of a process that trains, by Lightning's own."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,6 @@ class Checkpoints(Callback):
         return self._asked_at > asked_before or now - self._at >= self._seconds
 
     def _write(self, trainer: Trainer) -> None:
-        self._files.write(
-            lambda path: trainer.save_checkpoint(path, weights_only=False), self._strategy.samples
-        )
+        save = partial(self._strategy.save_part, trainer)
+        self._files.write(save, self._strategy.samples)
         self._at = time.perf_counter()

@@ -2,12 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import LightningModule
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import Strategy
+from pytorch_lightning.utilities import rank_zero_only
 from torch.optim import Optimizer
 
 from paceline.engine.random_state import random_state, set_random_state
@@ -47,6 +50,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     _random_before: dict[str, Any] | None = None
     _schedules: Schedules
     _schedules_before: ScheduleState | None = None
+    _own_file: Path | None = None
 
     @property
     @abstractmethod
@@ -73,9 +77,16 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         """Pairwise means in order."""
         return ()
 
+    @property
+    def is_global_zero(self) -> bool:
+        """True in the first process of the run, which alone writes what callbacks write."""
+        return not dist.is_initialized() or dist.get_rank() == 0
+
     def setup_environment(self) -> None:
         """Join the other processes before Lightning makes a group of its own."""
         join(self._timeout_seconds, self.root_device.type)
+        # by which loggers write; the rank that Lightning knows is 0 in each
+        rank_zero_only.rank = dist.get_rank()  # pyright: ignore[reportFunctionMemberAccess]
         super().setup_environment()
 
     def trainer_options(self) -> TrainerOptions:
@@ -164,8 +175,14 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any | None = None
     ) -> None:
-        """Write this process's file; Lightning's own would be of the first process alone."""
-        self.checkpoint_io.save_checkpoint(checkpoint, filepath, storage_options=storage_options)
+        """Write a file as every strategy of Lightning does, or this process's part of one."""
+        if self.is_global_zero or filepath == self._own_file:
+            io = self.checkpoint_io
+            io.save_checkpoint(checkpoint, filepath, storage_options=storage_options)
+
+    def save_part(self, trainer: Trainer, path: Path) -> None:
+        self._own_file = path
+        super().save_part(trainer, path)
 
     def on_train_start(self) -> None:
         super().on_train_start()
