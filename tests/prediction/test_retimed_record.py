@@ -87,6 +87,7 @@ def networked(root, here, request):
     return folders(root / request.param), folders(root / "runs" / study), lines
 
 
+@pytest.mark.slow
 def test_only_what_does_not_depend_on_time_is_retimed(here, networked):
     _, records, lines = networked
     retimed = [line for line in lines if "retimed from" in line]
@@ -95,6 +96,7 @@ def test_only_what_does_not_depend_on_time_is_retimed(here, networked):
     assert lines[-1].endswith(": 3 points: 3 finished")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_number_but_real_seconds_is_that_of_a_training(here, networked, scheme):
     trained, retimed, source = networked[0][scheme], networked[1][scheme], here[scheme]

@@ -12,14 +12,18 @@ from tests.tiny import CLOCKS, point_of, tiny_point
 
 OFTEN = 1e-6  # s between checkpoints: after each step
 ADAM = {"_target_": "torch.optim.Adam", "_partial_": True, "lr": 0.01, "betas": [0.9, 0.99]}
-PERIODS = {"model__periods": [10, 14, 22, 30], "training__schedule": "constant"}
+SCHEDULED = {
+    "model__periods": [10, 14, 22, 30],
+    "training__schedule": "constant",
+    "training__lr_rule": "none",
+}
 SAME = [  # schemes whose order of updates does not depend on real time
     ("gossip", "virtual", {}),
     ("sync_allreduce", "wall", {"training__ema_decay": 0.9}),
     ("local_sgd", "wall", {"scheme__period": 3, "model__optimizer": ADAM}),
     ("sync_parameter_server", "wall", {"scheme__servers": 2, "training__ema_decay": 0.9}),
-    ("sync_allreduce", "wall", {**PERIODS, "training__lr_rule": "none"}),
-    ("local_sgd", "wall", {**PERIODS, "training__lr_rule": "none", "scheme__period": 3}),
+    pytest.param("sync_allreduce", "wall", SCHEDULED, marks=pytest.mark.slow),
+    pytest.param("local_sgd", "wall", SCHEDULED | {"scheme__period": 3}, marks=pytest.mark.slow),
 ]
 
 

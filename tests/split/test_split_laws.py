@@ -4,6 +4,7 @@ import pytest
 
 from paceline.cluster.launcher import launch
 
+pytestmark = pytest.mark.slow
 CASES = [
     *(
         (name, split, shards, 10)

@@ -90,6 +90,7 @@ def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
     assert same.key == point.key
 
 
+@pytest.mark.slow
 def test_a_search_is_extended_and_goes_on_where_it_stopped(root, capsys):
     """Small rates are good for the first scheme, and large ones for the second."""
     multirun = Multirun(root, limit=2)  # stops after the extension of the first scheme

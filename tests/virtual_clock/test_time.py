@@ -134,7 +134,10 @@ def least_one_way(servers):
     return max(64 / servers, 4) * PUSH / BANDWIDTH
 
 
-@pytest.mark.parametrize("servers", [1, 2, 4, 8, 16])
+SERVERS = [1, 2, 4, *(pytest.param(number, marks=pytest.mark.slow) for number in (8, 16))]
+
+
+@pytest.mark.parametrize("servers", SERVERS)
 def test_a_synchronous_step_takes_what_the_busiest_link_needs(servers):
     times = StepTimes(step_seconds=0.1, jitter=0.05)
     clock = steps_of_64_workers(SyncParameterServer(servers=servers), times, 10)
@@ -143,7 +146,7 @@ def test_a_synchronous_step_takes_what_the_busiest_link_needs(servers):
     assert least <= clock.kernel.now <= computing + 1.1 * least
 
 
-@pytest.mark.parametrize("servers", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("servers", SERVERS)
 def test_asynchronous_steps_take_what_the_busiest_link_needs(servers):
     """Pushes and answers pass at the same time; from the middle of the run on, since all workers
     begin together.

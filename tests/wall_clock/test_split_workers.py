@@ -59,6 +59,7 @@ def observed(config, reports, servers=()):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_FOUR)
 def test_shards_and_workers_are_one_worker_with_the_whole_batch(name, of_four):
     """BatchNorm's statistics are each worker's, over all images of its batch."""
@@ -67,6 +68,7 @@ def test_shards_and_workers_are_one_worker_with_the_whole_batch(name, of_four):
     assert_close(of_four[name][1], plain_state(config, workers), **EXACT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_FOUR)
 def test_a_split_worker_is_observed_as_one(name, of_four):
     config, (reports, _) = OF_FOUR[name], of_four[name]
@@ -83,6 +85,7 @@ def test_a_split_worker_is_observed_as_one(name, of_four):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OF_FOUR if "x 1" not in name])
 def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_four):
     config, (reports, _) = OF_FOUR[name], of_four[name]
@@ -115,6 +118,7 @@ def virtual(tmp_path_factory):
     return dict(zip([*names, "asynchronous"], reports, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"])
 def test_bytes_are_equal_on_both_clocks(name, of_four, virtual):
     config, (reports, _) = OF_FOUR[name], of_four[name]
@@ -133,6 +137,7 @@ def plain(config, seen):
     return plain_weights(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "settings", "expected"),
     [
