@@ -1,6 +1,6 @@
 """Try one-line faults in copies of a commit, and print which of them the tests notice.
 
-    python -m benchmarks.mutants [--commit HEAD] [--jobs 2] [--files 12] [--again KEY ...]
+    python -m benchmarks.mutants [--commit HEAD] [--jobs 2] [--files 12] [--slow] [--again KEY ...]
 
 Results are added to a file as they come; what stands there is not tried again, but for the keys
 named by `--again`, or all that survived by `--again survived`. In the end the tests that failed are
@@ -63,6 +63,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--files", type=int, default=12, help="of tests per fault, at most")
+    parser.add_argument("--slow", action="store_true", help="also by tests that are marked slow")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for a fault's tests")
     parser.add_argument("--again", nargs="*", default=[])
     parser.add_argument("--results", type=Path, default=ROOT / "runs/mutants.jsonl")
@@ -95,10 +96,11 @@ def _results_of(
     covering: Selection,
     unfit: list[str],
 ) -> dict[Fault, dict[str, Any]]:
+    marked = "not gpu" if asked.slow else "not slow and not gpu"
     waited, found = dict[Future[dict[str, Any]], Fault](), dict[Fault, dict[str, Any]]()
     for fault in sorted(faults, key=lambda each: covering.weight(each.path)):
         tests = covering.tests_for(fault.path, asked.files)
-        waited[pool.submit(_tried, fault, tests, unfit, asked.limit)] = fault
+        waited[pool.submit(_tried, fault, tests, marked, unfit, asked.limit)] = fault
     with asked.results.open("a") as file:
         for count, each in enumerate(as_completed(waited), 1):
             fault, result = waited[each], each.result()
@@ -115,8 +117,10 @@ def _begin(commit: str, folder: Path) -> None:
     _git("worktree", "add", "--detach", str(_tree), commit)
 
 
-def _tried(fault: Fault, tests: list[str], unfit: list[str], limit: float) -> dict[str, Any]:
-    return trial(_tree, fault, tests, unfit, limit)
+def _tried(
+    fault: Fault, tests: list[str], marked: str, unfit: list[str], limit: float
+) -> dict[str, Any]:
+    return trial(_tree, fault, tests, marked, unfit, limit)
 
 
 def _failures(tests: list[str], limit: float) -> list[str]:

@@ -20,14 +20,14 @@ FORK = multiprocessing.get_context("fork")
 
 
 def trial(
-    tree: Path, fault: Fault, tests: list[str], unfit: list[str], limit: float
+    tree: Path, fault: Fault, tests: list[str], marked: str, unfit: list[str], limit: float
 ) -> dict[str, Any]:
     """Verdict (killed, survived, or unfinished after `limit` seconds), the test that failed, and
-    seconds. `unfit`: tests left out.
+    seconds. `marked`: pytest's expression for those that are run. `unfit`: tests left out.
     """
     started = time.monotonic()
     with _made(tree, fault):
-        options = ["-x", *(f"--deselect={each}" for each in unfit), *tests]
+        options = ["-x", "-m", marked, *(f"--deselect={each}" for each in unfit), *tests]
         failed = failures(tree, options, limit)
     return {
         "verdict": "unfinished" if failed == [NO_END] else "killed" if failed else "survived",
@@ -88,7 +88,7 @@ def _pytest(tree: Path, options: list[str], answer: Connection) -> None:
 
     seen = Failures()
     own = ["-q", "-p", "no:cacheprovider", f"--basetemp={tree.with_suffix('.tmp')}"]
-    code = pytest.main([*own, "-m", "not slow and not gpu", *options], plugins=[seen])
+    code = pytest.main([*own, *options], plugins=[seen])
     answer.send(seen.found or ([f"pytest ended with {code}"] if code in (2, 3, 4) else []))
 
 
