@@ -40,11 +40,16 @@ def collected(study):
 
 
 def stage(name, study):
-    """A stage of `study`: commands, dependencies, outputs with their options."""
+    """A stage of `study`: commands, dependencies (its file is parameters), outputs and options."""
     text = yaml.safe_dump(PIPELINE["stages"][name]["do"]).replace("${item}", study)
     entries = yaml.safe_load(text)
     outs = [*entries.get("outs", []), *entries.get("metrics", [])]
-    return entries["cmd"], entries["deps"], {k: v for out in outs for k, v in out.items()}
+    files = [path for each in entries.get("params", []) for path in each]
+    return (
+        entries["cmd"],
+        [*entries["deps"], *files],
+        {k: v for out in outs for k, v in out.items()},
+    )
 
 
 def test_every_study_is_in_one_list_of_the_pipeline():

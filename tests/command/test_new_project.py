@@ -1,5 +1,6 @@
 """A project begins with `paceline init`, wherever Paceline is installed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,6 +19,11 @@ from tests.command_line import run
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["training.epochs=1", "seed=0", "measurement.mlflow.tracking_uri=null", "blocks=null"]
+ANYBODY = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "anybody"), ("EMAIL", "anybody@example.org"))
+}
 
 
 @pytest.fixture
@@ -105,3 +111,34 @@ def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_
     assert (tmp_path / "project/reports/first/index.html").stat().st_size > 100_000
     names = {path.name for path in installed.rglob("*.yaml")}
     assert names >= {path.name for path in (ROOT / "conf").rglob("*.yaml")}
+
+
+@pytest.mark.slow
+def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
+    """`dvc exp run -S` is an experiment with another setting of the study's file."""
+
+    def shell(*words):
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**os.environ, **ANYBODY, "PATH": path}
+        done = subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    study = project / "experiments/first.yaml"
+    content = yaml.safe_load(study.read_text())
+    content["hydra"]["sweeper"]["params"] = {"scheme": "sync_allreduce", "seed": "0"}
+    content |= {"measurement": {"mlflow": {"tracking_uri": None}}, "workers": 2}
+    content["training"]["epochs"] = 1
+    study.write_text("# @package _global_\n" + yaml.safe_dump(content, sort_keys=False))
+    shell("git", "init", "--quiet")
+    shell("dvc", "init", "--quiet")
+    shell("dvc", "repro", "--quiet")
+    shell("git", "add", "--all")
+    shell("git", "commit", "--quiet", "--message", "first")
+    shell("dvc", "exp", "run", "--quiet", "--set-param", "experiments/first.yaml:training.lr=0.02")
+    (changed,) = json.loads(shell("dvc", "params", "diff", "--json")).values()
+    assert {name: each["new"] for name, each in changed.items()} == {"training.lr": 0.02}
+    (metrics,) = json.loads(shell("dvc", "metrics", "diff", "--json")).values()
+    assert metrics["best_test_top1"]["diff"] != 0
+    keys = {each.parent.name for each in (project / "runs/first").glob("*/result.json")}
+    assert len(keys) == 2
