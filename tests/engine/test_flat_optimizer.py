@@ -29,13 +29,15 @@ OPTIONS = {
 }
 
 
+@pytest.mark.parametrize("num_groups", [1, 2, 3])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_it_is_torchs_own_also_after_a_fork(name):
-    """Of three groups; the rate changes; a fork goes on with the state and leaves the other."""
+def test_it_is_torchs_own_also_after_a_fork(name, num_groups):
+    """The rate changes; a fork goes on with the state and leaves the other."""
+    sizes, options = SIZES[:num_groups], OPTIONS[name][:num_groups]
     generator = torch.Generator().manual_seed(0)
-    weights, *gradients = torch.randn(7, sum(SIZES), generator=generator, dtype=torch.float64)
-    parts = [nn.Parameter(part.clone()) for part in weights.split(SIZES)]
-    groups = [{"params": [p], **each} for p, each in zip(parts, OPTIONS[name], strict=True)]
+    weights, *gradients = torch.randn(7, sum(sizes), generator=generator, dtype=torch.float64)
+    parts = [nn.Parameter(part.clone()) for part in weights.split(sizes)]
+    groups = [{"params": [p], **each} for p, each in zip(parts, options, strict=True)]
     reference = getattr(torch.optim, name)(groups)
     segments = group_segments(reference)
     assert is_elementwise(reference)
@@ -47,7 +49,7 @@ def test_it_is_torchs_own_also_after_a_fork(name):
             left, ours = ours, ours.clone()
             kept, optimizer = left.clone(), optimizer.fork(ours)
         factor = 1 / (turn + 1)
-        pieces = gradient.split(SIZES)
+        pieces = gradient.split(sizes)
         for group, piece, rate in zip(reference.param_groups, pieces, rates, strict=True):
             group["params"][0].grad = piece.clone()
             group["lr"] = rate * factor

@@ -8,7 +8,14 @@ import sys
 import pytest
 
 from paceline.record import provenance
-from paceline.record.provenance import commit, digest_of, hardware, source_digest, versions
+from paceline.record.provenance import (
+    commit,
+    digest_of,
+    hardware,
+    num_cores,
+    source_digest,
+    versions,
+)
 
 
 def test_the_digest_follows_the_rooms_that_make_a_record(tmp_path):
@@ -175,3 +182,13 @@ def test_nothing_slow_is_imported():
         "assert not {'torch', 'mlflow', 'pytorch_lightning'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_cores_are_those_that_this_process_may_use():
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert num_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert num_cores() == len(before)
