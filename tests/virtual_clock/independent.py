@@ -66,11 +66,11 @@ class World:
 
 @dataclass
 class Found:
-    """What came of it: weights, seconds at which each worker's steps ended, and pushes."""
+    """What came of it: weights, and seconds at which each worker's steps ended."""
 
     weights: np.ndarray
     ends: list
-    pushes: list = field(default_factory=list)  # (worker, staleness), as they came
+    pushes: list = field(default_factory=list)  # of each server: (worker, staleness), as they came
 
 
 class Kernel:
@@ -121,79 +121,67 @@ class Shared:
             self._plan()
 
 
-class Served:
-    """One server and its workers; `policy` says whom a push releases."""
+class Line:
+    """What does one thing at a time; the urgent before the rest."""
 
-    def __init__(self, world, policy, group=1):
-        self.world, self.policy, self.group = world, policy, group
-        self.kernel, self.optimizer = Kernel(), SGD(world.first)
-        self.size = world.first.nbytes
-        self.into, self.out = Shared(self.kernel, world), Shared(self.kernel, world)
-        self.pushers = list(range(0, world.workers, group))
+    def __init__(self, kernel):
+        self._kernel, self._busy, self._urgent, self._waiting = kernel, False, [], []
+
+    def enter(self, seconds, what, *arguments, urgent=False):
+        (self._urgent if urgent else self._waiting).append((seconds, what, arguments))
+        self._go_on()
+
+    def _go_on(self):
+        line = self._urgent or self._waiting
+        if line and not self._busy:
+            seconds, what, arguments = line.pop(0)
+            self._busy = True
+            self._kernel.at(self._kernel.now + seconds, self._end, what, arguments)
+
+    def _end(self, what, arguments):
+        what(*arguments)
+        self._busy = False
+        self._go_on()
+
+
+class Server:
+    """A part of the weights; `policy` says what a push changes and whom it releases."""
+
+    def __init__(self, served, part, policy, optimizer):
+        self.world, self.group, self.policy, self.part = served.world, served.group, policy, part
+        self.pushers, self.active = served.pushers, set(served.pushers)
+        self.optimizer = optimizer(served.world.first[part])
+        self.size = self.optimizer.weights.nbytes
         self.version = self.granted = self.samples = 0
-        self.held = {each: world.first.copy() for each in self.pushers}
+        self.held = {each: self.optimizer.weights.copy() for each in self.pushers}
         self.read = dict.fromkeys(self.pushers, 0)
-        self.taken = dict.fromkeys(self.pushers, 0)
-        self.found = Found(None, [[] for _ in world.seconds])
-        self.may, self.pushed, self.late = {}, {}, {}
-        self.active = set(self.pushers)
-        self.busy, self.urgent, self.waiting = False, [], []
-
-    def run(self):
-        for each in self.pushers:
-            self.grant(each)
-        for each in self.pushers:
-            self.begin(each)
-        self.kernel.run()
-        self.found.weights = self.optimizer.weights
-        return self.found
+        self.may, self.pushed, self.late, self.pushes = {}, {}, {}, []
+        self._answer, self._line, self._kernel = served.answered, Line(served.kernel), served.kernel
+        self._into, self._out = Shared(served.kernel, self.world), Shared(served.kernel, self.world)
 
     def grant(self, worker):
         self.may[worker] = self.granted < self.world.steps
         self.granted += self.group * self.may[worker]
 
-    def begin(self, worker):
-        if not self.may[worker]:
-            self.active.discard(worker)
-            self.release(*self.policy.leave(self, worker))
-            return
-        n = self.taken[worker]
-        members = range(worker, worker + self.group)
-        longest = max(self.world.seconds[each][n] for each in members)
-        self.kernel.at(self.kernel.now + longest, self.computed, worker)
-
-    def computed(self, worker):
-        n, members = self.taken[worker], range(worker, worker + self.group)
-        own = [gradient(self.held[worker], self.world.batches[each][n]) for each in members]
-        self.pushed[worker] = np.mean(own, 0)
+    def send(self, worker, pushed):
+        self.pushed[worker] = pushed[self.part]
+        own = self.world.server_seconds
         if self.world.between_nodes:
-            self.into.send(worker, self.size, self.enter, self.world.server_seconds, worker)
+            self._into.send(worker, self.size, self._line.enter, own, self.take, worker)
         else:
-            self.enter(self.message() + self.world.server_seconds, worker)
+            self._line.enter(self.message() + own, self.take, worker)
 
     def message(self):
         return self.world.latency + self.size / self.world.bandwidth
 
-    def enter(self, seconds, worker):
-        self.waiting.append((seconds, self.take, (worker,)))
-        self.serve()
-
-    def serve(self):
-        line = self.urgent or self.waiting
-        if line and not self.busy:
-            seconds, what, arguments = line.pop(0)
-            self.busy = True
-            self.kernel.at(self.kernel.now + seconds, self.served, what, arguments)
-
-    def served(self, what, arguments):
-        what(*arguments)
-        self.busy = False
-        self.serve()
-
     def take(self, worker):
         self.late[worker] = self.version - self.read[worker]
-        self.found.pushes.append((worker, self.late[worker]))
+        self.pushes.append((worker, self.late[worker]))
         self.release(*self.policy.arrive(self, worker))
+
+    def leave(self, worker):
+        self.active.discard(worker)
+        self.release(*self.policy.leave(self, worker))
 
     def release(self, applied, answered):
         if applied:
@@ -207,17 +195,67 @@ class Served:
             self.read[each] = self.version
             content = self.optimizer.weights.copy()
             if self.world.between_nodes:
-                self.out.send(each, self.size, self.answered, each, content)
+                self._out.send(each, self.size, self._arrived, each, content)
             else:
-                self.urgent.append((self.message(), self.answered, (each, content)))
-        if not self.busy:
-            self.serve()
+                self._line.enter(self.message(), self._arrived, each, content, urgent=True)
 
-    def answered(self, worker, content):
+    def _arrived(self, worker, content):
         self.held[worker] = content
+        self._answer(worker)
+
+
+class Served:
+    """Servers with equal parts of the weights, and workers that go on when all have answered."""
+
+    def __init__(self, world, policy, group=1, servers=1, optimizer=SGD):
+        self.world, self.group, self.kernel = world, group, Kernel()
+        self.pushers = list(range(0, world.workers, group))
+        cuts = [len(world.first) * server // servers for server in range(servers + 1)]
+        parts = [slice(*pair) for pair in itertools.pairwise(cuts)]
+        self.servers = [Server(self, part, policy(), optimizer) for part in parts]
+        self.taken, self.missing = dict.fromkeys(self.pushers, 0), {}
+        self.ends = [[] for _ in world.seconds]
+
+    def run(self):
+        for each in self.pushers:
+            for server in self.servers:
+                server.grant(each)
+        for each in self.pushers:
+            self.begin(each)
+        self.kernel.run()
+        weights = np.concatenate([server.optimizer.weights for server in self.servers])
+        return Found(weights, self.ends, [server.pushes for server in self.servers])
+
+    def begin(self, worker):
+        if not self.servers[0].may[worker]:
+            for server in self.servers:
+                server.leave(worker)
+            return
+        n = self.taken[worker]
+        members = range(worker, worker + self.group)
+        longest = max(self.world.seconds[each][n] for each in members)
+        self.kernel.at(self.kernel.now + longest, self.computed, worker)
+
+    def computed(self, worker):
+        n, members = self.taken[worker], range(worker, worker + self.group)
+        weights = np.concatenate([server.held[worker] for server in self.servers])
+        own = [gradient(weights, self.world.batches[each][n]) for each in members]
+        self.push(worker, np.mean(own, 0))
+
+    def push(self, worker, pushed):
+        self.missing[worker] = len(self.servers)
+        for server in self.servers:
+            server.send(worker, pushed)
+
+    def answered(self, worker):
+        self.missing[worker] -= 1
+        if not self.missing[worker]:
+            self.go_on(worker)
+
+    def go_on(self, worker):
         self.taken[worker] += 1
         for each in range(worker, worker + self.group):
-            self.found.ends[each].append(self.kernel.now)
+            self.ends[each].append(self.kernel.now)
         self.begin(worker)
 
 
@@ -298,7 +336,133 @@ class Together(Policy):
         return applied, applied
 
 
-def rounds(world, period, switch=0.0):
+class Rounds:
+    """Workers with weights of their own: each takes the next `length` steps of those of the run."""
+
+    def __init__(self, world, length=1):
+        self.world, self.kernel, self.length, self.left = world, Kernel(), length, world.steps
+        self.own = [SGD(world.first) for _ in world.seconds]
+        self.ends = [[] for _ in world.seconds]
+        self.may = [0] * world.workers
+
+    def run(self):
+        for worker in range(self.world.workers):
+            self.take(worker)
+        for worker in range(self.world.workers):
+            self.begin(worker)
+        self.kernel.run()
+        return self.found()
+
+    def take(self, worker):
+        taken = min(self.length, self.left)
+        self.may[worker] += taken
+        self.left -= taken
+
+    def found(self):
+        return Found(np.mean([each.weights for each in self.own], 0), self.ends)
+
+    def begin(self, worker):
+        n, read = len(self.ends[worker]), self.own[worker].weights.copy()
+        if n == self.may[worker]:
+            self.end(worker)
+            return
+        self.beside(worker, n)
+        until = self.kernel.now + self.world.seconds[worker][n]
+        self.kernel.at(until, self.computed, worker, n, read)
+
+    def computed(self, worker, n, read):
+        self.apply(worker, gradient(read, self.world.batches[worker][n]))
+
+    def apply(self, worker, change):
+        self.own[worker].step(change)
+        self.ends[worker].append(self.kernel.now)
+        if len(self.ends[worker]) == self.may[worker]:
+            self.take(worker)
+        self.begin(worker)
+
+    def beside(self, worker, n):
+        pass
+
+    def end(self, worker):
+        pass
+
+
+class Gossiping(Rounds):
+    """`partners[worker][n]`: whom a worker asks at the beginning of its n-th step, unless it waits
+    for an answer; None: nobody. A message of weights there and one back take the world's time.
+    """
+
+    def __init__(self, world, partners):
+        super().__init__(world)
+        self.partners, self.asking = partners, set()
+        self.message = world.latency + world.first.nbytes / world.bandwidth
+
+    def beside(self, worker, n):
+        partner = self.partners[worker][n]
+        if partner is not None and worker not in self.asking:
+            self.asking.add(worker)
+            sent = self.own[worker].weights.copy()
+            self.later(self.ask, worker, partner, sent)
+
+    def later(self, what, *arguments):
+        if self.message:
+            self.kernel.at(self.kernel.now + self.message, what, *arguments)
+        else:
+            what(*arguments)
+
+    def ask(self, worker, partner, sent):
+        mean = (self.own[partner].weights + sent) / 2
+        self.own[partner].weights = mean
+        self.later(self.answer, worker, mean - sent)
+
+    def answer(self, worker, change):
+        self.own[worker].weights = self.own[worker].weights + change
+        self.asking.discard(worker)
+
+
+class Elastic(Rounds):
+    """Workers and a center pull at each other before every `period`-th step, and at the end."""
+
+    def __init__(self, world, period, elasticity):
+        super().__init__(world, period)
+        self.period, self.elasticity, self.line = period, elasticity, Line(self.kernel)
+        self.center, self.version, self.read = world.first.copy(), 0, [0] * world.workers
+        self.pushes = []
+        self.message = world.latency + world.first.nbytes / world.bandwidth
+
+    def found(self):
+        return Found(self.center, self.ends, [self.pushes])
+
+    def computed(self, worker, n, read):
+        change = gradient(read, self.world.batches[worker][n])
+        if n and n % self.period == 0:
+            self.exchange(worker, self.apply, worker, change)
+        else:
+            self.apply(worker, change)
+
+    def end(self, worker):
+        self.exchange(worker)
+
+    def exchange(self, worker, *then):
+        seconds = self.message + self.world.server_seconds
+        self.line.enter(seconds, self.pull, worker, then)
+
+    def pull(self, worker, then):
+        self.pushes.append((worker, self.version - self.read[worker]))
+        force = self.elasticity * (self.own[worker].weights - self.center)
+        self.center = self.center + force
+        self.version += 1
+        self.read[worker] = self.version
+        self.line.enter(self.message, self.pulled, worker, force, then, urgent=True)
+
+    def pulled(self, worker, force, then):
+        self.own[worker].weights = self.own[worker].weights - force
+        if then:
+            what, *arguments = then
+            what(*arguments)
+
+
+def meetings(world, period, switch=0.0):
     """Local SGD: workers meet after every `period` steps, on a network that takes no time.
 
     Before `switch` of the samples they share every gradient; at the end, their weights.

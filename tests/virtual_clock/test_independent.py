@@ -1,6 +1,7 @@
 """The virtual clock against a simulator that shares none of its code, on the same draws."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 import torch
 
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
@@ -45,6 +49,7 @@ CLUSTERS = {
         "workers_per_node": 1,
     },
 }
+ON_ONE_MACHINE = [name for name in CLUSTERS if name != "links that contend"]
 SERVED = {
     "asynchronous": (AsyncParameterServer(1), AtOnce, 1),
     "divided by staleness": (AsyncParameterServer(1, "inverse_staleness"), Slower, 1),
@@ -111,28 +116,67 @@ def given(cluster):
 def test_servers_agree_on_times_staleness_and_weights(name, cluster):
     scheme, policy, group = SERVED[name]
     ours = trained(scheme, CLUSTERS[cluster])
-    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy(), group).run()
-    assert ours.servers[0].pushes == theirs.pushes
+    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy, group).run()
+    assert [server.pushes for server in ours.servers] == theirs.pushes
+    assert_agree(ours, theirs)
+
+
+@pytest.mark.parametrize("cluster", ON_ONE_MACHINE)
+@pytest.mark.parametrize("name", [name for name in SERVED if name != "backup worker"])
+def test_several_servers_agree(name, cluster):
+    """Each has a line and versions of its own; a worker goes on when all have answered."""
+    scheme, policy, group = SERVED[name]
+    ours = trained(replace(scheme, servers=3), CLUSTERS[cluster])
+    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy, group, servers=3).run()
+    assert [server.pushes for server in ours.servers] == theirs.pushes
     assert_agree(ours, theirs)
 
 
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups_agree_where_messages_take_no_time(name):
     scheme, policy, group = GROUPED[name]
-    ours, theirs = trained(scheme, {}), Served(world_of(), policy(), group).run()
-    assert ours.servers[0].pushes == theirs.pushes
+    ours, theirs = trained(scheme, {}), Served(world_of(), policy, group).run()
+    assert [server.pushes for server in ours.servers] == theirs.pushes
     assert_agree(ours, theirs)
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_workers_with_weights_of_their_own_agree(name):
     scheme, settings = OWN[name]
-    assert_agree(trained(scheme, {}), independent.rounds(world_of(), **settings))
+    assert_agree(trained(scheme, {}), independent.meetings(world_of(), **settings))
+
+
+@pytest.mark.parametrize("cluster", ["free", "messages on one machine"])
+@pytest.mark.parametrize("graph", ["ring", "complete"])
+def test_gossiping_pairs_agree(graph, cluster):
+    scheme = Gossip(graph)
+    partners = [[partner(scheme, worker, n) for n in range(STEPS)] for worker in range(WORKERS)]
+    theirs = independent.Gossiping(world_of(**given(CLUSTERS[cluster])), partners).run()
+    assert_agree(trained(scheme, CLUSTERS[cluster]), theirs)
+
+
+def partner(scheme, worker, n):
+    """Whom the rule draws."""
+    beside = scheme.beside(worker, WORKERS, n, seed=0)
+    return None if beside is None else next(beside).partner
+
+
+@pytest.mark.parametrize("cluster", ON_ONE_MACHINE)
+@pytest.mark.parametrize("period", [1, 3])
+def test_workers_and_a_center_agree(period, cluster):
+    ours = trained(ElasticAveraging(1, period, 0.2), CLUSTERS[cluster])
+    theirs = independent.Elastic(world_of(**given(CLUSTERS[cluster])), period, 0.2).run()
+    assert [server.pushes for server in ours.servers] == theirs.pushes
+    assert_agree(ours, theirs)
+
+
+def test_workers_that_share_nothing_agree():
+    assert_agree(trained(Independent(), {}), independent.Rounds(world_of()).run())
 
 
 def test_the_worlds_are_not_all_alike():
     """A server that is never late, a line that is never long, would agree with anything."""
-    runs = [Served(world_of(**given(each)), AtOnce()).run() for each in CLUSTERS.values()]
+    runs = [Served(world_of(**given(each)), AtOnce).run() for each in CLUSTERS.values()]
     assert len({run.ends[0][-1] for run in runs}) == len(CLUSTERS)
-    assert len({tuple(run.pushes) for run in runs}) > 1
-    assert max(staleness for _, staleness in runs[0].pushes) > WORKERS
+    assert len({tuple(run.pushes[0]) for run in runs}) > 1
+    assert max(staleness for _, staleness in runs[0].pushes[0]) > WORKERS
