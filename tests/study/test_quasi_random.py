@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.errors import SettingError
 from paceline.study.abstract_tuning import Trial
 from paceline.study.quasi_random import QuasiRandomSearch
 from paceline.study.search_box import Bounds, SearchBox, Side
@@ -48,6 +49,12 @@ def test_the_trials_are_those_of_records():
 def test_a_search_has_as_many_trials_as_any_other_and_a_seed_of_its_own():
     seeds = [trial.seed for trial in SEARCH.first]
     assert seeds == [100 + search for search in range(5) for _ in range(5)]
+
+
+def test_reported_points_have_other_seeds_than_trials():
+    SEARCH.require_other_seeds([0, 99, 105])
+    with pytest.raises(SettingError, match=r"^tuning\.seed: 101 is a seed of the study's own"):
+        SEARCH.require_other_seeds([0, 104, 101])
 
 
 def test_trials_fill_the_box_evenly():

@@ -34,6 +34,13 @@ def test_a_report_holds_modelled_times_of_every_worker(scheme):
     assert len(strategy.real_seconds(strategy.finish())) == len(strategy.finish()) == 2
 
 
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_run_has_diverged_where_one_server_has(server):
+    strategy, _ = train(AsyncParameterServer(2), 4, 8)
+    strategy.clock.servers.served[server].report.diverged = True
+    assert strategy.report(np.arange(8.0), seconds_data=0.0).diverged
+
+
 def test_a_digest_tells_weights_apart_and_not_how_they_are_cut():
     weights = torch.arange(6.0)
     assert weights_digest([weights]) == weights_digest([weights[:2], weights[2:].view(2, 2)])
