@@ -11,7 +11,7 @@ from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.run.data_module import open_data_module
 from paceline.run.point_data import Reading
-from tests.run.own import OWN_TRAINING, OwnModule
+from tests.run.own import OWN_TRAINING, OwnData, OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 AS_IT_COMES = Placement("replicated", "random", None, copies=1, feed="own", store=None)
@@ -78,3 +78,17 @@ def test_data_that_cannot_be_indexed_are_refused():
         open_data_module(Streamed(), READING)
     with pytest.raises(SettingError, match=r"^data\._target_: dict is no LightningDataModule$"):
         open_data_module({}, READING)
+
+
+class Masked(OwnData):
+    """Hides its images from who does not call the hook."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        images, labels = batch
+        return 0 * images, labels
+
+
+def test_hooks_that_nobody_would_call_are_refused(tmp_path):
+    message = r"^data: Masked\.on_after_batch_transfer would not be called for every batch: "
+    with pytest.raises(SettingError, match=message):
+        open_data_module(Masked(tmp_path), READING)

@@ -85,6 +85,14 @@ class Narrow(Tuple):
         return self(points).square().mean()
 
 
+class Moving(OwnModule):
+    """Changes the batches of a Trainer, and none that are scored."""
+
+    def on_before_batch_transfer(self, batch, dataloader_idx):
+        points, labels = batch
+        return -points, labels
+
+
 def point(folder, model="own.OwnModule", **data):
     return tiny_point(
         "async_parameter_server",
@@ -119,6 +127,12 @@ def test_a_part_that_cannot_be_scored_is_named(part, loader, tmp_path):
 def test_a_module_without_logits_is_named(model, tmp_path):
     config = point(tmp_path, f"test_rehearsal.{model}")
     message = r"^model: forward must map images \[N, ...\] to logits \[N, classes\]: "
+    assert_nothing_is_trained(config, tmp_path, message)
+
+
+def test_a_module_that_changes_batches_by_a_hook_is_named(tmp_path):
+    config = point(tmp_path, "test_rehearsal.Moving")
+    message = r"^model: Moving\.on_before_batch_transfer would not be called for every batch: "
     assert_nothing_is_trained(config, tmp_path, message)
 
 

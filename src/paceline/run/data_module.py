@@ -18,6 +18,7 @@ from paceline.data.split import curve_images
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import draw_number, run_store
+from paceline.run.batch_hooks import check_batch_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.point_data import PointData, Reading
 from paceline.run.training_set import AbstractTrainingSet
@@ -167,10 +168,11 @@ def open_data_module(module: Any, reading: Reading) -> PointData:
     """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
 
     Batches are (images, labels). Raises SettingError("data") for a module without a map-style
-    training set, and SettingError("data.store") for one that cannot be mapped or held.
+    training set or with hooks that change batches, and SettingError("data.store") for one that cannot be mapped or held.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
+    check_batch_hooks(module, "data")
     if reading.placement.store == "mapped":
         message = f"mapped, but {type(module).__name__} has no prepared file: null or memory"
         raise SettingError("data.store", message)

@@ -9,6 +9,7 @@ from torch import Tensor
 from paceline.engine.random_state import random_state, set_random_state
 from paceline.errors import SettingError, first_line
 from paceline.model.score import score
+from paceline.run.batch_hooks import check_batch_hooks
 from paceline.run.point_data import PointData
 
 _IMAGES = 8
@@ -18,8 +19,10 @@ def rehearse(module: Any, data: PointData) -> None:
     """Score a few images of each part of the data, and leave no trace.
 
     `module`: not trained yet, on the CPU. Raises SettingError("data") for a part without pairs of
-    images and labels, and SettingError("model") for a module that does not map images to logits.
+    images and labels, and SettingError("model") for a module that does not map images to logits or
+    changes batches by hooks.
     """
+    check_batch_hooks(module, "model")
     before = random_state()
     parts = {"validation": (data.validation, data.curve), "test": (data.test,)}
     for part, passes in parts.items():
