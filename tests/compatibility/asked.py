@@ -170,6 +170,21 @@ class HalfUsed(Classifying):
         self.unused = nn.Linear(5, 5)
 
 
+class Hooked(Classifying):
+    """Changes its batches as they come to the device, and trains on no other."""
+
+    def __init__(self):
+        super().__init__(line())
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        pictures, labels = batch
+        return pictures + 1, labels
+
+    def training_step(self, batch, batch_idx):
+        assert batch[0].min() >= 1
+        return super().training_step(batch, batch_idx)
+
+
 class Opponents(Classifying):
     """Two optimizers, which the module steps by itself, as a GAN does."""
 
@@ -249,6 +264,10 @@ ASKED = {
     "transformer of Lightning's examples: token ids, dropout": Asked(Language, tokens),
     "dictionaries, several inputs, LayerNorm, Embedding": Asked(Joined, lambda: loader(Pairs())),
     "weights that get no gradient": Asked(HalfUsed, moves=lambda module: module.network),
+    "on_after_batch_transfer and the hooks beside it": Asked(Hooked),
+    "torch.compile, backend aot_eager": Asked(
+        lambda: Classifying(torch.compile(line(), backend="aot_eager"))
+    ),
     "manual optimization, two optimizers (GAN)": Asked(Opponents),
     "timm resnet10t": network(lambda: timm.create_model("resnet10t", num_classes=CLASSES)),
     "timm vit_tiny": network(
