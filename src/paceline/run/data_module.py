@@ -168,7 +168,8 @@ def open_data_module(module: Any, reading: Reading) -> PointData:
     """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
 
     Batches are (images, labels). Raises SettingError("data") for a module without a map-style
-    training set or with hooks that change batches, and SettingError("data.store") for one that cannot be mapped or held.
+    training set or with hooks that change batches, and SettingError("data.store") for one that
+    cannot be mapped or held.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")

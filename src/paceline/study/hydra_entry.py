@@ -53,10 +53,10 @@ def multirun(overrides: list[str]) -> None:
             raise
 
 
-def job(cfg: DictConfig) -> float:
+def job(cfg: DictConfig) -> float | None:
     """Run one point, unless its record is complete, and print how it ended.
 
-    Returns its validation top-1, by which Hydra's sweepers optimize; not a number if it failed.
+    Returns its validation top-1, by which Hydra's sweepers optimize; None if it failed.
     Raises SystemExit, since Hydra prints a line of its own about other exceptions: 2 for an invalid
     setting, and outside a multirun 1 for a failed point.
     """
@@ -74,8 +74,7 @@ def job(cfg: DictConfig) -> float:
         print(config.folder, flush=True)
     if problem and not multi:
         _leave(problem, 1)
-    top1 = (read_result(config.folder) or {}).get("top1")
-    return float("nan") if top1 is None else top1
+    return (read_result(config.folder) or {}).get("top1")
 
 
 def _run(config: PointConfig, number: int | None) -> str:
