@@ -156,22 +156,45 @@ def measure():
     return seen
 
 
+def tested(folder):
+    """Two workers, of which each then tests the best checkpoint with weights that it forgot."""
+    join(20, "cpu")
+    if dist.get_rank() == WORKERS:
+        serve(AsyncParameterServer(servers=1))
+        leave()
+        return None
+    warnings.simplefilter("ignore")
+    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Measured()
+    kept = ModelCheckpoint(folder, every_n_train_steps=1 + dist.get_rank())
+    run = trainer(chosen, enable_checkpointing=True, callbacks=[kept])
+    run.fit(module, loader())
+    chosen.finish()
+    nn.init.zeros_(module.line.weight)
+    run.test(dataloaders=loader(), verbose=False)
+    leave()
+    return kept.best_model_path, module.line.weight.tolist()
+
+
 def refused(cases):
-    """What each (module, precision) is refused with; None where it is not. The last: clipping."""
+    """What each (module, precision) is refused with; None where it is not.
+
+    The last two: clipping, and a checkpoint to go on from.
+    """
     warnings.simplefilter("ignore")
     join(20, "cpu")
     scheme = AsyncParameterServer(servers=1)
     said = [_refusal(globals()[module], scheme, precision=precision) for module, precision in cases]
-    return [*said, _refusal(Anybodys, SyncParameterServer(servers=1), WORKERS, gradient_clip_val=1)]
+    said.append(_refusal(Anybodys, SyncParameterServer(servers=1), WORKERS, gradient_clip_val=1))
+    return [*said, _refusal_of(trainer(strategy(scheme, 1)), Anybodys(), ckpt_path="one.ckpt")]
 
 
 def _refusal(module, scheme, workers=1, **options):
     return _refusal_of(trainer(strategy(scheme, workers), **options), module())
 
 
-def _refusal_of(run, module):
+def _refusal_of(run, module, **options):
     try:
-        run.fit(module, loader())
+        run.fit(module, loader(), **options)
     except SettingError as error:
         return str(error)
     return None

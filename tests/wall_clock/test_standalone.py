@@ -42,6 +42,16 @@ def test_metrics_early_stopping_and_tests_wait_for_nobody(tmp_path):
         assert each["again"].startswith("strategy: it has trained")
 
 
+def test_all_workers_test_the_checkpoint_that_was_written(tmp_path):
+    folder = tmp_path / "written"
+    *found, _ = launch(
+        "tests.wall_clock.alone:tested", (folder,), workers=2, servers=1, log_folder=tmp_path
+    )
+    (path,) = folder.iterdir()
+    kept = torch.load(path, weights_only=False)["state_dict"]["line.weight"]
+    assert found == [(str(path), kept.tolist())] * 2
+
+
 def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
     (found,) = launch(
         "tests.wall_clock.alone:refused",
@@ -50,7 +60,8 @@ def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
         servers=0,
         log_folder=tmp_path,
     )
-    *said, clipping = found
+    *said, clipping, resuming = found
     assert None not in found
     assert clipping.startswith("training.gradient_clip_val: workers clip their own gradients")
+    assert resuming.startswith("ckpt_path: one worker's file does not hold a run")
     assert [m for m, part in zip(said, REFUSED.values(), strict=True) if part not in m] == []

@@ -38,7 +38,12 @@ DrawOne = Callable[[int, int], Any]
 
 
 class AbstractTrainingStrategy(ABC):
-    """Strategy of one process: for one worker on the wall clock, for all on the virtual one."""
+    """Strategy of one process: for one worker on the wall clock, for all on the virtual one.
+
+    `part`: file of this process's part of a checkpoint of the run, to go on from or to write.
+    """
+
+    part: Path | None = None
 
     @property
     @abstractmethod
@@ -72,6 +77,7 @@ class AbstractTrainingStrategy(ABC):
 
     def save_part(self, trainer: Trainer, path: Path) -> None:
         """Write this process's part of a checkpoint of the run, by Lightning."""
+        self.part = path
         trainer.save_checkpoint(path, weights_only=False)
 
     @abstractmethod

@@ -92,6 +92,7 @@ class TrainingProcess:
         files = CheckpointFiles(
             self._folder, f"worker_{self._worker}", sum(self._point.num_processes)
         )
+        strategy.part = files.before
         checkpoints = Checkpoints(self._point, self._folder, self._clock, strategy, files)
         looks = not self._point.model.is_ours and files.before is None
         heeded = [HeededSettings(self._point.training)] if looks else []

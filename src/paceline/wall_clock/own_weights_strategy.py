@@ -123,6 +123,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def finish(self) -> list[Snapshot]:
         """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
+        self._share_files()
         if self._push is not None:
             return self._push.finish()
         means = [self._mean_of(kept) for kept in self._kept]

@@ -76,6 +76,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         self._push.keep()
 
     def finish(self) -> list[Snapshot]:
+        self._share_files()
         if self._early:
             self._early.end()
         return self._push.finish()

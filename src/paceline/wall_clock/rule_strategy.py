@@ -4,6 +4,7 @@ Lightning's own world size is 1 in each worker: with more, its loop broadcasts a
 step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
 """
 
+import json
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
@@ -29,8 +31,9 @@ from paceline.engine.snapshot import statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_clock import TrainingClock
+from paceline.errors import SettingError
 from paceline.exchange.activity import rest
-from paceline.exchange.process_group import count_workers, worker_index
+from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -129,8 +132,19 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         super().load_state(state)
         self._seconds_communicating, self._begun_beside = state["communicating"], state["beside"]
 
+    def load_checkpoint(
+        self, checkpoint_path: Any, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        fits = self.trained_module().trainer.state.fn == TrainerFn.FITTING
+        if fits and str(checkpoint_path) != str(self.part):
+            message = "one worker's file does not hold a run; `paceline train` resumes whole runs"
+            raise SettingError("ckpt_path", message)
+        return super().load_checkpoint(checkpoint_path, weights_only)
+
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Load the module's buffers; its weights are those of `state`, or the servers'."""
+        """Load the module; to go on training, its buffers: weights are those of `load_state`."""
+        if self.trained_module().trainer.state.fn != TrainerFn.FITTING:
+            return super().load_model_state_dict(checkpoint, strict)
         module, saved = self.whole_module, checkpoint["state_dict"]
         buffers = {name: saved[name] for name, _ in module.named_buffers() if name in saved}
         module.load_state_dict(buffers, strict=False)
@@ -149,6 +163,22 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     @property
     def seconds_communicating(self) -> float:
         return self._seconds_communicating
+
+    def _share_files(self) -> None:
+        """Let each worker's callbacks know the checkpoints that were written: the first worker's.
+
+        So Lightning finds the best one in every worker. All workers must call this.
+        """
+        callbacks = self.trained_module().trainer.checkpoint_callbacks
+        kept = [each for each in callbacks if isinstance(each, ModelCheckpoint)]
+        if not kept:
+            return
+        name = f"files kept in fit {draw_number(f'fits of process {self._rank}')}"
+        if self.is_global_zero:
+            paths: list[Any] = [(each.best_model_path, each.last_model_path) for each in kept]  # pyright: ignore[reportUnknownMemberType]
+            run_store().set(name, json.dumps(paths))
+        for each, paths in zip(kept, json.loads(run_store().get(name)), strict=True):
+            each.best_model_path, each.last_model_path = paths
 
     @abstractmethod
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:

@@ -2,13 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import LightningModule
 from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities import rank_zero_only
 from torch.optim import Optimizer
@@ -50,7 +49,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     _random_before: dict[str, Any] | None = None
     _schedules: Schedules
     _schedules_before: ScheduleState | None = None
-    _own_file: Path | None = None
+    _rank: int = 0
 
     @property
     @abstractmethod
@@ -80,13 +79,14 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     @property
     def is_global_zero(self) -> bool:
         """True in the first process of the run, which alone writes what callbacks write."""
-        return not dist.is_initialized() or dist.get_rank() == 0
+        return self._rank == 0
 
     def setup_environment(self) -> None:
         """Join the other processes before Lightning makes a group of its own."""
         join(self._timeout_seconds, self.root_device.type)
+        self._rank = dist.get_rank()
         # by which loggers write; the rank that Lightning knows is 0 in each
-        rank_zero_only.rank = dist.get_rank()  # pyright: ignore[reportFunctionMemberAccess]
+        rank_zero_only.rank = self._rank  # pyright: ignore[reportFunctionMemberAccess]
         super().setup_environment()
 
     def trainer_options(self) -> TrainerOptions:
@@ -114,8 +114,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
 
     @property
     def restore_checkpoint_after_setup(self) -> bool:
-        """True: before, the module has not yet the precision that its checkpoint has."""
-        return True
+        """True for a part of a run: before, the module has not yet the precision that it had."""
+        return self.part is not None
 
     @property
     def bytes_so_far(self) -> Sequence[int]:
@@ -170,19 +170,16 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         (state,) = checkpoint["optimizer_states"]
         super().load_optimizer_state_dict({"optimizer_states": [state["optimizer"]]})
         self.load_state(state["own"])
-        self._random_before = state["random"]
+        if self.part is not None:  # else it is the first worker's, for all
+            self._random_before = state["random"]
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any | None = None
     ) -> None:
         """Write a file as every strategy of Lightning does, or this process's part of one."""
-        if self.is_global_zero or filepath == self._own_file:
+        if self.is_global_zero or filepath == self.part:
             io = self.checkpoint_io
             io.save_checkpoint(checkpoint, filepath, storage_options=storage_options)
-
-    def save_part(self, trainer: Trainer, path: Path) -> None:
-        self._own_file = path
-        super().save_part(trainer, path)
 
     def on_train_start(self) -> None:
         super().on_train_start()
