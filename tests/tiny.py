@@ -20,7 +20,6 @@ from paceline.measurement.certificate import run_log
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.run.run_point import PROCESS
 from paceline.study.compose import composed
 
 NUM_TRAIN = 48
@@ -144,7 +143,7 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tens
     Its log must be as the scheme promises.
     """
     point = point_of(config)
-    task = Task(PROCESS, (point, folder), *point.num_processes, folder / "log")
+    task = Task("tests.unyielding:run", (point, folder), *point.num_processes, folder / "log")
     returned = point.cluster.run(task)
     processes = [each for each in returned if isinstance(each, TrainingReport)]
     training = [each for each in processes if each.shard == 0]

@@ -114,6 +114,7 @@ def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     """`dvc exp run -S` is an experiment with another setting of the study's file."""
 

@@ -67,7 +67,7 @@ def _launched(
 
 
 def worker_or_server(names: list[str], folder: str) -> dict[str, str]:
-    join(20, "cpu")
+    join(60, "cpu")
     scheme, found = AsyncParameterServer(1), {}
     for name in names:
         if dist.get_rank() == WORKERS:
@@ -80,7 +80,7 @@ def worker_or_server(names: list[str], folder: str) -> dict[str, str]:
 
 
 def own_worker(names: list[str], folder: str) -> dict[str, str]:
-    join(20, "cpu")
+    join(60, "cpu")
     found = {}
     for name in names:
         strategy = _strategy(OwnWeightsStrategy, LocalSGD(2))

@@ -32,7 +32,10 @@ def job(cfg):
 
 
 class SlowToArrive:
-    """A task that the process of a point needs two seconds to take."""
+    """A task that each process needs two seconds to take."""
+
+    def __call__(self, cfg):
+        return job(cfg)
 
     def __reduce__(self):
         return _arrived, ()
@@ -40,7 +43,7 @@ class SlowToArrive:
 
 def _arrived():
     time.sleep(2)
-    return job
+    return SlowToArrive()
 
 
 def jobs(*hows):
@@ -59,14 +62,16 @@ def test_a_process_that_starts_does_not_outlive_its_sweep():
     )
     sweep.start()
     known = psutil.Process(sweep.pid)
-    while not (started := [each for each in known.children() if _is_point(each)]):
+    while not (started := [each for each in known.children() if _is_point(each, known)]):
         time.sleep(0.01)
+    time.sleep(0.5)  # so that its point has been sent; sooner, it would end without one
     sweep.kill()
     all_end(started, seconds=20)
 
 
-def _is_point(process):
-    return "spawn_main" in str(process.cmdline())
+def _is_point(process, sweep):
+    words = process.cmdline()
+    return "spawn_main" in str(words) and words != sweep.cmdline()  # forked, and not yet itself
 
 
 def test_a_wrong_setting_ends_all():
