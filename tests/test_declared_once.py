@@ -39,6 +39,12 @@ def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monk
     assert '"1,002"' in page
 
 
+def test_each_column_has_a_place_of_its_own():
+    shown = [number.shown for number in NUMBERS if number.shown]
+    places = [(each.section, each.place) for each in shown if each.place != Shown.place]
+    assert len(set(places)) == len(places)
+
+
 def test_reports_of_code_before_a_number_are_still_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
     folder = write_reports(tmp_path / "made", [make_run()])

@@ -84,7 +84,7 @@ def _try(
             found = _results_of(pool, faults, commit, asked, covering, unfit)
             tests = {result["by"] for result in found.values() if result["verdict"] == "killed"}
             known = sorted(each for each in tests if each.startswith("tests/"))
-            unfit += pool.submit(_failures, known, asked.limit).result() if known else []
+            unfit += pool.submit(_failures, known, asked).result() if known else []
             faults = [fault for fault, result in found.items() if result["by"] in unfit]
 
 
@@ -96,7 +96,7 @@ def _results_of(
     covering: Selection,
     unfit: list[str],
 ) -> dict[Fault, dict[str, Any]]:
-    marked = "not gpu" if asked.slow else "not slow and not gpu"
+    marked = _marked(asked)
     waited, found = dict[Future[dict[str, Any]], Fault](), dict[Fault, dict[str, Any]]()
     for fault in sorted(faults, key=lambda each: covering.weight(each.path)):
         tests = covering.tests_for(fault.path, asked.files)
@@ -123,8 +123,12 @@ def _tried(
     return trial(_tree, fault, tests, marked, unfit, limit)
 
 
-def _failures(tests: list[str], limit: float) -> list[str]:
-    return failures(_tree, tests, limit)
+def _failures(tests: list[str], asked: argparse.Namespace) -> list[str]:
+    return failures(_tree, ["-m", _marked(asked), *tests], asked.limit)
+
+
+def _marked(asked: argparse.Namespace) -> str:
+    return "not gpu" if asked.slow else "not slow and not gpu"
 
 
 @contextmanager
