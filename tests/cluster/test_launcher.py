@@ -110,6 +110,7 @@ def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
         launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_run_does_not_need_the_forkserver_once_it_has_started(sent, tmp_path):
     """And the next run has another."""

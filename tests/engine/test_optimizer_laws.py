@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "law", "clock"), CASES)
 def test_law(name, law, clock, tmp_path):
     scheme, workers, settings, expected = LAWS[law]

@@ -23,6 +23,7 @@ FAMILIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_one_of_each_family_trains_on_small_images(name):
     check_trains(name, (1, 32, 32))

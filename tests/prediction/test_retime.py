@@ -39,6 +39,7 @@ def curve(folder):
         return [(int(row["samples"]), float(row["seconds"])) for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_times_are_those_of_a_run_that_trains_there(root, scheme):
     here = trained(root, *ON_ONE, *SCHEMES[scheme])

@@ -62,6 +62,7 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
         assert clock.report().servers[0].pushes == trained.report().servers[0].pushes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [{"placement": "partitioned", "shuffle_every": 1}, FED])
 def test_data_that_move_take_the_time_of_the_run_that_trains(data, tmp_path):
     links = {"latency": 0.01, "bandwidth": 10_000.0}

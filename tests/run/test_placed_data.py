@@ -101,6 +101,7 @@ def assert_same(first, second, **tolerance):
         assert_close(first[name], second[name], **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_both_clocks_end_with_the_same_weights_and_move_the_same_bytes(name, real, tmp_path):
     observed, weights = real[0][name]

@@ -37,6 +37,7 @@ def law_of(scheme, settings):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "settings"), SETTINGS)
 def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     law = law_of(scheme, settings)

@@ -127,6 +127,7 @@ def test_a_network_is_planned_without_being_changed():
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["densenet121", "mobilenet_v2", "shufflenet_v2_x0_5", "vit_b_16"])
 @pytest.mark.parametrize("split", ["all", "fully_connected", "auto"])
 def test_networks_of_torchvision_can_be_divided(name, split):

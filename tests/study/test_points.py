@@ -13,6 +13,7 @@ from tests.made_records import make_record
 REPOSITORY = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", studies(REPOSITORY))
 def test_every_experiment_composes(study, monkeypatch):
     """Every value of every axis in every grid, with the first values of the other axes; and no two

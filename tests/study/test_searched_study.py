@@ -113,6 +113,7 @@ def test_a_search_is_extended_and_goes_on_where_it_stopped(root, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_the_best_trial_is_reported_and_collected(root):
     for _ in range(2):
         assert not any(point.has_rate for point in study_points("made", root))

@@ -75,6 +75,7 @@ def test_a_tuned_point_has_the_best_rate_in_its_key(root):
     assert len({point.key for point in points}) == 4
 
 
+@pytest.mark.slow
 def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
     seen = []
 
@@ -92,6 +93,7 @@ def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 def test_every_grid_is_tuned_before_any_is_run(root, studied):
     more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
     studied(

@@ -80,6 +80,7 @@ def test_the_same_seed_gives_the_same_bits(scheme):
     assert times[0] == times[1]
 
 
+@pytest.mark.slow
 @every_scheme
 @pytest.mark.parametrize("at_least", [1, 5])
 def test_recycled_buffers_are_deep_copies(scheme, at_least):
