@@ -1,11 +1,13 @@
 """A number or a conclusion that is declared is everywhere; no other list names it."""
 
+from typing import get_args
+
 import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion, analyse, table_path
 from paceline.measurement import numbers
-from paceline.measurement.numbers import NUMBERS, Number, Shown, measured, unmeasured
+from paceline.measurement.numbers import NUMBERS, Number, Shown, Unit, measured, unmeasured
 from paceline.report.page import report
 from tests.made_reports import make_run, write_reports
 
@@ -37,6 +39,12 @@ def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monk
     assert page.count('"steps of all workers"') == 1  # of all points, which a script shows
     assert "<td>1,001<br>" in page
     assert '"1,002"' in page
+
+
+def test_each_number_has_a_name_and_a_known_unit():
+    names = [number.name for number in NUMBERS]
+    assert len({*names} - {""}) == len(names)
+    assert {number.unit for number in NUMBERS} <= {*get_args(Unit)}
 
 
 def test_each_column_has_a_place_of_its_own():

@@ -105,6 +105,15 @@ def test_messages_of_a_crowd_by_hand():
     assert collective("native").seconds(400, 8, profile) == pytest.approx(times[100])
 
 
+def test_a_crowd_fits_into_memory(monkeypatch):
+    monkeypatch.setattr(calibrate, "_launched", lambda *_, workers: [workers])
+    crowds = []
+    for cores in (2, 8, 9):
+        monkeypatch.setattr(calibrate.provenance, "num_cores", lambda cores=cores: cores)
+        crowds.append([*calibrate._crowded(1000, 1, 0.0)])
+    assert crowds == [[4, 8, 16], [16, 32], []]
+
+
 def test_bytes_that_take_no_time_have_a_rate_all_the_same():
     profile = profile_of_measured(replace(MADE, crowded={8: {10: 3.0, 100: 2.0}}))
     assert profile.message_bandwidth == {8: 1e15}

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
@@ -30,6 +31,13 @@ def changed(setting, value, config=CONFIG):
         holder = holder[parent]
     holder[leaf] = value
     return config
+
+
+@pytest.mark.parametrize("images", [0, -4, True, 2.5, "many"])
+def test_images_of_all_workers_are_a_number(images):
+    shared = {"global_batch_size": images, "batch_size": "${workers}", "workers": 2}
+    with pytest.raises(SettingError, match=r"^global_batch_size: a whole number of at least 1 is"):
+        PointConfig.of(OmegaConf.create({**CONFIG, **shared}))
 
 
 def test_a_key_is_twelve_hexadecimal_digits_and_names_the_folder():

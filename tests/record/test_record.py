@@ -31,6 +31,12 @@ def made(folder, result):
     partial.complete(result)
 
 
+def test_settings_are_written_in_their_order(tmp_path):
+    made(tmp_path / "runs/study/0123456789ab", {"status": "finished"})
+    written = (tmp_path / "runs/study/0123456789ab/config.yaml").read_text()
+    assert written.startswith("workers: 2\nnames:")
+
+
 def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
     folder = tmp_path / "runs/study/0123456789ab"
     assert not folder.exists()

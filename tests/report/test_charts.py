@@ -25,6 +25,11 @@ def drawn(family):
     return {chart.name: chart for chart in charts(family)}
 
 
+def test_charts_have_no_frame(drawn):
+    frames = [chart.spec["config"]["view"].get("stroke", "its own") for chart in drawn.values()]
+    assert frames == [None] * len(drawn)
+
+
 def test_the_decision_is_drawn_as_it_is_in_the_table(family, drawn):
     table = family.concluded["decision"].query("workers == 4").set_index("scheme")
     rows = {row["scheme"]: row for row in drawn["decision"].rows}

@@ -1,6 +1,7 @@
 """Seconds of exchange and staleness of paced processes beside what is predicted, by hand."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,16 @@ def test_paced_rates_are_near_within_ten_percent(tmp_path):
 
 def test_a_study_of_measured_points_has_no_row(tmp_path):
     assert not len(predicted_exchange(read_tables(write_reports(tmp_path / "made", [make_run()]))))
+
+
+def test_ratios_that_are_near_are_counted(tmp_path):
+    folder = write_paced(tmp_path / "made")
+    analyse(folder)
+    found = read_findings(folder)
+    compared = found.concluded["predicted_comparisons"]
+    near = found.concluded | {"predicted_comparisons": compared.assign(error=compared["error"] / 3)}
+    *_, ratios, _, _ = predictions(replace(found, concluded=near))
+    assert "within 10 % in 1 of 1 configuration; " in ratios
 
 
 def test_the_page_says_so(tmp_path):

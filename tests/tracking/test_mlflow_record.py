@@ -64,6 +64,23 @@ def test_a_record_is_logged_whole_and_once(mlflow_uri, tmp_path):
     assert tags.items() <= run.data.tags.items()
 
 
+def test_a_data_set_is_its_samples_and_not_their_place(mlflow_uri, tmp_path):
+    made = {
+        "0123456789ab": {},
+        "1123456789ab": {"root": "elsewhere"},
+        "2123456789ab": {"split_seed": 7},
+    }
+    for key, changes in made.items():
+        data = {"_target_": "paceline.data.synthetic.Synthetic", **changes}
+        make_record(tmp_path / key, made_config(data=data))
+        log_record(tmp_path / key, mlflow_uri, "made")
+    store = client(mlflow_uri)
+    runs = store.search_runs([store.get_experiment_by_name("made").experiment_id])
+    digests = {run.data.tags["key"]: run.inputs.dataset_inputs[0].dataset.digest for run in runs}
+    first, elsewhere, other = (digests[key] for key in made)
+    assert first == elsewhere != other
+
+
 def test_another_store_gets_it_too(mlflow_uri, tmp_path):
     make_record(tmp_path / "0123456789ab", made_config())
     log_record(tmp_path / "0123456789ab", mlflow_uri, "made")
