@@ -77,6 +77,15 @@ def test_without_a_target_the_most_images_per_second_decide(findings):
     assert answer.details[0].startswith("Its accuracy against all-reduce: ")
 
 
+def test_where_one_worker_is_faster_it_is_to_be_used(decided):
+    runs = [*arm("sync_allreduce", 101, 0.9, workers=1), *arm("sync_allreduce", 801, 0.9)]
+    runs += arm("gossip", 201, 0.9)
+    (answer,) = answers(decided(runs))
+    assert answer.use == "one worker"
+    assert answer.text.startswith("of several, gossip is first, 0.55 (0.46 to 0.64) times as fast")
+    assert answer.details[0].startswith("Behind: all-reduce (0.15 times)")
+
+
 def test_rates_by_rule_are_no_answer_where_tuned_ones_are_there(decided):
     rate, axes = "training.rate", [*AXES, "training.rate"]
     runs = [run | {rate: "tuned"} for run in made_family()]

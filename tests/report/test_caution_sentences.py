@@ -57,6 +57,13 @@ def test_steps_that_were_too_late_for_the_pace(findings):
     assert "in up to 25.0 % of the steps" in text
 
 
+def test_links_that_cost_nothing(findings):
+    virtual, free = seeds(kind="virtual"), {"cluster.link.bandwidth": None}
+    assert "links cost nothing" in cautions(findings(virtual, settings=free))[1]
+    assert len(cautions(findings(virtual, settings={"cluster.link.bandwidth": 1e9}))) == 1
+    assert cautions(findings(seeds(kind="measured"), settings=free)) == []
+
+
 def test_a_virtual_run_has_one_process_and_modelled_time(findings):
     assert cautions(findings(seeds(workers=2, jobs=4, kind="virtual"))) == [
         "2 of 2 points are virtual: time is modelled from the cluster profile, gradients are real."

@@ -1,6 +1,7 @@
 import pytest
 
 from paceline.report.page_tables import time_to_target
+from paceline.report.target_sentences import target_origin
 from tests.made_reports import make_run
 
 ORIGINS = [
@@ -16,8 +17,9 @@ ORIGINS = [
 
 @pytest.mark.parametrize(("target", "origin"), ORIGINS)
 def test_the_caption_says_where_the_target_comes_from(findings, target, origin):
-    table = time_to_target(findings([make_run(top1=0.9)], target=target))
-    assert f"at or above the target, {origin}" in table.caption
+    found = findings([make_run(top1=0.9)], target=target)
+    assert f"at or above the target, {origin}" in time_to_target(found).caption
+    assert target_origin(found).startswith(origin.removesuffix(". "))
 
 
 def test_a_loss_is_reached_from_above(findings):

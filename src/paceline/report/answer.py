@@ -29,14 +29,16 @@ HEDGE = (
     "Dunnett's. Where the search for rates was repeated, accuracies include what another search "
     "would change; times do not. Not told apart is not equal."
 )
+ONE = "one worker"  # what to use where no scheme is faster
 MOST = 8  # situations with a sentence each; more are counted by their best scheme
 
 
 class Answer(NamedTuple):
     """Answer for a situation.
 
-    `use`: the scheme, "" if none can be named. `text`: what it brings, in a sentence. `details`:
-    what else is known of it and of the others, a short sentence each.
+    `use`: the scheme, ONE if none is as fast as one worker, "" if none can be named. `text`: what
+    it brings, in a sentence. `details`: what else is known of it and of the others, a short
+    sentence each.
     """
 
     situation: str
@@ -92,8 +94,19 @@ def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     if best.empty:
         return _by_rate(findings, rows, words)
     first = best.iloc[0]
-    details = [*_others(rows), _accuracy(first)]
-    return Answer(words, scheme_words(first), _reaches(findings, first), [d for d in details if d])
+    details = [detail for detail in (*_others(rows), _accuracy(first)) if detail]
+    scheme, reaches = scheme_words(first), _reaches(findings, first)
+    if is_slower(first):
+        text = f"of several, {scheme} is first, {reaches}"
+        if first["speedup_high"] > 1:
+            details.insert(0, "One worker is not told from it.")
+        return Answer(words, ONE, text, details)
+    return Answer(words, scheme, reaches, details)
+
+
+def is_slower(best: Frame) -> bool:
+    """Return True if even the best scheme of a situation takes longer than the best one worker."""
+    return bool(best["speedup_mean"] < 1)
 
 
 def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.tables import About, Frame
 from paceline.report.findings import StudyFindings
+from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import percent, plural, setting
 from paceline.report.speed_sentences import dropped, one_machine, super_linear
 
@@ -20,6 +21,7 @@ def cautions(findings: StudyFindings) -> list[str]:
     """Return a sentence for each caution; none if the study gives no reason for one."""
     return [
         *_sentences(findings, "virtual", _virtual),
+        *_free_links(findings),
         *_sentences(findings, "crowded", _crowded),
         *_sentences(findings, "late", _late),
         *_sentences(findings, "unlike", _unlike),
@@ -47,6 +49,14 @@ def _virtual(row: Frame) -> str:
         f"{row['points']} of {plural(row['of'], 'point')} {'is' if row['points'] == 1 else 'are'} "
         "virtual: time is modelled from the cluster profile, gradients are real."
     )
+
+
+def _free_links(findings: StudyFindings) -> list[str]:
+    """A study that has links of several kinds says so by its situations."""
+    known = findings.tables.about["settings"]
+    if "virtual" not in set(findings.tables.runs["kind"]) or known.get(BANDWIDTH, 0) is not None:
+        return []
+    return ["On their clock links cost nothing: what a scheme sends, and how often, takes no time."]
 
 
 def _crowded(row: Frame) -> str:

@@ -37,6 +37,8 @@ def report_exchanges(folder: Path) -> Path:
         "about": {"study": exchanges.study, "num_points": len(seconds)},
         "question": exchanges.question or "This study states no question.",
         "subtitle": "collectives without training",
+        "cluster": "",
+        "target": "",
         "sentences": [] if len(best) else ["No exchange has finished, so nothing is recommended."],
         "answers": recommended(exchanges, best),
         "most_answers": MOST,

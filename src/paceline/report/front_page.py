@@ -13,6 +13,7 @@ from paceline.report.chart.chart_style import TIER_COLOURS
 from paceline.report.findings import read_findings
 from paceline.report.page import render
 from paceline.report.published_verdicts import published_verdicts
+from paceline.report.readme_answer import STUDIES
 from paceline.report.study_cards import StudyCard, exchange_card, study_card
 from paceline.report.tier_matrix import TierRow, schemes_of, tier_rows
 from paceline.report.tiers import MEANINGS
@@ -37,7 +38,7 @@ def write_front_page(reports: Path) -> Path:
     """
     shown: list[_Study] = []
     missing: list[str] = []
-    for folder in sorted(path.parent for path in reports.glob("*/study.json")):
+    for folder in sorted((path.parent for path in reports.glob("*/study.json")), key=_place):
         try:
             shown.append(_study(folder))
         except SettingError as error:
@@ -55,6 +56,13 @@ def write_front_page(reports: Path) -> Path:
     page = reports / PAGE
     page.write_text(render("front.html.j2", content))
     return page
+
+
+def _place(folder: Path) -> tuple[bool, int, str]:
+    """Studies of which README has answers come first, in its order."""
+    name = folder.name
+    first = STUDIES.index(name) if name in STUDIES else 0
+    return name not in STUDIES, first, name
 
 
 def is_of_exchanges(folder: Path) -> bool:

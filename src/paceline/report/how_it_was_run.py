@@ -10,6 +10,7 @@ from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, percent, plural, setting
 
 _CLUSTER = "cluster."
+BANDWIDTH = f"{_CLUSTER}link.bandwidth"
 
 
 def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
@@ -105,7 +106,7 @@ def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
         value = known.get(_CLUSTER + name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             parts.append(words.format(value))
-    if known and known.get("cluster.link.bandwidth", 0) is None:
+    if known and known.get(BANDWIDTH, 0) is None:
         parts.append("links cost nothing")
     return ", ".join(parts)
 

@@ -22,6 +22,7 @@ from paceline.report.page_tables import page_tables
 from paceline.report.rule_sentences import broken_rules
 from paceline.report.situations import Situation, situations
 from paceline.report.subtitle import subtitle
+from paceline.report.target_sentences import target_origin
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",
@@ -102,11 +103,13 @@ def write_figures(folder: Path, drawn: Sequence[Chart], situation: Situation | N
 
 def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
     runs = findings.tables.runs
-    points = all_points(findings)
+    points, how = all_points(findings), how_it_was_run(findings)
     return {
         "about": findings.tables.about,
         "question": findings.tables.about["question"] or "This study states no question.",
         "subtitle": subtitle(findings),
+        "cluster": dict(how).get("Cluster", ""),
+        "target": target_origin(findings),
         "sentences": summary_sentences(findings),
         "answers": answers(findings),
         "most_answers": 0 if asks_of_time(findings) else MOST,
@@ -117,7 +120,7 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
         "situations": situation_names(drawn, situations(findings)),
-        "how": how_it_was_run(findings),
+        "how": how,
         "tables": page_tables(findings),
         "points_json": points_json(findings, points),
         "points_source": points.source,

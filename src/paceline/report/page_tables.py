@@ -29,7 +29,7 @@ from paceline.report.number_format import (
 )
 from paceline.report.prediction_sentences import about_predictions, predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
-from paceline.report.target_sentences import is_of_loss, origin, side
+from paceline.report.target_sentences import is_of_loss, side, target_origin
 
 _MEANS = (
     "Means over finished seeds with 95 % intervals: geometric ones of rates, times and losses; "
@@ -197,7 +197,7 @@ def comparison(findings: StudyFindings) -> Table:
 
 def time_to_target(findings: StudyFindings) -> Table:
     """Show the seconds and samples until the target is reached."""
-    frame, asked = findings.concluded["time_to_target"], findings.tables.about["target"]
+    asked = findings.tables.about["target"]
     cells = {
         "target": lambda row: (decimals if is_of_loss(asked) else percent)(row["target"]),
         "reached": _reached,
@@ -206,14 +206,14 @@ def time_to_target(findings: StudyFindings) -> Table:
         "samples, mean": spread("samples", count),
         "samples, median": lambda row: shown(row["samples_median"], count),
     }
-    best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
+    origin = target_origin(findings)
     caption = (
         f"First of {IN_A_ROW} evaluations in a row (fewer at the end of a run) at or {side(asked)} "
-        f"the target, {origin(asked, best)}. A run that ended "
+        f"the target, {origin}. A run that ended "
         "before is counted as not reached (right-censored): then there is no mean, and the median "
         "takes it as later than all that got there."
     )
-    caption = caption if best else "No target: no finished point with one worker."
+    caption = caption if origin else "No target: no finished point with one worker."
     return concluded_table(findings, "time_to_target", "Time to target", caption, cells)
 
 

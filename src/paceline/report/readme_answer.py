@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.tables import Frame
-from paceline.report.answer import MOST, answered
+from paceline.report.answer import MOST, ONE, answered, is_slower
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation
@@ -63,6 +63,8 @@ def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -
     first = best.iloc[0]
     tied = [scheme_words(row) for _, row in rows[rows["tier"] == "tied"].iterrows()]
     use = f"**{scheme_words(first)}**" + (f" (not told from it: {'; '.join(tied)})" if tied else "")
+    if is_slower(first):
+        use = f"**{ONE}**; of several, {use}"
     speed, accuracy = (
         _interval(first, name, form)
         for name, form in (("speedup", times), ("top1_difference", percent_points))

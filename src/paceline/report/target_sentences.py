@@ -1,6 +1,7 @@
 """Says where a study's target comes from."""
 
 from paceline.analysis.tables import Row
+from paceline.report.findings import StudyFindings
 
 _NAMES = {"top1": "top-1", "top5": "top-5", "loss": "loss"}
 
@@ -15,8 +16,15 @@ def side(asked: Row | None) -> str:
     return "below" if is_of_loss(asked) else "above"
 
 
-def origin(asked: Row | None, best: str) -> str:
-    """Say which target it is; `best`: the one-worker configuration that it is a distance from."""
+def target_origin(findings: StudyFindings) -> str:
+    """Say which target a study has, as after "the target is"; "" if it has none."""
+    frame = findings.concluded["time_to_target"]
+    best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
+    return _origin(findings.tables.about["target"], best) if best else ""
+
+
+def _origin(asked: Row | None, best: str) -> str:
+    """`best`: the one-worker configuration that the target is a distance from."""
     if asked is None:
         return f"two points of validation top-1 below the best mean of one worker ({best})"
     number = asked["value"] if "value" in asked else asked["below_baseline"]
