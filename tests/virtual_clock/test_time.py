@@ -12,6 +12,7 @@ from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
+from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean
@@ -447,3 +448,21 @@ def test_a_server_that_answers_takes_twice_as_long_as_one_that_reduces(scheme, s
         workload=OwnNetwork().of_size(NUM_BYTES, 0),
     )
     assert clock.kernel.now == pytest.approx(1 + seconds)
+
+
+@pytest.mark.parametrize(("scheme", "overlaps"), [(SyncAllReduce(), True), (LocalSGD(1), False)])
+def test_gradients_leave_during_backward_and_weights_behind_it(scheme, overlaps):
+    num_bytes = 4 * BUCKET_BYTES
+    together, apart = (
+        timed_clock(
+            scheme,
+            workers=2,
+            steps=1,
+            profile=ClusterProfile(Link(0, num_bytes), FREE, 1, 0, math.inf, overlap=overlap),
+            step_times=StepTimes(),
+            workload=OwnNetwork().of_size(num_bytes, 0),
+        ).kernel.now
+        for overlap in (True, False)
+    )
+    assert apart == pytest.approx(2)
+    assert together < 1.9 if overlaps else together == apart
