@@ -94,6 +94,21 @@ def test_the_last_layer_arrives_before_backward_has_come_to_the_first(watched, p
     assert_close(watched.flat.weights, answer, rtol=0, atol=0)
 
 
+def test_what_a_checkpoint_needs_is_in_the_headers(watched, pair):
+    """The next push asks for a stop, the one behind it no more; a message of its own to keep."""
+    end = early_end(watched.flat, watched.parts.sizes, pair[0])
+    num_bytes = 8 * len(watched.flat.weights)
+    end.ask_to_stop()
+    for stops in (True, False):
+        end.push(VERSION)
+        assert exactly(pair[1], HEADER_BYTES) == pack(Header(VERSION, True, stop=stops))
+        exactly(pair[1], num_bytes)
+        pair[1].sendall(pack(Header(VERSION, True)) + bytes(num_bytes))
+        end.pull()
+    end.keep(VERSION)
+    assert exactly(pair[1], HEADER_BYTES) == pack(Header(VERSION, False, keep=True))
+
+
 def test_each_weight_is_told_once_it_and_all_behind_it_are_complete(watched):
     for _ in range(2):
         watched.backward()
