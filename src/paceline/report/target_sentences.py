@@ -24,7 +24,7 @@ def target_origin(findings: StudyFindings) -> str:
 
 
 def _origin(asked: Row | None, best: str) -> str:
-    """`best`: the one-worker configuration that the target is a distance from."""
+    """Say it, where `best` is the one-worker configuration from which it is a distance."""
     if asked is None:
         return f"two points of validation top-1 below the best mean of one worker ({best})"
     number = asked["value"] if "value" in asked else asked["below_baseline"]
