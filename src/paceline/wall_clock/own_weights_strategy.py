@@ -123,11 +123,13 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     def finish(self) -> list[Snapshot]:
         """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
-        self._share_files()
         if self._push is not None:
-            return self._push.finish()
-        means = [self._mean_of(kept) for kept in self._kept]
-        return means[worker_index() :: self.workers]
+            snapshots = self._push.finish()
+        else:
+            means = [self._mean_of(kept) for kept in self._kept]
+            snapshots = means[worker_index() :: self.workers]
+        self._share_files()
+        return snapshots
 
     def _finish_step(self) -> None:
         self._own.finish_step()

@@ -76,10 +76,11 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         self._push.keep()
 
     def finish(self) -> list[Snapshot]:
-        self._share_files()
         if self._early:
             self._early.end()
-        return self._push.finish()
+        snapshots = self._push.finish()  # before, another may wait for a step of this worker
+        self._share_files()
+        return snapshots
 
     def _finish_backward(self) -> None:
         super()._finish_backward()
