@@ -8,11 +8,12 @@ from pathlib import Path
 
 from benchmarks.mutants.faults import SOURCE
 
+COMPOSES = f"{SOURCE}/study/compose.py"  # which reaches all that conf/ names
 DOTTED = re.compile(r"(?:paceline|tests)(?:\.\w+)+")
 
 
 class Selection:
-    """Imports in functions and dotted names in strings count as imports."""
+    """Imports in functions and dotted names in strings, or in conf/, count as imports."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -58,8 +59,10 @@ class Selection:
             elif isinstance(node, ast.Import):
                 names |= {each.name for each in node.names}
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                for name in DOTTED.findall(node.value):
-                    names |= {name, name.rpartition(".")[0]}
+                names |= _dotted(node.value)
+        if file == self._root / COMPOSES:
+            for settings in (self._root / "conf").rglob("*.yaml"):
+                names |= _dotted(settings.read_text())
         files = [self._file(name) for name in sorted(names)]
         return [each for each in files if each is not None and each != file]
 
@@ -69,3 +72,8 @@ class Selection:
             return None
         file = self._root / f"{top}{name.replace('.', '/')}.py"
         return file if file.is_file() else None
+
+
+def _dotted(text: str) -> set[str]:
+    found = DOTTED.findall(text)
+    return {*found, *(name.rpartition(".")[0] for name in found)}
