@@ -121,15 +121,12 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     def averages(self) -> Sequence[Averaged]:
         return self._pair.averages if self._pair else []
 
-    def finish(self) -> list[Snapshot]:
+    def _leave(self) -> list[Snapshot]:
         """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
         if self._push is not None:
-            snapshots = self._push.finish()
-        else:
-            means = [self._mean_of(kept) for kept in self._kept]
-            snapshots = means[worker_index() :: self.workers]
-        self._share_files()
-        return snapshots
+            return self._push.finish()
+        means = [self._mean_of(kept) for kept in self._kept]
+        return means[worker_index() :: self.workers]
 
     def _finish_step(self) -> None:
         self._own.finish_step()

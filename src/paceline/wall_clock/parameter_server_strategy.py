@@ -75,12 +75,10 @@ class ParameterServerStrategy(AbstractRuleStrategy):
     def keep_servers(self) -> None:
         self._push.keep()
 
-    def finish(self) -> list[Snapshot]:
+    def _leave(self) -> list[Snapshot]:
         if self._early:
             self._early.end()
-        snapshots = self._push.finish()  # before, another may wait for a step of this worker
-        self._share_files()
-        return snapshots
+        return self._push.finish()
 
     def _finish_backward(self) -> None:
         super()._finish_backward()

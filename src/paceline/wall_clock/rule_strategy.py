@@ -27,7 +27,7 @@ from paceline.engine.remote_optimizer import RemoteOptimizer
 from paceline.engine.rule_driver import RuleDriver, complete
 from paceline.engine.run_spec import RunSpec
 from paceline.engine.schedules import Schedules, check_schedulers
-from paceline.engine.snapshot import statistics_of
+from paceline.engine.snapshot import Snapshot, statistics_of
 from paceline.engine.split_worker import SplitWorker
 from paceline.engine.supported_options import check_honoured
 from paceline.engine.training_clock import TrainingClock
@@ -163,6 +163,15 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     @property
     def seconds_communicating(self) -> float:
         return self._seconds_communicating
+
+    def finish(self) -> list[Snapshot]:
+        snapshots = self._leave()
+        self._share_files()  # behind: until it has left, others may wait for a step of this worker
+        return snapshots
+
+    @abstractmethod
+    def _leave(self) -> list[Snapshot]:
+        """Take no more part in others' steps; return the snapshots that this worker evaluates."""
 
     def _share_files(self) -> None:
         """Let each worker's callbacks know the checkpoints that were written: the first worker's.
