@@ -75,6 +75,17 @@ def test_a_tuned_point_has_the_best_rate_in_its_key(root):
     assert len({point.key for point in points}) == 4
 
 
+def test_a_tuning_may_be_of_one_trial(root, studied):
+    more = {"tuning": {"values": [0.2], "seed": 100}, "measurement": UNLOGGED}
+    studied("made", more, **{"scheme": ",".join(RATES), "training.rate": "tuned"})
+    points = trials(root)
+    assert [(point.axes["scheme"], point.config.lr) for point in points] == [
+        (scheme, 0.2) for scheme in RATES
+    ]
+    records(points)
+    assert [point.config.lr for point in study_points("made", root)] == [0.2, 0.2]
+
+
 @pytest.mark.slow
 def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
     seen = []
