@@ -47,7 +47,7 @@ def nodes():
     yield agents, processes
     agents.close()
     for process in processes:
-        process.wait(20)  # a failure if an agent outlives its head
+        process.wait(100)  # a failure if an agent outlives its head
         process.stderr.close()
 
 
@@ -238,7 +238,7 @@ def test_the_end_of_an_agent_ends_its_processes_and_the_run(nodes, sent, tmp_pat
     pids = [int((tmp_path / f"log/worker_{rank}.log").read_text()) for rank in (0, 1)]
     while any(map(is_alive, pids)):  # until the test's own limit
         time.sleep(0.05)
-    processes[0].wait(20)
+    processes[0].wait(100)
     processes[0].stderr.close()
     processes[0] = start_agent(agents.address[1])
     again = Task("tests.cluster.counting:count", (2,), 2, 0, tmp_path / "again")

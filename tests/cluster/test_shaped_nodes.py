@@ -73,13 +73,16 @@ def test_messages_of_two_nodes_share_what_the_third_takes_in(tmp_path):
 
 @pytest.mark.usefixtures("permitted")
 def test_collectives_use_both_directions_of_a_link_at_once():
-    """One direction at a time would take twice as long; frames and filling take a tenth more."""
+    """One direction at a time would take twice as long; frames and filling take a tenth more.
+
+    What else runs on the machine only adds to a turn: the least of five is that of the link.
+    """
     length, link = 500_001, {"latency": 0, "bandwidth": 1e7}
     point = point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", cluster__link=link))
     names = ("ring", "multicolor", "parameter_server")
-    found = measure_exchanges(point.cluster, 2, [Asked(name, length) for name in names], 1)
+    found = measure_exchanges(point.cluster, 2, [Asked(name, length) for name in names], 5)
     for name, exchanged in zip(names, found, strict=True):
-        assert 0.9 < exchanged.seconds[0] / (4 * length / link["bandwidth"]) < 1.7, name
+        assert 0.9 < min(exchanged.seconds) / (4 * length / link["bandwidth"]) < 1.7, name
 
 
 @pytest.mark.usefixtures("permitted")

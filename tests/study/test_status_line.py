@@ -48,7 +48,7 @@ def test_the_state_is_asked_for_until_the_work_ends(monkeypatch, capsys):
         return BEGUN
 
     with StatusLine(status):
-        assert asked.wait(20)
+        assert asked.wait(100)
     assert capsys.readouterr() == ("", "progress: made: 25 %, 1 of 4 points\n")
     assert not [thread for thread in threading.enumerate() if thread.name == "status"]
 

@@ -63,7 +63,7 @@ def test_a_point_is_a_child_while_it_runs(mlflow_uri, tmp_path):
     partial = tmp_path / ".key.1"
     partial.mkdir()
     with ProgressFollower(partial, made_config(measurement=settings)):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while not (partial / "mlflow.json").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
