@@ -97,6 +97,7 @@ def installed(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
 
