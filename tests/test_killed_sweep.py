@@ -42,7 +42,7 @@ def kill_in_the_second_point(root, study, arguments):
             launcher.kill()
     assert len(family) >= 3  # the forkserver and two workers
     finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
-    all_end(family, seconds=100)
+    all_end(family, seconds=20)
     assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
     return finished
 

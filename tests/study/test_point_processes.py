@@ -66,7 +66,7 @@ def test_a_process_that_starts_does_not_outlive_its_sweep():
         time.sleep(0.01)
     time.sleep(0.5)  # so that its point has been sent; sooner, it would end without one
     sweep.kill()
-    all_end(started, seconds=100)
+    all_end(started, seconds=20)
 
 
 def _is_point(process, sweep):
