@@ -43,6 +43,22 @@ def test_speed_ups_are_against_the_best_one_worker_runs(family):
     assert row["speedup_low"] < 720 / 220 < row["speedup_high"]
 
 
+def test_speed_ups_are_against_the_reference_too(family):
+    """All-reduce of 4 workers crosses at 305 to 335 s."""
+    row = family.loc["gossip"]
+    assert row["reference_speedup_mean"] == pytest.approx(320 / 220)
+    assert row["reference_speedup_low"] < 320 / 220 < row["reference_speedup_high"]
+    assert family.loc["sync_allreduce", "reference_speedup_mean"] == 1
+    assert np.isnan(family.loc["sync_allreduce", "reference_speedup_low"])
+
+
+def test_a_reference_that_never_gets_there_is_no_measure_of_speed(tmp_path):
+    runs = [*arm("sync_allreduce", 801, 0.9, workers=1), *arm("sync_allreduce", None, 0.9)]
+    table = decided(tmp_path / "made", [*runs, *arm("gossip", 201, 0.9)])
+    assert table["reference_speedup_mean"].isna().tolist() == [False, True, True]
+    assert table["speedup_mean"].notna().all()
+
+
 def test_the_baseline_is_once_as_fast_as_itself_without_doubt(tmp_path):
     table = decided(tmp_path / "made", made_family()).set_index(["scheme", "workers"])
     row = table.loc[("gossip", 1)]
@@ -74,6 +90,28 @@ def test_accuracies_are_judged_against_the_reference_with_the_margin(family):
     half = row["top1_difference_high"] - row["top1_difference_mean"]
     deviation = np.std([-1.5, -0.5, 0.5, 1.5], ddof=1) / 1000
     assert half / (deviation * np.sqrt(2 / 4)) == pytest.approx(2.73, abs=0.01)  # Dunnett, 4 and 15
+
+
+def test_accuracies_are_judged_against_the_runs_of_one_worker(family):
+    """Those of gossip, at 90.0 %: a family of all schemes, the reference too."""
+    row = family.loc["mixed"]
+    assert row["one_worker_top1_difference_mean"] == pytest.approx(-0.05)
+    half = row["one_worker_top1_difference_high"] - row["one_worker_top1_difference_mean"]
+    deviation = np.std([-1.5, -0.5, 0.5, 1.5], ddof=1) / 1000
+    assert half / (deviation * np.sqrt(2 / 4)) == pytest.approx(2.76, abs=0.01)  # Dunnett, 5 and 18
+    assert dict(family["one_worker_accuracy"]) == {
+        "sync_allreduce": "equivalent",
+        "gossip": "equivalent",
+        "local_sgd": "worse",
+        "mixed": "worse",
+        "async_parameter_server": "worse",
+    }
+
+
+def test_one_worker_is_not_held_against_itself(tmp_path):
+    table = decided(tmp_path / "made", made_family())
+    alone = table[table["workers"] == 1]
+    assert alone["one_worker_top1_difference_mean"].isna().all()
 
 
 def test_one_run_that_fails_the_target_leaves_a_scheme_behind(tmp_path):

@@ -1,12 +1,15 @@
 """What charts draw is what the tables say, for the situation that is shown."""
 
 import json
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.report.chart.chart_style import static_svg
+from paceline.report.chart.decision_chart import decision_chart
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
 from paceline.report.words import scheme_words
@@ -43,11 +46,24 @@ def test_the_decision_is_drawn_as_it_is_in_the_table(family, drawn):
         else:
             assert shown["speedup"] == pytest.approx(row["speedup_mean"], rel=1e-4)
             assert shown["low"] < shown["speedup"] < shown["high"]
-        if scheme != "sync_allreduce":
-            assert shown["points"] == pytest.approx(100 * row["top1_difference_mean"], abs=1e-4)
+        points = 100 * row["one_worker_top1_difference_mean"]
+        assert shown["points"] == pytest.approx(points, abs=1e-4)
     order = [row["scheme"] for row in sorted(rows.values(), key=lambda row: row["place"])]
     assert order[-1] == "asynchronous servers"
     assert set(order[:2]) == {"gossip", "local SGD"}
+
+
+def test_accuracies_are_against_one_worker_where_there_is_one(family, drawn):
+    assert "accuracy less that of one worker" in drawn["decision"].caption
+    decision = family.concluded["decision"].query("workers == 4")
+    unknown = {name: math.nan for name in decision if name.startswith("one_worker_")}
+    decided = family.concluded | {"decision": decision.assign(**unknown)}
+    chart = decision_chart(replace(family, concluded=decided))
+    assert "accuracy less that of all-reduce" in chart.caption
+    points = {row["scheme"]: row["points"] for row in chart.rows}
+    mixed = decision.set_index("scheme").loc["mixed", "top1_difference_mean"]
+    assert points["mixed groups"] == pytest.approx(100 * mixed, abs=1e-4)
+    assert points["all-reduce"] is None
 
 
 def test_the_front_is_what_nobody_else_had_reached_by_then(drawn):

@@ -10,18 +10,27 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import (
+    PROCESSES,
     Configuration,
     groups,
     matching,
+    num_processes,
     situation_columns,
     with_processes,
 )
-from paceline.analysis.family_accuracy import accuracies, means_of_family
-from paceline.analysis.family_times import family_times
+from paceline.analysis.family_accuracy import Member, accuracies, means_of_family
+from paceline.analysis.family_times import family_times, no_times
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
-from paceline.analysis.target_times import crossings
+from paceline.analysis.target_times import (
+    Crossings,
+    OneWorker,
+    best_one_worker,
+    crossings,
+    horizon_of,
+)
 from paceline.analysis.time_to_target import targets
 from paceline.analysis.tuned import edge_of
 
@@ -32,6 +41,7 @@ def decision(tables: Tables) -> Frame:
     - `success`: the share of runs that reach the target; a diverged run is one that does not;
     - `target_seconds`: the mean time to it, restricted to `horizon_seconds`;
     - `speedup`: that of the best one-worker runs, `baseline`, over it;
+    - `reference_speedup`: that of the scheme `reference` over it;
     - `worker_seconds`: the number of workers times `target_seconds`;
     - `tier`: best, the smallest time to the target; tied, not told from it; behind; never, if no
       run reached the target; empty without a target;
@@ -40,6 +50,7 @@ def decision(tables: Tables) -> Frame:
       told), and `within_margin` is 1 if it is shown to lie within the margin of the study;
       `tuning_sd` is the standard deviation, in the interval, by which the luck of repeated searches
       for the rate moves a mean, and `draw_sd` that of the difference by the draw of test images;
+    - the same five, with `one_worker_` before their names, less top-1 of the runs of `baseline`;
     - `at_edge`: the edge of what was tried at which its best trial lies, where a better one may lie
       beyond: then nothing may be said against it.
     """
@@ -50,29 +61,62 @@ def decision(tables: Tables) -> Frame:
         same = matching(goals, {name: situation[name] for name in ("kind", "data")})
         target = float(same["target"].iloc[0]) if len(same) else math.nan
         settings = [name for name in tables.axes if name not in situation]
-        arms = groups(points, settings)
-        times = family_times(tables, situation, [own for _, own in arms], target, found)
-        rows += _rows(tables, situation, arms, times)
+        members = [(situation | arm, own) for arm, own in groups(points, settings)]
+        rows += _rows(tables, situation, members, target, found)
     return pd.DataFrame(rows)
 
 
 def _rows(
     tables: Tables,
     situation: Configuration,
-    arms: Sequence[tuple[Configuration, Frame]],
-    times: Sequence[Row],
+    members: Sequence[Member],
+    target: float,
+    found: Crossings,
 ) -> list[Row]:
-    """Return the rows of one situation, scheme by scheme, beside their columns on time."""
-    members = [own for _, own in arms]
-    judged = accuracies(tables, members, [situation | arm for arm, _ in arms])
-    speeds = means_of_family(members, "images_per_second")
-    edges = [edge_of(tables, situation | arm) for arm, _ in arms]
-    columns = zip(times, judged, speeds, edges, strict=True)
+    """Return the rows of one situation, scheme by scheme."""
+    runs = [own for _, own in members]
+    reference = reference_scheme(tables.runs)
+    centre = _only([place for place, (own, _) in enumerate(members) if own["scheme"] == reference])
+    horizon = horizon_of(tables, situation)
+    times, alone = no_times(runs), None
+    if not math.isnan(target) and not math.isnan(horizon):
+        alone = best_one_worker(tables, situation, found, horizon)
+        times = family_times(runs, found, horizon, alone, centre)
+    workers = situation.get("workers") or situation[PROCESSES]
+    columns = zip(
+        members,
+        times,
+        accuracies(tables, members, centre),
+        _against_one_worker(tables, members, alone),
+        means_of_family(runs, "images_per_second"),
+        strict=True,
+    )
     return [
-        situation
-        | arm
+        configuration
         | {"n": len(own)}
         | counts(own)
-        | {**time, **accuracy, **speed, "at_edge": edge}
-        for (arm, own), (time, accuracy, speed, edge) in zip(arms, columns, strict=True)
+        | {"target": target, "horizon_seconds": horizon}
+        | time
+        | {"worker_seconds": workers * time["target_seconds_mean"], "reference": reference}
+        | accuracy
+        | of_one
+        | speed
+        | {"at_edge": edge_of(tables, configuration)}
+        for (configuration, own), time, accuracy, of_one, speed in columns
     ]
+
+
+def _against_one_worker(
+    tables: Tables, members: Sequence[Member], alone: OneWorker | None
+) -> list[Row]:
+    """Return the columns on accuracy against runs of one worker, of those that have several."""
+    several = alone is not None and all(num_processes(own) > 1 for own, _ in members)
+    extended = [*members, (alone.configuration, alone.points)] if alone and several else members
+    found = accuracies(tables, extended, len(members) if several else None)
+    rows = [{f"one_worker_{name}": value for name, value in row.items()} for row in found]
+    return rows[: len(members)]
+
+
+def _only(places: Sequence[int]) -> int | None:
+    """Return the one place there is; with several settings of the reference none is the centre."""
+    return places[0] if len(places) == 1 else None

@@ -1,11 +1,11 @@
-"""Compares the accuracies of the schemes of one situation with the reference, as one family."""
+"""Compares the accuracies of the schemes of one situation, as one family."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.analysis.comparison import METRICS, reference_scheme
+from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration
 from paceline.analysis.draw_of_images import variance_of_draw
 from paceline.analysis.intervals import NONE, Interval, interval_of
@@ -17,47 +17,43 @@ from paceline.inference.estimate import Array
 from paceline.inference.pooled import intervals_of_means, pooled
 from paceline.inference.space import POINTS, POSITIVE
 
+Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
 
-def accuracies(
-    tables: Tables, members: Sequence[Frame], configurations: Sequence[Configuration]
-) -> list[Row]:
-    """Return the columns on accuracy of each member, which has the runs of a configuration.
 
-    Groups have the variance of all finished runs of the situation; where searches for the rate were
+def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) -> list[Row]:
+    """Return the columns on accuracy of each member against the one at the place `centre`.
+
+    There is no difference for the centre itself, nor for anybody without it.
+    Groups have the variance of all finished runs of the family; where searches for the rate were
     repeated, also that by which their luck moves a mean; and where records tell which test images
-    were right, that of their draw. There is no difference for the reference
-    itself, without it, or with several settings of it.
+    were right, that of their draw.
     """
-    reference, margin = reference_scheme(tables.runs), tables.margin
-    schemes = [each["scheme"] for each in configurations]
-    metric = _metric(members)
-    values = [_finished(own, metric) for own in members]
+    metric = _metric([own for _, own in members])
+    values = [_finished(own, metric) for _, own in members]
     known = [place for place, own in enumerate(values) if len(own)]
-    rows = [_row(reference, NONE) for _ in members]
-    centre = [place for place in known if schemes[place] == reference]
-    if len(centre) != 1 or len(known) < 2:
+    rows = [_row(NONE) for _ in members]
+    if centre is None or centre not in known or len(known) < 2:
         return rows
     family = pooled([values[place] for place in known], POINTS)
-    tuned = [configurations[place] for place in known]
+    tuned = [members[place][0] for place in known]
     luck = tuning_variance(tables, tuned, metric, float(family.variance))
-    others = [place for place in known if place != centre[0]]
+    others = [place for place in known if place != centre]
     draws = np.zeros(len(others))
     if metric == METRICS[1]:
-        kept = [own[own["status"] == "finished"] for own in members]
-        draws += [variance_of_draw(tables, kept[place], kept[centre[0]]) for place in others]
+        kept = [own[own["status"] == "finished"] for _, own in members]
+        draws += [variance_of_draw(tables, kept[place], kept[centre]) for place in others]
     sides = [
-        find(family, known.index(centre[0]), extra_variance=2 * luck + draws)
+        find(family, known.index(centre), extra_variance=2 * luck + draws)
         for find in (against_reference, for_equivalence)
     ]
-    judgement = judge(*sides, margin=(-margin, margin))
+    judgement = judge(*sides, margin=(-tables.margin, tables.margin))
     for index, place in enumerate(others):
         difference = interval_of(sides[0].at(index), len(values[place]))
         deviations = {"tuning_sd": math.sqrt(luck), "draw_sd": math.sqrt(draws[index])}
-        row = _row(reference, difference) | deviations
+        rows[place] = _row(difference) | deviations
         if not np.isnan(difference.low):
-            row["accuracy"] = str(judgement.verdict[index])
-            row["within_margin"] = int(judgement.within[index])
-        rows[place] = row
+            rows[place]["accuracy"] = str(judgement.verdict[index])
+            rows[place]["within_margin"] = int(judgement.within[index])
     return rows
 
 
@@ -84,6 +80,6 @@ def _finished(own: Frame, metric: str) -> Array:
     return own.loc[own["status"] == "finished", metric].dropna().to_numpy(float)
 
 
-def _row(reference: str, difference: Interval) -> Row:
-    row: Row = {"reference": reference, **difference.named("top1_difference")}
+def _row(difference: Interval) -> Row:
+    row: Row = dict(difference.named("top1_difference"))
     return row | {"accuracy": "", "within_margin": "", "tuning_sd": "", "draw_sd": ""}

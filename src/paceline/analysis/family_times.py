@@ -6,10 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from paceline.analysis.configuration import PROCESSES, Configuration
 from paceline.analysis.intervals import NONE, Interval, interval_of
-from paceline.analysis.tables import Frame, Row, Tables
-from paceline.analysis.target_times import Crossings, best_one_worker, horizon_of, target_times
+from paceline.analysis.tables import Frame, Row
+from paceline.analysis.target_times import Crossings, OneWorker, target_times
 from paceline.inference.estimate import LEVEL, Array
 from paceline.inference.holm import holm, unadjusted
 from paceline.inference.ratio import family_of, fastest, p_value, ratio_of_means
@@ -20,23 +19,28 @@ BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 Pair = tuple[int, int]
 
 
+def no_times(members: Sequence[Frame]) -> list[Row]:
+    """Return the columns on time of each member where there is no target: they are empty."""
+    return [_row(None, NONE, NONE, "", "") for _ in members]
+
+
 def family_times(
-    tables: Tables,
-    situation: Configuration,
     members: Sequence[Frame],
-    target: float,
     found: Crossings,
+    horizon: float,
+    alone: OneWorker | None,
+    reference: int | None,
 ) -> list[Row]:
-    """Return the columns on time of each member; they are empty if `target` is NaN."""
-    horizon = horizon_of(tables, situation)
-    workers = situation.get("workers") or situation[PROCESSES]
-    goal: Row = {"target": target, "horizon_seconds": horizon}
-    if math.isnan(target) or math.isnan(horizon):
-        return [goal | _row(None, NONE, "", workers, "") for _ in members]
+    """Return the columns on time of each member.
+
+    Speed-ups are against the runs of one worker `alone`, and against the member at the place
+    `reference`.
+    """
     times = [target_times(own, found, horizon) for own in members]
-    baseline, alone = best_one_worker(tables, situation, found, horizon) or ("", None)
+    one, baseline = (alone.time, alone.name) if alone else (None, "")
+    centre = None if reference is None else times[reference]
     return [
-        goal | _row(own, _speedup(alone, own), baseline, workers, tier)
+        _row(own, _speedup(one, own), _speedup(centre, own), baseline, tier)
         for own, tier in zip(times, tiers(times), strict=True)
     ]
 
@@ -78,16 +82,16 @@ def _all_pairs(times: Sequence[RestrictedMean], ranked: Sequence[int]) -> tuple[
     return list(p), np.nan_to_num(list(p.values()), nan=1.0)
 
 
-def _speedup(alone: RestrictedMean | None, own: RestrictedMean) -> Interval:
-    if alone is None or not own.n:
+def _speedup(base: RestrictedMean | None, own: RestrictedMean) -> Interval:
+    if base is None or not base.reached or not own.n:
         return NONE
-    if own == alone:  # the baseline itself
+    if own == base:  # the baseline itself
         return Interval(1.0, math.nan, math.nan, own.n)
-    return interval_of(ratio_of_means(alone, own), own.n)
+    return interval_of(ratio_of_means(base, own), own.n)
 
 
 def _row(
-    own: RestrictedMean | None, speedup: Interval, baseline: str, workers: float, tier: str
+    own: RestrictedMean | None, speedup: Interval, against: Interval, baseline: str, tier: str
 ) -> Row:
     seconds, success, num = NONE, NONE, 0
     if own is not None and own.n:
@@ -99,5 +103,5 @@ def _row(
         | success.named("success")
         | seconds.named("target_seconds")
         | speedup.named("speedup")
-        | {"worker_seconds": workers * seconds.mean}
+        | against.named("reference_speedup")
     )

@@ -1,6 +1,7 @@
 """Computes restricted mean times to the target, and finds the best one-worker runs."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from paceline.analysis.configuration import (
     SPLIT,
@@ -49,10 +50,24 @@ def target_times(points: Frame, found: Crossings, horizon: float) -> RestrictedM
     return restricted_mean([found[key] for key in trained["key"]], horizon)
 
 
+class OneWorker(NamedTuple):
+    """Runs of a configuration of one worker, and their time to the target."""
+
+    configuration: Configuration
+    points: Frame
+    time: RestrictedMean
+
+    @property
+    def name(self) -> str:
+        """Settings of the configuration."""
+        settings = self.configuration.items()
+        return " ".join(f"{k}={v}" for k, v in settings if k not in ("kind", "workers"))
+
+
 def best_one_worker(
     tables: Tables, situation: Configuration, found: Crossings, horizon: float
-) -> tuple[str, RestrictedMean] | None:
-    """Return the name and the time of the one-worker runs that are first at the target, or None.
+) -> OneWorker | None:
+    """Return the one-worker runs that are first at the target, or None if none reach it.
 
     Its scheme, rate and batch are free. What a situation is given (data, network, cluster) it
     shares, as far as one worker was run with it.
@@ -64,15 +79,11 @@ def best_one_worker(
         alone = same if len(same) else alone
     alone = alone[alone["status"] != "failed"]
     sides = [
-        (_name(configuration), target_times(points, found, horizon))
+        OneWorker(configuration, points, target_times(points, found, horizon))
         for configuration, points in (configurations(alone, tables.axes) if len(alone) else [])
     ]
-    sides = [side for side in sides if side[1].reached]
-    return sides[fastest([mean for _, mean in sides])] if sides else None
-
-
-def _name(configuration: Configuration) -> str:
-    return " ".join(f"{k}={v}" for k, v in configuration.items() if k not in ("kind", "workers"))
+    sides = [side for side in sides if side.time.reached]
+    return sides[fastest([side.time for side in sides])] if sides else None
 
 
 def _given(tables: Tables) -> list[str]:

@@ -20,14 +20,15 @@ from paceline.report.number_format import (
 from paceline.report.prediction_sentences import predictions
 from paceline.report.situations import RATE, Situation, of_several_schemes
 from paceline.report.target_sentences import is_of_loss
-from paceline.report.tiers import MEANINGS, NOT_JUDGED, tier_of
+from paceline.report.tiers import MEANINGS, NOT_JUDGED, is_at_edge, tier_of
 from paceline.report.words import scheme_words
 
 HEDGE = (
     "Intervals are of 95 %, and at most one family of comparisons in twenty holds a false one: "
-    "times between all schemes of a situation by Holm's tests, accuracies against the reference by "
-    "Dunnett's. Where the search for rates was repeated, accuracies include what another search "
-    "would change; times do not. Not told apart is not equal."
+    "times between all schemes of a situation by Holm's tests, accuracies against one of them, or "
+    "against one worker, by Dunnett's. How many times as fast is an interval by itself. "
+    "Where the search for rates was repeated, accuracies include what another would change; times "
+    "do not. Not told apart is not equal."
 )
 ONE = "one worker"  # what to use where no scheme is faster
 MOST = 8  # situations with a sentence each; more are counted by their best scheme
@@ -94,7 +95,7 @@ def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     if best.empty:
         return _by_rate(findings, rows, words)
     first = best.iloc[0]
-    details = [detail for detail in (*_others(rows), _accuracy(first)) if detail]
+    details = [*_against(first), *_others(rows)]
     scheme, reaches = scheme_words(first), _reaches(findings, first)
     if is_slower(first):
         text = f"of several, {scheme} is first, {reaches}"
@@ -124,8 +125,7 @@ def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
     most = f"the most images per second: {scheme_words(first)}, {rate}"
     if none:
         return Answer(words, "", none, [f"{most[:1].upper()}{most[1:]}."])
-    accuracy = _accuracy(first)
-    return Answer(words, scheme_words(first), f"{most}.", [accuracy] if accuracy else [])
+    return Answer(words, scheme_words(first), f"{most}.", _against(first))
 
 
 def target_words(findings: StudyFindings, row: Frame) -> str:
@@ -147,7 +147,9 @@ def _reaches(findings: StudyFindings, row: Frame) -> str:
 
 
 def _spread(row: Frame, name: str, form) -> str:
-    mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
+    mean, low, high = (row.get(f"{name}_{part}") for part in ("mean", "low", "high"))
+    if pd.isna(mean):  # or of a table of older code
+        return ""
     return form(mean) if pd.isna(low) else f"{form(mean)} ({form(low)} to {form(high)})"
 
 
@@ -181,12 +183,28 @@ def _names(rows: Frame) -> str:
     return "; ".join(scheme_words(row) for _, row in rows.iterrows())
 
 
-def _accuracy(row: Frame) -> str:
-    """Say what the scheme to use costs in accuracy against the reference, if that is another."""
-    if pd.isna(row["top1_difference_mean"]):
+def _against(row: Frame) -> list[str]:
+    """Hold the scheme to use against one worker and against the reference, if that is another."""
+    lines = []
+    if accuracy := _accuracy(row, "one_worker_"):
+        lines.append(f"Against one worker: {accuracy}.")
+    faster, accuracy = _spread(row, "reference_speedup", times), _accuracy(row, "")
+    parts = [f"{faster} times as fast" if faster else "", accuracy]
+    if row["scheme"] != row["reference"] and any(parts):
+        reference = scheme_words({"scheme": row["reference"]})
+        lines.append(f"Against {reference}: {', '.join(part for part in parts if part)}.")
+    return lines
+
+
+def _accuracy(row: Frame, side: str) -> str:
+    """Say what a scheme costs in accuracy; where its rate lies at an edge that is not judged."""
+    points = _spread(row, f"{side}top1_difference", percent_points)
+    if not points:
         return ""
-    points = f"{_spread(row, 'top1_difference', percent_points)} points"
-    judged = {"better": "higher", "worse": "lower"}.get(str(row["accuracy"]), "not told apart")
-    if row["within_margin"] == 1:
+    words = {"better": "higher", "worse": "lower"}
+    judged = words.get(str(row[f"{side}accuracy"]), "not told apart")
+    if row[f"{side}within_margin"] == 1:
         judged = f"{judged}, and within the margin"
-    return f"Its accuracy against {scheme_words({'scheme': row['reference']})}: {points}, {judged}."
+    if is_at_edge(row):
+        judged = "not judged, since its best rate lies at an edge of what was tried"
+    return f"accuracy {points} points, {judged}"

@@ -19,7 +19,7 @@ _HEAD = (
     "study, situation",
     "use",
     "times as fast as the best one worker",
-    "top-1 against the reference, points",
+    "its top-1 less that of one worker, points",
     "kind",
     "page",
 )
@@ -67,15 +67,14 @@ def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -
         use = f"**{ONE}**; of several, {use}"
     speed, accuracy = (
         _interval(first, name, form)
-        for name, form in (("speedup", times), ("top1_difference", percent_points))
+        for name, form in (("speedup", times), ("one_worker_top1_difference", percent_points))
     )
-    if first["scheme"] == first["reference"]:
-        accuracy = "is the reference"
     return place, use, speed, accuracy, kind, page
 
 
 def _interval(row: Frame, name: str, form: Form) -> str:
-    mean, low, high = (shown(row[f"{name}_{part}"], form) for part in ("mean", "low", "high"))
-    n = int(row[f"{name}_n"])
-    spread = "" if pd.isna(row[f"{name}_low"]) else f"{low} to {high}, "
+    ends = [row.get(f"{name}_{part}") for part in ("mean", "low", "high")]  # older tables lack some
+    mean, low, high = (shown(end, form) for end in ends)
+    n = int(row.get(f"{name}_n", 0))
+    spread = "" if pd.isna(ends[1]) else f"{low} to {high}, "
     return f"{mean} ({spread}n = {n})" if n else mean

@@ -18,8 +18,13 @@ def tier_of(row: Mapping[str, Any]) -> str:
 
     Nothing is said against a scheme whose best rate lies at an edge of what was tried.
     """
-    tier, edge = str(row["tier"]), row.get("at_edge")  # older tables have none
-    at_edge = isinstance(edge, str) and edge != ""
-    if tier in ("behind", "never") and at_edge:
+    tier = str(row["tier"])
+    if tier in ("behind", "never") and is_at_edge(row):
         return NOT_JUDGED
     return tier if tier in MEANINGS else ""
+
+
+def is_at_edge(row: Mapping[str, Any]) -> bool:
+    """Return True if the best rate lies where a better one may lie beyond what was tried."""
+    edge = row.get("at_edge")  # older tables have none
+    return isinstance(edge, str) and edge != ""

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from paceline.analysis.tables import Frame, Row
+from paceline.report.answer import ONE
 from paceline.report.chart.chart_style import (
     FAINT,
     HIGHLIGHT,
@@ -26,7 +27,7 @@ from paceline.report.words import scheme_words
 
 _CAPTION = (
     "Left: how many times as fast as the best one worker a scheme reaches the target; one that "
-    "never does is named there. Middle: accuracy against {reference}, in points, with the margin "
+    "never does is named there. Middle: accuracy less that of {other}, in points, with the margin "
     "of {margin:g} in grey. Right: images per second. Lines are 95 % intervals, of accuracies "
     "simultaneous over the schemes of a situation."
 )
@@ -37,10 +38,10 @@ _PADDING = {"left": 35, "right": 5, "top": 5, "bottom": 5}  # where a reader's f
 def decision_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart, with a row per scheme; None if no situation has several schemes."""
     decision, several = findings.concluded["decision"], of_several_schemes(findings)
-    rows = [row for each in several for row in _rows(each.name, each.of(decision))]
+    side, other = _side(decision)
+    rows = [row for each in several for row in _rows(each.name, each.of(decision), side)]
     if not rows:
         return None
-    reference = next((row["reference"] for row in rows if row["reference"]), "")
     margin = findings.tables.about["margin"]
     parts = [_names()]
     if any(row["target_known"] for row in rows):
@@ -50,18 +51,29 @@ def decision_chart(findings: StudyFindings) -> Chart | None:
     parts.append(_rates())
     marks = alt.hconcat(*parts, spacing=10).add_params(HIGHLIGHT).resolve_scale(y="independent")
     marks = marks.properties(padding=_PADDING)
-    caption = _CAPTION.format(reference=scheme_words({"scheme": reference}), margin=margin)
+    caption = _CAPTION.format(other=other, margin=margin)
     return Chart("decision", "Which scheme", caption, specification(marks), rows, True)
 
 
-def _rows(situation: str, decision: Frame) -> list[Row]:
+def _side(decision: Frame) -> tuple[str, str]:
+    """Return the prefix of the columns with differences of accuracy, and whose accuracy is taken.
+
+    That is one worker's, as for times, where it is known; else the reference scheme's.
+    """
+    if decision.get("one_worker_top1_difference_mean", pd.Series()).notna().any():
+        return "one_worker_", ONE
+    references = [name for name in decision["reference"] if name]
+    return "", scheme_words({"scheme": references[0]}) if references else ""
+
+
+def _rows(situation: str, decision: Frame, side: str) -> list[Row]:
     order = decision.assign(
         speed=decision["speedup_mean"].where(decision["tier"] != "never"),
     ).sort_values(["speed", "images_per_second_mean"], ascending=False, na_position="last")
-    return [_row(situation, place, row) for place, (_, row) in enumerate(order.iterrows())]
+    return [_row(situation, place, row, side) for place, (_, row) in enumerate(order.iterrows())]
 
 
-def _row(situation: str, place: int, row: Frame) -> Row:
+def _row(situation: str, place: int, row: Frame, side: str) -> Row:
     never = row["tier"] == "never"
     runs = plural(int(row["n"] - row["n_failed"]), "run")
     reached = f"{row['n_reached']:.0f} of {runs}"
@@ -72,16 +84,15 @@ def _row(situation: str, place: int, row: Frame) -> Row:
         "scheme": scheme_words(row),
         "tier": tier,
         "tier_colour": TIER_COLOURS.get(tier, FAINT),
-        "reference": str(row["reference"] or ""),
         "target_known": bool(pd.notna(row["target"])),
         "speedup": None if never else short(row["speedup_mean"], 6),
         "low": None if never else short(row["speedup_low"], 6),
         "high": None if never else short(row["speedup_high"], 6),
         "instead": _instead(tier, reached) if never else "",
         "reached": reached,
-        "points": short(100 * row["top1_difference_mean"], 6),
-        "points_low": short(100 * row["top1_difference_low"], 6),
-        "points_high": short(100 * row["top1_difference_high"], 6),
+        "points": short(100 * row[f"{side}top1_difference_mean"], 6),
+        "points_low": short(100 * row[f"{side}top1_difference_low"], 6),
+        "points_high": short(100 * row[f"{side}top1_difference_high"], 6),
         "rate": short(row["images_per_second_mean"], 6),
         "rate_text": shown(row["images_per_second_mean"], count),
         "cost": shown(None if never else row["worker_seconds"], times),
