@@ -86,8 +86,8 @@ def test_the_luck_of_tuning_is_that_of_whole_searches(tuned):
     of = {"kind": "virtual", "scheme": "gossip", "training.rate": "tuned"}
     family = [of | {"workers": 4}, of | {"workers": 8}]
     share = variance_of_largest(2)
-    assert tuning_variance(tables, family, "top1", 0.0) == pytest.approx(0.1**2 / 2 * share)
-    assert tuning_variance(tables, family, "test_top1", 0.0) == pytest.approx(0.05**2 / 2 * share)
+    assert tuning_variance(tables, family, "top1", 0.0) == pytest.approx(0.1**2 * share)
+    assert tuning_variance(tables, family, "test_top1", 0.0) == pytest.approx(0.05**2 * share)
     assert tuning_variance(tables, family, "test_top1", 1.0) == 0  # all of it is that of seeds
     assert tuning_variance(tables, family[1:], "test_top1", 0.0) == 0  # one search tells nothing
     by_rule = [each | {"training.rate": "by_rule"} for each in family]

@@ -48,8 +48,8 @@ def decision(tables: Tables) -> Frame:
     - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
       runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
       told), and `within_margin` is 1 if it is shown to lie within the margin of the study;
-      `tuning_sd` is the standard deviation, in the interval, by which the luck of repeated searches
-      for the rate moves a mean, and `draw_sd` that of the difference by the draw of test images;
+      `tuning_sd` and `draw_sd` are the standard deviations, in the interval, by which the luck of
+      repeated searches for the rate, and the draw of test images, move the difference;
     - the same five, with `one_worker_` before their names, less top-1 of the runs of `baseline`;
     - `at_edge`: the edge of what was tried at which its best trial lies, where a better one may lie
       beyond: then nothing may be said against it.

@@ -25,8 +25,8 @@ def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) ->
 
     There is no difference for the centre itself, nor for anybody without it.
     Groups have the variance of all finished runs of the family; where searches for the rate were
-    repeated, also that by which their luck moves a mean; and where records tell which test images
-    were right, that of their draw.
+    repeated, also that by which their luck moves a difference; and where records tell which test
+    images were right, that of their draw.
     """
     metric = _metric([own for _, own in members])
     values = [_finished(own, metric) for _, own in members]
@@ -43,7 +43,7 @@ def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) ->
         kept = [own[own["status"] == "finished"] for _, own in members]
         draws += [variance_of_draw(tables, kept[place], kept[centre]) for place in others]
     sides = [
-        find(family, known.index(centre), extra_variance=2 * luck + draws)
+        find(family, known.index(centre), extra_variance=luck + draws)
         for find in (against_reference, for_equivalence)
     ]
     judgement = judge(*sides, margin=(-tables.margin, tables.margin))

@@ -8,7 +8,7 @@ import pandas as pd
 from paceline.analysis.configuration import Configuration, groups, matching
 from paceline.analysis.tables import Frame, Tables
 from paceline.analysis.tuning_curve import scored_trials, tuning_axes
-from paceline.inference.tuning_luck import variance_of_chosen
+from paceline.inference.tuning_luck import variance_of_difference
 
 _RATE = "training.rate"
 
@@ -29,10 +29,11 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
 def tuning_variance(
     tables: Tables, configurations: Sequence[Configuration], metric: str, noise: float
 ) -> float:
-    """Return the variance that tuning adds to the mean `metric` of a configuration of a family.
+    """Return the variance that tuning adds to a difference of mean `metric` within a family.
 
-    It is what repeating the searches would change. `metric` is top1 or test_top1, `noise` its
-    variance between seeds. 0 if their rates are not tuned, or none has two searches.
+    It is what repeating the searches would change, whose trials are at the same points for all.
+    `metric` is top1 or test_top1, `noise` its variance between seeds. 0 if their rates are not
+    tuned, or none has two searches.
     """
     tuned = [each for each in configurations if each.get(_RATE, "tuned") == "tuned"]
     searched = scored_trials(tables)
@@ -42,7 +43,7 @@ def tuning_variance(
     name = {"top1": "score", "test_top1": "test"}[metric]
     known = [own for own in bests if own[["score", name]].notna().all(axis=None)]
     scores, values = ([own[column].to_numpy(float) for own in known] for column in ("score", name))
-    found = variance_of_chosen(scores, values, noise)
+    found = variance_of_difference(scores, values, noise)
     return 0.0 if math.isnan(found) else found
 
 

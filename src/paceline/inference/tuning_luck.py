@@ -1,5 +1,6 @@
-"""Computes how much the luck of tuning moves the result of what it chose."""
+"""Computes how much the luck of tuning moves a difference between what it chose."""
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -10,16 +11,34 @@ from scipy.stats import Normal, order_statistic
 from paceline.inference.estimate import Array
 
 
+def variance_of_difference(
+    scores: Sequence[ArrayLike], values: Sequence[ArrayLike], noise: float
+) -> float:
+    """Return the variance that the luck of searches adds to a difference between two members.
+
+    Each member of a family has the `scores` [searches] of the best trial of each of its searches,
+    by which the best of these is chosen, and their `values` [searches] on other images. Every trial
+    has one run, whose luck is in both: `noise` is the variance of a value between seeds. The result
+    is what repeating all searches would change in a difference of mean values at the chosen trials.
+    NaN if no member has two searches.
+
+    Two numbers bound it from above, and the smaller is returned: twice `variance_of_chosen`, as if
+    each member had luck of its own; and twice the variance of what is left of values when the mean
+    of each search over all members is taken out, since members try the same points.
+    """
+    apart = 2 * variance_of_chosen(scores, values, noise)
+    together = 2 * _interaction(values, noise)
+    return apart if math.isnan(together) else min(apart, together)
+
+
 def variance_of_chosen(
     scores: Sequence[ArrayLike], values: Sequence[ArrayLike], noise: float
 ) -> float:
     """Return the variance of the mean value at the best of all searches, were they repeated.
 
-    Each member of a family has the `scores` [searches] of the best trial of each of its searches,
-    by which the best of these is chosen, and their `values` [searches] on other images. Every trial
-    has one run, whose luck is in both: `noise` is the variance of a value between seeds. Members
-    are taken to be alike but for their means, and normal: of the best of m, whatever goes with its
-    score varies less, and the rest as of any. NaN if no member has two searches.
+    Arguments as in `variance_of_difference`. Members are taken to be alike but for their means, and
+    normal: of the best of m, whatever goes with its score varies less, and the rest as of any. NaN
+    if no member has two searches.
     """
     pairs = [
         np.stack([np.asarray(own, float), np.asarray(other, float)])
@@ -45,3 +64,15 @@ def variance_of_largest(number: int) -> float:
 def _products(pair: Array) -> Array:
     centred = pair - pair.mean(axis=1, keepdims=True)
     return centred @ centred.T
+
+
+def _interaction(values: Sequence[ArrayLike], noise: float) -> float:
+    """Return the variance of what is a member's own in a search; NaN if it is not known."""
+    if len({np.size(own) for own in values}) != 1:
+        return float("nan")
+    table = np.asarray(values, float)  # [members, searches]
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if not degrees:
+        return float("nan")
+    own = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
+    return max(float(np.sum(own**2)) / degrees - noise, 0.0)
