@@ -26,9 +26,9 @@ from paceline.report.tiers import tier_of
 from paceline.report.words import scheme_words
 
 _CAPTION = (
-    "Left: how many times as fast as the best one worker a scheme reaches the target; one that "
-    "never does is named there. Middle: accuracy less that of {other}, in points, with the margin "
-    "of {margin:g} in grey. Right: images per second. Lines are 95 % intervals, of accuracies "
+    "First: how many times as fast as the best one worker a scheme reaches the target; one that "
+    "never does is named there. Second: accuracy less that of {other}, in points, with the margin "
+    "of {margin:g} in grey. Third: images per second. Lines are 95 % intervals, of accuracies "
     "simultaneous over the schemes of a situation."
 )
 _ROW = 24  # height of a scheme
@@ -139,7 +139,7 @@ def _names() -> Marks:
 
 def _speedups() -> Marks:
     base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_tips())
-    scale = alt.Scale(type="log", nice=False)
+    scale = alt.Scale(type="log", nice=False, padding=8)  # no interval ends at the frame
     title = "times as fast to the target as one worker"
     x = alt.X("low:Q", scale=scale, title=title, axis=alt.Axis(values=LOG_TICKS, format="~g"))
     points = base.mark_point(filled=True, size=75, opacity=1)

@@ -16,6 +16,7 @@ _CAPTION = (
     "The scheme that is first at the target in each situation, with how many times as fast as the "
     "best one worker it is. Pale: another scheme is not told from it; their number is below."
 )
+_NOBODY = "#d0d0d0"  # where no scheme is first
 _FEWEST = 6  # situations, below which sentences say the same
 
 
@@ -58,8 +59,8 @@ def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, ac
         "down": value_words(down, situation.values[down]),
         "across": value_words(across, situation.values[across]),
         "scheme": scheme_words(best.iloc[0]) if known else "",
-        "speed": times(best["speedup_mean"].iloc[0]) if known else "no run reaches it",
-        "others": (f"or {tied} more" if tied else "alone") if known else "",
+        "speed": times(best["speedup_mean"].iloc[0]) if known else "no run",
+        "others": (f"or {tied} more" if tied else "alone") if known else "reaches it",
         "tied": tied,
         "words": situation.words,
         "tied_with": ", ".join(
@@ -80,10 +81,11 @@ def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> 
         ],
     )
     text = {"color": "#000000", "fontSize": 11}
+    colour = scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220))
     return (
         alt.layer(
             base.mark_rect(stroke="#ffffff").encode(
-                color=scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220)),
+                color=alt.condition("datum.scheme == ''", alt.value(_NOBODY), colour),
                 opacity=alt.condition("datum.tied > 0", alt.value(0.3), alt.value(0.75)),
             ),
             base.mark_text(dy=-7, **text).encode(text="speed:N"),

@@ -11,10 +11,31 @@ const views = [];
 const chosenRows = (chart) =>
   chart.bySituation && situation ? chart.rows.filter((row) => row.situation === situation.value) : chart.rows;
 
+// On a narrow page panels lie below each other, and legends below what they explain.
+function fitted(spec) {
+  const room = document.documentElement.clientWidth - 50;
+  if (room > 590) return spec;
+  const legend = { ...spec.config.legend, orient: "bottom" };
+  const narrow = { ...spec, config: { ...spec.config, legend } };
+  if (spec.hconcat) {
+    const [names, ...panels] = spec.hconcat;
+    const axis = { ...names.encoding.y.axis, labelLimit: 150 };
+    const named = (part) => ({ ...part, encoding: { ...part.encoding, y: { ...part.encoding.y, axis } } });
+    const own = (part) => (part.encoding?.y ? named(part) : part);
+    delete narrow.hconcat;
+    narrow.vconcat = panels.map((panel) => ({ ...panel, width: room - 210, layer: panel.layer.map(own) }));
+  } else if (spec.spec) {
+    Object.assign(narrow, { columns: 1, spec: typeof spec.spec.width === "number" ? { ...spec.spec, width: room - 70 } : spec.spec });
+  } else if (typeof spec.width === "number") {
+    Object.assign(narrow, { width: room, autosize: { type: "fit-x", contains: "padding" } });
+  }
+  return narrow;
+}
+
 async function draw(chart) {
   const place = document.getElementById(`chart-${chart.name}`);
   const rows = chosenRows(chart);
-  const spec = { ...chart.spec, datasets: { ...(chart.spec.datasets || {}), rows } };
+  const spec = { ...fitted(chart.spec), datasets: { ...(chart.spec.datasets || {}), rows } };
   const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const options = { actions: false, renderer: "svg", tooltip: { theme } };
   const { view } = await vegaEmbed(place, spec, options);
