@@ -52,3 +52,12 @@ def test_split_workers_share_the_situation_of_their_processes(printed):
     two = lines[[line[0] for line in lines].index("2") :]
     assert two[0][:4] == ["2", "2", "1", "best"]
     assert two[1][:3] == ["1", "2", "behind"]  # of the same situation, which is not said again
+
+
+def test_points_are_those_to_one_worker_where_one_ran(printed):
+    head, _, *lines = printed(made_family())
+    assert "points to one worker" in " ".join(head)
+    mixed = next(" ".join(line) for line in lines if "mixed" in line)
+    assert "-5.00 (" in mixed
+    head, _, *lines = printed([run for run in made_family() if run["workers"] > 1])
+    assert "points to the reference" in " ".join(head)

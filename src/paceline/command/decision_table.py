@@ -10,6 +10,7 @@ from paceline.command.plain_table import plain_table
 from paceline.report.tiers import MEANINGS, tier_of
 
 _TIERS = [*MEANINGS, ""]
+_POINTS = "_top1_difference_mean"
 
 
 def decision_table(path: Path) -> Table | None:
@@ -30,10 +31,12 @@ def decision_table(path: Path) -> Table | None:
     for row in sorted(rows, key=lambda row: [_order(row[name]) for name in situation]):
         groups.setdefault(tuple(row[name] for name in situation), []).append(row)
     scheme = [name for name in names if name not in situation] or ["scheme"]
-    headings = [*situation, *scheme, "tier", ">reached", ">speed-up", ">top-1 points", "accuracy"]
+    side = "one_worker_" if any(row.get(f"one_worker{_POINTS}") for row in rows) else ""
+    points = f">points to {'one worker' if side else 'the reference'}"
+    headings = [*situation, *scheme, "tier", ">reached", ">speed-up", points, "accuracy"]
     blank = [""] * len(situation)
     lines = [
-        [*(key if n == 0 else blank), *(row[name] for name in scheme), *_cells(row)]
+        [*(key if n == 0 else blank), *(row[name] for name in scheme), *_cells(row, side)]
         for key, of in groups.items()
         for n, row in enumerate(of)
     ]
@@ -51,13 +54,13 @@ def _order(text: str) -> tuple[float, str]:
         return 0.0, text
 
 
-def _cells(row: Mapping[str, str]) -> list[str]:
+def _cells(row: Mapping[str, str], side: str) -> list[str]:
     return [
         tier_of(row),
         f"{row['n_reached']} of {row['n']}" if row["n_reached"] else "",
         _interval(row, "speedup", 1, "{:.2f}"),
-        _interval(row, "top1_difference", 100, "{:+.2f}"),
-        row["accuracy"],
+        _interval(row, f"{side}top1_difference", 100, "{:+.2f}"),
+        row[f"{side}accuracy"],
     ]
 
 
