@@ -72,8 +72,14 @@ def tuned_configurations(
     Every configuration is there once, also if grids share it.
     """
 
-    def configuration(job: Job) -> Configuration:
-        points: dict[Trial, StudyPoint] = {}
+    known = set[str]()  # keys of first trials; all points of a configuration have the same trials
+
+    def configuration(job: Job) -> Configuration | None:
+        points = {tuning.first[0]: _trial_point(job, root, tuning.first[0], tuning)}
+        first = points[tuning.first[0]]
+        if first.key in known:
+            return None
+        known.add(first.key)
 
         def result_of(trial: Trial) -> Result | None:
             if trial not in points:
@@ -81,16 +87,12 @@ def tuned_configurations(
             return points[trial].result
 
         tried = tuning.tried(result_of)
-        first = points[tried.trials[0]]
         left_out = {*tuning.names, *tuning.at}
         axes = {name: value for name, value in first.axes.items() if name not in left_out}
         return Configuration(axes, job.overrides, points, tried)
 
     asked = [*overrides, *tuning.overrides()]
-    unique: dict[str, Configuration] = {}
-    for each in composed_jobs(study, root, asked, configuration)[1]:
-        unique.setdefault(each.points[tuning.first[0]].key, each)
-    return list(unique.values())
+    return [each for each in composed_jobs(study, root, asked, configuration)[1] if each]
 
 
 def points_of(configurations: Sequence[Configuration]) -> list[StudyPoint]:
