@@ -53,6 +53,8 @@ def test_the_variance_is_that_of_repeated_searches(searches, spread):
 
 def test_without_repeated_searches_it_is_not_known():
     assert math.isnan(variance_of_chosen([[0.5]], [[0.5]], 0.0))
+    for none in ([], [[], []], [[0.5], [0.4]]):
+        assert math.isnan(variance_of_difference(none, none, 0.0))
     assert variance_of_chosen([[0.5, 0.5]], [[0.4, 0.4]], 0.0) == 0
     alike = variance_of_chosen([[0.5, 0.7], [0.5]], [[0.4, 0.6], [0.4]], 0.0)
     assert alike == pytest.approx(0.02 * variance_of_largest(2))

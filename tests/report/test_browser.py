@@ -63,13 +63,15 @@ def test_the_page_draws_answers_to_its_controls_and_nothing_overflows(reported, 
     page.wait_for_selector("figure svg")
     names = {f"figure-{file.stem}" for file in (reported / "figures").glob("*.svg")}
     assert {each.get_attribute("id") for each in page.query_selector_all("figure")} == names
+    room = page.evaluate("document.documentElement.clientWidth")
     for index in (0, 1):
         page.select_option("#situation", index=index)
         found = figures(page)
         assert found
         assert all(box["width"] > 300 and box["height"] > 60 for box, _ in found.values())
+        assert all(box["x"] + box["width"] <= room for box, _ in found.values())
         assert all(label for _, label in found.values())
-    assert page.evaluate(WIDEST) <= page.evaluate("document.documentElement.clientWidth")
+    assert page.evaluate(WIDEST) <= room
 
 
 def test_points_are_found_and_tell_the_command_that_repeats_them(reported, opened):
@@ -94,7 +96,7 @@ def test_what_the_browser_draws_is_what_the_table_says(reported, opened):
     drawn = page.eval_on_selector_all("#figure-decision svg .mark-symbol.role-mark", COUNT)
     first = table[table["batch_size"] == table["batch_size"].iloc[0]]
     speeds = first["speedup_mean"].where(first["tier"] != "never").notna().sum()
-    assert drawn == speeds + first["top1_difference_mean"].notna().sum()
+    assert drawn == speeds + first["one_worker_top1_difference_mean"].notna().sum()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

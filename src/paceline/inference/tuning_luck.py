@@ -71,8 +71,8 @@ def _interaction(values: Sequence[ArrayLike], noise: float) -> float:
     if len({np.size(own) for own in values}) != 1:
         return float("nan")
     table = np.asarray(values, float)  # [members, searches]
-    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
-    if not degrees:
+    if min(table.shape) < 2:
         return float("nan")
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
     own = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
     return max(float(np.sum(own**2)) / degrees - noise, 0.0)
