@@ -76,6 +76,9 @@ def test_the_front_is_what_nobody_else_had_reached_by_then(drawn):
         "local SGD",
     }
     assert {row["target"] for row in rows} == {0.8}
+    ahead = {row["scheme"] for row in rows if row["ahead"]}
+    assert ahead == {row["scheme"] for row in rows if row["front"]}
+    assert ahead < {row["scheme"] for row in rows}
 
 
 def test_each_panel_has_the_reference_beside_its_scheme(drawn):

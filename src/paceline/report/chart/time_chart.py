@@ -11,7 +11,6 @@ from paceline.report.chart.chart_style import (
     ROWS,
     Chart,
     Marks,
-    faded,
     scheme_colour,
     short,
     specification,
@@ -22,7 +21,8 @@ from paceline.report.words import scheme_words
 
 _CAPTION = (
     "Mean top-1 on validation over finished seeds against seconds of training, a line per scheme. "
-    "Large points: no other scheme of the situation was as accurate by then. Dashed: the target."
+    "Large points: no other scheme of the situation was as accurate by then; faint: never "
+    "ahead. Dashed: the target."
 )
 _MOST = 6000  # points of the page
 
@@ -41,7 +41,8 @@ def time_chart(findings: StudyFindings) -> Chart | None:
         for _, row in each.of(curves).iterrows():
             if pd.notna(row["seconds"]) and row["seconds"] > 0:
                 rows.append(_row(each.name, row, target))
-    rows = _thinned(rows)
+    ahead = {(row["situation"], row["scheme"]) for row in rows if row["front"]}
+    rows = [row | {"ahead": (row["situation"], row["scheme"]) in ahead} for row in _thinned(rows)]
     names = list(dict.fromkeys(str(row["scheme"]) for row in rows))
     if not rows:
         return None
@@ -87,8 +88,10 @@ def _marks(names: list[str]) -> Marks:
     ]
     legend = alt.Legend(columns=1, symbolType="stroke", labelLimit=220)
     base = alt.Chart(ROWS).encode(x=x, y=y, color=scheme_colour(names, legend=legend))
-    lines = base.mark_line(strokeWidth=1.6).encode(opacity=faded(0.8))
+    seen = alt.when("highlight == datum.scheme || (highlight == '' && datum.ahead)")
+    opacity = seen.then(alt.value(0.85)).otherwise(alt.value(0.15))
+    lines = base.mark_line(strokeWidth=1.6).encode(opacity=opacity)
     size = alt.condition("datum.front", alt.value(55), alt.value(9))
-    points = base.mark_point(filled=True).encode(size=size, opacity=faded(), tooltip=tips)
+    points = base.mark_point(filled=True).encode(size=size, opacity=opacity, tooltip=tips)
     rule = alt.Chart(ROWS).mark_rule(color=FAINT, strokeDash=[5, 4]).encode(y="min(target):Q")
     return (rule + lines + points).properties(width=520, height=320)
