@@ -25,6 +25,7 @@ MODULES = (
     "virtual_clock",
     "planted_worlds",
     "page",
+    "large_study",
 )
 
 
