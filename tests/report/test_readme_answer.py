@@ -62,7 +62,7 @@ def test_where_no_scheme_is_best_none_is_named(root):
     runs = [run for run in made_two_schemes() if run["workers"] == 2]  # no baseline: no target
     analyse(write_reports(root / "reports" / STUDIES[0], runs))
     (row,) = readme_answer(root / "reports").splitlines()[3:-1]
-    assert row.startswith("| quick, 2 workers | none told |  |  | measured |")
+    assert row.startswith("| quick, 2 workers | no winner |  |  | measured |")
 
 
 def test_a_scheme_is_named_with_what_it_always_has(root):

@@ -26,7 +26,8 @@ from paceline.report.words import scheme_words
 HEDGE = (
     "Intervals are of 95 %, and at most one family of comparisons in twenty holds a false one: "
     "times between all schemes of a situation by Holm's tests, accuracies against one of them, or "
-    "against one worker, by Dunnett's. How many times as fast is an interval by itself. "
+    "against one worker, by Dunnett's. How many times as fast is an interval by itself; who lost a "
+    "run before the target is behind, without a test, where all runs of the first got there. "
     "Where the search for rates was repeated, accuracies include what another would change; times "
     "do not. Not told apart is not equal."
 )
@@ -37,9 +38,9 @@ MOST = 8  # situations with a sentence each; more are counted by their best sche
 class Answer(NamedTuple):
     """Answer for a situation.
 
-    `use`: the scheme, ONE if none is as fast as one worker, "" if none can be named. `text`: what
-    it brings, in a sentence. `details`: what else is known of it and of the others, a short
-    sentence each.
+    `use`: the scheme, ONE if none is shown to be faster than one worker, "" if none can be named.
+    `text`: what it brings, in a sentence. `details`: what else is known of it and of the others, a
+    short sentence each.
     """
 
     situation: str
@@ -97,17 +98,19 @@ def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     first = best.iloc[0]
     details = [*_against(first), *_others(rows)]
     scheme, reaches = scheme_words(first), _reaches(findings, first)
-    if is_slower(first):
-        text = f"of several, {scheme} is first, {reaches}"
-        if first["speedup_high"] > 1:
-            details.insert(0, "One worker is not told from it.")
-        return Answer(words, ONE, text, details)
+    if not is_faster(first):
+        shown = "" if first["speedup_high"] < 1 else "no speed-up is shown; "
+        return Answer(words, ONE, f"{shown}of several, {scheme} is first, {reaches}", details)
     return Answer(words, scheme, reaches, details)
 
 
-def is_slower(best: Frame) -> bool:
-    """Return True if even the best scheme of a situation takes longer than the best one worker."""
-    return bool(best["speedup_mean"] < 1)
+def is_faster(best: Frame) -> bool:
+    """Return False if the best scheme of a situation is not shown to be faster than one worker.
+
+    Without runs of one worker nothing is known of that; their best has no interval.
+    """
+    mean, low = best["speedup_mean"], best["speedup_low"]
+    return bool(pd.isna(mean) or (mean >= 1 if pd.isna(low) else low > 1))
 
 
 def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
@@ -157,9 +160,10 @@ def _others(rows: Frame) -> list[str]:
     """Name the other schemes by tier; nothing is said against one at the edge of its search."""
     tiers = [tier_of(row) for _, row in rows.iterrows()]
     named = {tier: rows[[each == tier for each in tiers]] for tier in MEANINGS}
+    of = " (times as fast as one worker)" if rows["speedup_mean"].notna().any() else ""
     texts = [
-        ("Not told from it", _with_speeds(named["tied"])),
-        ("Behind", _with_speeds(named["behind"])),
+        (f"Not told from it{of}", _with_speeds(named["tied"])),
+        (f"Behind{of}", _with_speeds(named["behind"])),
         ("Never there", _names(named["never"])),
         (
             "Not judged, since the best rate lies at an edge of what was tried",
@@ -170,12 +174,22 @@ def _others(rows: Frame) -> list[str]:
 
 
 def _with_speeds(rows: Frame) -> str:
-    """Name schemes with how many times as fast as the best one worker each is, where known."""
+    """Name schemes with how many times as fast as the best one worker each is, where known.
+
+    Of those that lost runs before the target, also how many got there.
+    """
     return "; ".join(
-        f"{scheme_words(row)} ({times(row['speedup_mean'])} times)"
+        f"{scheme_words(row)} {times(row['speedup_mean'])}{_lost(row)}"
         if not pd.isna(row["speedup_mean"])
-        else scheme_words(row)
+        else f"{scheme_words(row)}{_lost(row)}"
         for _, row in rows.iterrows()
+    )
+
+
+def _lost(row: Frame) -> str:
+    runs = row["n"] - row["n_failed"]
+    return (
+        f" ({row['n_reached']:.0f} of {runs:.0f} runs got there)" if row["n_reached"] < runs else ""
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.tables import Frame
-from paceline.report.answer import MOST, ONE, answered, is_slower
+from paceline.report.answer import MOST, ONE, answered, is_faster
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation
@@ -59,11 +59,11 @@ def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -
     best = rows[rows["tier"] == "best"]
     place, kind = f"{study}, {situation.title}", situation.values["kind"]
     if best.empty:
-        return place, "none told", "", "", kind, page
+        return place, "no winner", "", "", kind, page
     first = best.iloc[0]
     tied = [scheme_words(row) for _, row in rows[rows["tier"] == "tied"].iterrows()]
     use = f"**{scheme_words(first)}**" + (f" (not told from it: {'; '.join(tied)})" if tied else "")
-    if is_slower(first):
+    if not is_faster(first):
         use = f"**{ONE}**; of several, {use}"
     speed, accuracy = (
         _interval(first, name, form)
