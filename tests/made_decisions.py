@@ -49,3 +49,13 @@ def made_family():
         *arm("mixed", 451, 0.85),
         *arm("async_parameter_server", None, 0.70),
     ]
+
+
+def made_tuning(runs, edges, workers=4):
+    """Rows of tuning.csv: the chosen trial of each scheme of `runs`, some at an edge by `edges`."""
+    row = {"workers": workers, "seed": 9, "lr": 1, "momentum": 0, "top1": 0.9, "test_top1": 0.9}
+    row |= {"status": "finished", "chance": 0.1, "chosen": "true"}
+    return [
+        {"key": f"{scheme}{workers}", "scheme": scheme} | row | {"at_edge": edges.get(scheme, "")}
+        for scheme in dict.fromkeys(run["scheme"] for run in runs)
+    ]

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from paceline.analysis.analyse import analyse, table_path
 from paceline.command.decision_table import decision_table
-from tests.made_decisions import AXES, arm, made_family, write_decided
+from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
 from tests.made_reports import write_rows
 
 
@@ -28,12 +28,9 @@ def printed(tmp_path):
 
 
 def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search(printed):
-    row = {"key": "t", "scheme": "mixed", "workers": 4, "seed": 9, "lr": 1, "momentum": 0}
-    row |= {"top1": 0.9, "test_top1": 0.9, "status": "finished", "chance": 0.1, "chosen": "true"}
     edges = {"async_parameter_server": "lowest effective_rate", "mixed": "lowest effective_rate"}
     schemes = {run["scheme"] for run in made_family()}
-    tuning = [row | {"key": s, "scheme": s, "at_edge": edges.get(s, "")} for s in sorted(schemes)]
-    tuning += [each | {"key": f"{each['key']}1", "workers": 1} for each in tuning]
+    tuning = [row for workers in (4, 1) for row in made_tuning(made_family(), edges, workers)]
     text = [" ".join(line) for line in printed(made_family(), tuning)]
     judged = [line for line in text if "not judged" in line]
     assert {name for name in schemes for line in judged if name in line} == set(edges)

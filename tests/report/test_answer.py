@@ -8,7 +8,7 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.report.answer import answers, summary_sentences
 from paceline.report.findings import read_findings
-from tests.made_decisions import AXES, arm, made_family, write_decided
+from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
 from tests.made_reports import fail, make_run, write_rows
 
 
@@ -51,12 +51,8 @@ def test_a_situation_has_the_best_scheme_and_the_others_by_tier(decided):
 
 
 def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search(decided):
-    row = {"key": "t", "scheme": "gossip", "workers": 4, "seed": 9, "lr": 1, "momentum": 0}
-    row |= {"top1": 0.9, "test_top1": 0.9, "status": "finished", "chance": 0.1, "chosen": "true"}
-    schemes = ("sync_allreduce", "gossip", "local_sgd", "mixed", "async_parameter_server")
     edges = {"async_parameter_server": "lowest effective_rate", "mixed": "lowest effective_rate"}
-    tuning = [row | {"key": s, "scheme": s, "at_edge": edges.get(s, "")} for s in schemes]
-    (answer,) = answers(decided(made_family(), tuning))
+    (answer,) = answers(decided(made_family(), made_tuning(made_family(), edges)))
     text = " ".join(answer.details)
     assert "Never there" not in text
     assert (
@@ -68,10 +64,7 @@ def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search(decided):
 
 def test_the_accuracy_of_a_scheme_at_the_edge_of_its_search_is_not_judged(decided):
     runs = [run for run in made_family() if run["scheme"] in ("sync_allreduce", "gossip")]
-    row = {"key": "t", "workers": 4, "seed": 9, "lr": 1, "momentum": 0, "at_edge": ""}
-    row |= {"top1": 0.9, "test_top1": 0.9, "status": "finished", "chance": 0.1, "chosen": "true"}
-    edges = {"sync_allreduce": "", "gossip": "highest effective_rate"}
-    tuning = [row | {"key": s, "scheme": s, "at_edge": edge} for s, edge in edges.items()]
+    tuning = made_tuning(runs, {"gossip": "highest effective_rate"})
     (answer,) = answers(decided(runs, tuning))
     assert answer.use == "gossip"
     for detail in answer.details[:2]:

@@ -10,7 +10,6 @@ from paceline.command.plain_table import plain_table
 from paceline.report.tiers import MEANINGS, tier_of
 
 _TIERS = [*MEANINGS, ""]
-_POINTS = "_top1_difference_mean"
 
 
 def decision_table(path: Path) -> Table | None:
@@ -31,7 +30,7 @@ def decision_table(path: Path) -> Table | None:
     for row in sorted(rows, key=lambda row: [_order(row[name]) for name in situation]):
         groups.setdefault(tuple(row[name] for name in situation), []).append(row)
     scheme = [name for name in names if name not in situation] or ["scheme"]
-    side = "one_worker_" if any(row.get(f"one_worker{_POINTS}") for row in rows) else ""
+    side = "one_worker_" if any(row.get("one_worker_top1_difference_mean") for row in rows) else ""
     points = f">points to {'one worker' if side else 'the reference'}"
     headings = [*situation, *scheme, "tier", ">reached", ">speed-up", points, "accuracy"]
     blank = [""] * len(situation)
