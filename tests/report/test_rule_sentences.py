@@ -22,10 +22,12 @@ def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
     folder = write_reports(tmp_path / "made", one_and_two(-0.03))
     analyse(folder)
     findings = read_findings(folder)
-    (text,) = broken_rules(findings)
+    ((headline, text),) = broken_rules(findings)
+    assert headline == "Rule 1 of comparison is broken in 1 of 1 case"
     assert text.startswith("Rule 1 of comparison is broken in 1 of 1 case (a speed-up is at equal ")
     assert "workers 2, -3.00 points (-3.00 to -3.00, n = 3)" in text
     page = report(folder).read_text()
+    assert f"<summary>✗ {headline}</summary>" in page
     assert f"<p>✗ {text}</p>" in page.split('<section class="broken">')[1]
     assert ".broken { border-color: var(--bad); background: var(--warn); color: var(--bad)" in page
     assert f"**✗ {text}**" in (folder / "README.md").read_text()
