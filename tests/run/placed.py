@@ -97,7 +97,10 @@ def shuffled(root: Path) -> Shuffled:
 
 
 def shuffled_twice(root: Path, num_train: int) -> tuple[DataTraffic, int, list[int], int]:
-    """Return what moved, by our count and the kernel's; labels of three batches, and meetings."""
+    """Return what moved, by our count and the kernel's; labels of three batches, and meetings.
+
+    All have received before one counts, and all have counted before one closes its connections.
+    """
     worker, workers, size = dist.get_rank(), dist.get_world_size(), 4
     placement = Placement("partitioned", "random", 1, copies=1, feed="own", store=None)
     reading = Reading(workers, size, 0, size, placement, worker=worker)
@@ -109,7 +112,10 @@ def shuffled_twice(root: Path, num_train: int) -> tuple[DataTraffic, int, list[i
     sent_before = socket_bytes()[0]
     drawn = itertools.islice(batches, 0, None, per_period)
     labels = [label for _, labels in drawn for label in labels.tolist()]
-    return data.traffic, socket_bytes()[0] - sent_before, labels, len(begun)
+    dist.barrier()
+    sent = socket_bytes()[0] - sent_before
+    dist.barrier()
+    return data.traffic, sent, labels, len(begun)
 
 
 def _resident(name: str) -> int:
