@@ -131,4 +131,6 @@ def _by_kernel(exchange):
     before = socket_bytes()
     exchange()
     dist.barrier()
-    return tuple(after - now for after, now in zip(socket_bytes(), before, strict=True))
+    counts = tuple(after - now for after, now in zip(socket_bytes(), before, strict=True))
+    dist.barrier()  # nobody's connections close before all have counted theirs
+    return counts
