@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
 from paceline.report.fault_table import fault_sentences
@@ -63,6 +64,14 @@ def answered(findings: StudyFindings) -> list[Situation]:
         for each in several
         if each.values.get(RATE) != "by_rule" or _without_rate(each) not in tuned
     ]
+
+
+def schemes_to_use(findings: StudyFindings) -> list[tuple[Situation, Frame]]:
+    """Return each situation in which a scheme is faster than one worker, with its decision."""
+    decision = findings.concluded["decision"]
+    best = [(each, matching(each.of(decision), {"tier": "best"})) for each in answered(findings)]
+    firsts = [(each, rows.iloc[0]) for each, rows in best if len(rows)]
+    return [(each, row) for each, row in firsts if is_faster(row)]
 
 
 def asks_of_time(findings: StudyFindings) -> bool:
