@@ -1,4 +1,4 @@
-"""Whether the processes of a family have ended, for tests that kill their head."""
+"""Waits for what other processes do, above all for their ends."""
 
 import time
 
@@ -11,6 +11,13 @@ def is_alive(process):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def all_end(processes, seconds):

@@ -1,13 +1,12 @@
 """SIGKILL of a sweep: no process stays, and the next one goes on where it stopped."""
 
 import subprocess
-import time
 
 import psutil
 import pytest
 
 from tests.command_line import results, run, start
-from tests.ends import all_end
+from tests.ends import all_end, wait_until
 from tests.small_study import write_small_study
 
 pytestmark = pytest.mark.slow
@@ -45,10 +44,3 @@ def kill_in_the_second_point(root, study, arguments):
     all_end(family, seconds=20)
     assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
     return finished
-
-
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
@@ -17,7 +16,7 @@ from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.cluster.counting import listening_of
-from tests.ends import all_end, is_alive
+from tests.ends import all_end, is_alive, wait_until
 from tests.tiny import run_tiny, tiny_point
 
 
@@ -244,10 +243,3 @@ def test_the_forkserver_starts_before_torch_is_imported():
     """So both import it at once, and a command that trains nothing does without."""
     code = "import sys; import paceline.study.hydra_entry; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -15,6 +15,7 @@ from paceline.tracking.mlflow_log import LogError
 from paceline.tracking.mlflow_record import log_record
 from paceline.tracking.mlflow_store import client
 from paceline.tracking.progress_follower import ProgressFollower
+from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -106,7 +107,7 @@ def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
     progress = partial / "progress.csv"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.")
     with ProgressFollower(partial, config):
-        wait_for(lambda: marker(partial).get("live_rows") == 1)
+        wait_until(lambda: marker(partial).get("live_rows") == 1, seconds=100)
     assert only_run(mlflow_uri).data.tags["status"] == "running"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.0,1.0,128\n")
 
@@ -127,7 +128,7 @@ def test_an_interrupted_run_ends_as_killed(mlflow_uri, tmp_path):
 
     def interrupted():
         with ProgressFollower(tmp_path, config):
-            wait_for(lambda: marker(tmp_path).get("live_rows") == 1)
+            wait_until(lambda: marker(tmp_path).get("live_rows") == 1, seconds=100)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -198,10 +199,3 @@ sys.exit(sum(os.wait()[1] for _ in range(16)) > 0)
 def marker(folder):
     path = folder / "mlflow.json"
     return json.loads(path.read_text()) if path.exists() else {}
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -1,7 +1,6 @@
 """The run of a study is the parent of its points' runs, over any number of sweeps."""
 
 import json
-import time
 from pathlib import Path
 
 import yaml
@@ -16,6 +15,7 @@ from paceline.tracking.study_run import (
     log_study_files,
     study_run,
 )
+from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -63,10 +63,7 @@ def test_a_point_is_a_child_while_it_runs(mlflow_uri, tmp_path):
     partial = tmp_path / ".key.1"
     partial.mkdir()
     with ProgressFollower(partial, made_config(measurement=settings)):
-        deadline = time.monotonic() + 100
-        while not (partial / "mlflow.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until((partial / "mlflow.json").exists, seconds=100)
     run = run_of(mlflow_uri, partial)
     assert run.data.tags["mlflow.parentRunId"] == study_run(tmp_path, mlflow_uri)["run_id"]
     assert run.info.run_name == "sync_allreduce 1 worker seed 0"
