@@ -1,16 +1,20 @@
 import hashlib
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse
+from paceline.report.charts import charts
+from paceline.report.findings import read_findings
 from paceline.report.page import report
 from paceline.report.page_tables import losses
 from tests.made_reports import made_runs, make_run, write_reports
 
+REPORTS = Path(__file__).parents[2] / "reports"
 FIGURES = {"decision", "time", "scale", "phases", "staleness"}
 
 
@@ -70,7 +74,25 @@ def test_the_page_loads_nothing(reported):
 
 
 def test_the_page_is_no_larger_than_it_may_be(reported):
-    assert (reported / "index.html").stat().st_size < 1_500_000
+    for page in (reported / "index.html", *REPORTS.glob("*/index.html")):
+        assert page.stat().st_size < 1_500_000
+
+
+def test_texts_of_charts_are_on_the_page_once_and_numbers_stand_for_them(reported):
+    page = (reported / "index.html").read_text()
+    (text,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page)
+    for drawn, chart in zip(json.loads(text), charts(read_findings(reported)), strict=True):
+        assert drawn["columns"][0] in chart.rows[0]
+        read = [
+            {
+                name: texts[value] if texts else value
+                for name, texts, value in zip(drawn["columns"], drawn["texts"], row, strict=True)
+            }
+            for row in drawn["rows"]
+        ]
+        assert read == [{name: row.get(name) for name in drawn["columns"]} for row in chart.rows]
+        assert all(len(texts) == len(set(texts)) for texts in drawn["texts"])
+    assert any(texts for texts in drawn["texts"])
 
 
 def test_ids_and_what_refers_to_them_agree(reported):

@@ -20,20 +20,36 @@ def as_json(value: object) -> Markup:
 
 
 def chart_json(charts: Sequence[Chart]) -> Markup:
-    """Return specifications, with rows by column, which takes a third of the space."""
+    """Return specifications, with rows by column and texts by number, which saves most space."""
     return as_json([_chart(chart) for chart in charts])
 
 
 def _chart(chart: Chart) -> Row:
     columns = list(dict.fromkeys(name for row in chart.rows for name in row))
+    places = [_places([row.get(name) for row in chart.rows]) for name in columns]
+    rows = [
+        [
+            own[row[name]] if own else row.get(name)
+            for name, own in zip(columns, places, strict=True)
+        ]
+        for row in chart.rows
+    ]
     return {
         "name": chart.name,
         "title": chart.title,
         "spec": chart.spec,
         "bySituation": chart.by_situation,
         "columns": columns,
-        "rows": [[row.get(name) for name in columns] for row in chart.rows],
+        "texts": [list(own) for own in places],
+        "rows": rows,
     }
+
+
+def _places(column: Sequence[object]) -> dict[object, int]:
+    """Return the place of each text of a column in order of appearance; none if not all are."""
+    different = dict.fromkeys(column)
+    all_texts = all(isinstance(value, str) for value in different)
+    return {text: place for place, text in enumerate(different)} if all_texts else {}
 
 
 def situation_names(charts: Sequence[Chart], situations: Sequence[Situation]) -> list[Situation]:

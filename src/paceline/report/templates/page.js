@@ -2,7 +2,7 @@
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const charts = read("charts").map((chart) => ({
   ...chart,
-  rows: chart.rows.map((row) => Object.fromEntries(chart.columns.map((name, i) => [name, row[i]]))),
+  rows: chart.rows.map((row) => Object.fromEntries(chart.columns.map((name, i) => [name, chart.texts[i].length ? chart.texts[i][row[i]] : row[i]]))),
 }));
 const situation = document.getElementById("situation");
 const highlight = document.getElementById("highlight");
