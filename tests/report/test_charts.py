@@ -137,6 +137,29 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
     assert (late, even) == ({"gossip"}, {"all-reduce"})
 
 
+def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):
+    link = "cluster.link.bandwidth"
+    runs = [run | {link: None} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    for workers in (2, 4):
+        for bandwidth, crossing in ((None, 201), (1e9, 301), (1e8, 901)):
+            runs += [
+                run | {link: bandwidth, "key": f"{run['key']}{bandwidth}"}
+                for run in (
+                    *arm("sync_allreduce", crossing + 50, 0.9, workers=workers),
+                    *arm("gossip", crossing, 0.9, workers=workers),
+                )
+            ]
+    folder = write_decided(tmp_path / "made", runs, axes=[*AXES, link])
+    analyse(folder)
+    chart = next(c for c in charts(read_findings(folder)) if c.name == "map")
+    slow = [row for row in chart.rows if row["scheme"] == "one worker"]
+    assert {row["words"].partition(", ")[2] for row in slow} == {"links of 800 Mbit/s"}
+    assert [row["speed"] for row in slow] == ["one worker"] * 2
+    assert [row["others"] for row in slow] == ["0.89 at best"] * 2
+    order = ["links of 800 Mbit/s", "links of 8,000 Mbit/s", "links without a limit"]
+    assert f'"sort": {json.dumps(order)}' in json.dumps(chart.spec)
+
+
 def test_specifications_are_plain_and_their_rows_are_apart(drawn):
     for chart in drawn.values():
         text = json.dumps(chart.spec)

@@ -6,17 +6,19 @@ import altair as alt
 import pandas as pd
 
 from paceline.analysis.tables import Frame, Row
+from paceline.report.answer import ONE, is_faster
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import times
+from paceline.report.number_format import shown, times
 from paceline.report.situations import RATE, Situation, of_several_schemes
 from paceline.report.words import scheme_words, value_words
 
 _CAPTION = (
     "The scheme that is first at the target in each situation, with how many times as fast as the "
-    "best one worker it is. Pale: another scheme is not told from it; their number is below."
+    "best one worker it is. Pale: another scheme is not told from it; their number is below. Grey: "
+    "no scheme is shown to be faster than one worker, or no run reaches the target."
 )
-_NOBODY = "#d0d0d0"  # where no scheme is first
+_GREY = "#d0d0d0"  # where no scheme is to be used
 _FEWEST = 6  # situations, below which sentences say the same
 
 
@@ -29,9 +31,9 @@ def map_chart(findings: StudyFindings) -> Chart | None:
         return None
     *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
     rows = [_row(e, e.of(decision), panels, down, across) for e in several]
-    names = list(dict.fromkeys(str(row["scheme"]) for row in rows if row["scheme"]))
+    names = [scheme_words(row) for e in several for _, row in e.of(decision).iterrows()]
     orders = [_ordered(several, name) for name in (down, across)]
-    spec = specification(_marks(names, *orders))
+    spec = specification(_marks(list(dict.fromkeys(names)), *orders))
     return Chart("map", "Which scheme in which situation", _CAPTION, spec, rows)
 
 
@@ -43,30 +45,35 @@ def _axes(several: Sequence[Situation]) -> dict[str, int]:
 
 
 def _ordered(several: Sequence[Situation], name: str) -> list[str]:
-    """Return the values of a setting in words, ascending; one that is not set comes first."""
+    """Return the values of a setting in words, ascending; one that is not set comes last."""
     values = dict.fromkeys(each.values[name] for each in several)
     unset = [value for value in values if pd.isna(value)]
-    ranked = [*unset, *sorted(value for value in values if not pd.isna(value))]
+    ranked = [*sorted(value for value in values if not pd.isna(value)), *unset]
     return list(dict.fromkeys(value_words(name, value) for value in ranked))
 
 
 def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
     best = rows[rows["tier"] == "best"]
-    tied = int((rows["tier"] == "tied").sum())
-    known = len(best) > 0
+    tied = rows[rows["tier"] == "tied"]
     return {
         "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
         "down": value_words(down, situation.values[down]),
         "across": value_words(across, situation.values[across]),
-        "scheme": scheme_words(best.iloc[0]) if known else "",
-        "speed": times(best["speedup_mean"].iloc[0]) if known else "no run",
-        "others": (f"or {tied} more" if tied else "alone") if known else "reaches it",
-        "tied": tied,
         "words": situation.words,
-        "tied_with": ", ".join(
-            scheme_words(row) for _, row in rows[rows["tier"] == "tied"].iterrows()
-        ),
+        "tied_with": ", ".join(scheme_words(row) for _, row in tied.iterrows()),
+        **_cell(best.iloc[0] if len(best) else None, len(tied)),
     }
+
+
+def _cell(first: Frame | None, tied: int) -> Row:
+    """Return what a cell says in two lines, its colour's scheme, and whether it is pale."""
+    if first is None:
+        return {"scheme": "", "speed": "no run", "others": "reaches it", "pale": False}
+    name, speed = scheme_words(first), shown(first["speedup_mean"], times)
+    if not is_faster(first):
+        return {"scheme": ONE, "speed": ONE, "others": f"{speed} at best", "pale": False}
+    others = f"or {tied} more" if tied else "alone"
+    return {"scheme": name, "speed": speed, "others": others, "pale": tied > 0}
 
 
 def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> Marks:
@@ -75,18 +82,19 @@ def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> 
         y=alt.Y("down:O", title=None, sort=list(down)),
         tooltip=[
             alt.Tooltip("words:N", title="situation"),
-            alt.Tooltip("scheme:N", title="first"),
+            alt.Tooltip("scheme:N", title="use"),
             alt.Tooltip("speed:N", title="times as fast as one worker"),
             alt.Tooltip("tied_with:N", title="not told from it"),
         ],
     )
     text = {"color": "#000000", "fontSize": 11}
+    none = f"datum.scheme == '' || datum.scheme == '{ONE}'"
     colour = scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220))
     return (
         alt.layer(
             base.mark_rect(stroke="#ffffff").encode(
-                color=alt.condition("datum.scheme == ''", alt.value(_NOBODY), colour),
-                opacity=alt.condition("datum.tied > 0", alt.value(0.3), alt.value(0.75)),
+                color=alt.condition(none, alt.value(_GREY), colour),
+                opacity=alt.condition("datum.pale", alt.value(0.3), alt.value(0.75)),
             ),
             base.mark_text(dy=-7, **text).encode(text="speed:N"),
             base.mark_text(dy=8, **text).encode(text="others:N"),
