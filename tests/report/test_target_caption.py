@@ -22,6 +22,16 @@ def test_the_caption_says_where_the_target_comes_from(findings, target, origin):
     assert target_origin(found).startswith(origin.removesuffix(". "))
 
 
+def test_what_the_baseline_leaves_as_it_is_is_not_named(findings):
+    link = "cluster.link.bandwidth"
+    runs = [make_run(seed=s, top1=0.9, **{link: None}) for s in (0, 1)]
+    runs += [make_run(workers=2, seed=s, **{link: 1e9}) for s in (0, 1)]
+    axes = ["scheme", "workers", "batch_size", "seed", link]
+    target = {"metric": "top1", "below_baseline": 0.03}
+    origin = target_origin(findings(runs, target=target, axes=axes))
+    assert "(sync_allreduce batch_size=32 workers=1)" in origin.replace("scheme=", "")
+
+
 def test_a_loss_is_reached_from_above(findings):
     runs = [make_run(validation_loss=0.4)]
     table = time_to_target(findings(runs, target={"metric": "loss", "below_baseline": 0.1}))

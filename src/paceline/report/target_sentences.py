@@ -1,8 +1,11 @@
 """Says where a study's target comes from."""
 
+import re
+
 from paceline.analysis.tables import Row
 from paceline.report.findings import StudyFindings
 
+_UNSET = re.compile(r" \S+=nan\b")  # what a configuration leaves as it is
 _NAMES = {"top1": "top-1", "top5": "top-5", "loss": "loss"}
 
 
@@ -19,7 +22,8 @@ def side(asked: Row | None) -> str:
 def target_origin(findings: StudyFindings) -> str:
     """Say which target a study has, as after "the target is"; "" if it has none."""
     frame = findings.concluded["time_to_target"]
-    best = "; ".join(dict.fromkeys(frame["set_by"])) if len(frame) else ""
+    named = [_UNSET.sub("", each) for each in frame["set_by"]] if len(frame) else []
+    best = "; ".join(dict.fromkeys(named))
     return _origin(findings.tables.about["target"], best) if best else ""
 
 
