@@ -154,7 +154,7 @@ def _speedups() -> Marks:
 
 def _accuracies(margin: float) -> Marks:
     base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_tips())
-    x = alt.X("points_low:Q", title="top-1, points", axis=alt.Axis(format="+~g", tickCount=6))
+    x = alt.X("points_low:Q", title="top-1, points", axis=alt.Axis(format="+~f", tickCount=6))
     band = alt.Chart(alt.InlineData([{"low": -margin, "high": margin}]))
     zero = alt.Chart(alt.InlineData([{"zero": 0}]))
     return (
