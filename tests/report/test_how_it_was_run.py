@@ -3,6 +3,7 @@
 import pytest
 
 from paceline.report.how_it_was_run import how_it_was_run
+from paceline.report.words import scheme_words
 from tests.made_reports import make_run
 
 SAID = {
@@ -34,6 +35,39 @@ def test_a_setting_that_is_not_known_is_not_told(findings, unknown):
     known = {name: value for name, (value, _) in SAID.items()}
     told = ", ".join(["SGD", *(words for name, (_, words) in SAID.items() if name != unknown)])
     assert optimizer(findings, **known | {unknown: None}) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"workload.name": "sized", "workload.num_bytes": 10**8}, "gradients of 100 MB"),
+        ({"workload.name": "resnet50"}, "gradients as of resnet50"),
+        ({"workload.name": "own"}, "s a step"),
+    ],
+)
+def test_the_cluster_says_as_what_gradients_are_sent(findings, settings, words):
+    found = findings([make_run()], settings=settings | {"cluster.step_seconds": 1})
+    assert dict(how_it_was_run(found))["Cluster"].endswith(words)
+
+
+def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings):
+    runs = [make_run("sync_allreduce", 1, seed=s, **{"scheme.servers": None}) for s in (0, 1)]
+    for workers in (2, 8):
+        runs += [
+            make_run("async_parameter_server", workers, seed=s, **{"scheme.servers": workers // 2})
+            for s in (0, 1)
+        ]
+        runs += [make_run("mixed", workers, seed=s, **{"scheme.servers": 1}) for s in (0, 1)]
+    found = findings(runs, axes=["scheme", "workers", "batch_size", "seed", "scheme.servers"])
+    assert dict(how_it_was_run(found))["Servers"] == (
+        "asynchronous servers: 1 for 2, 4 for 8 workers; mixed groups: 1"
+    )
+    names = {scheme_words(row) for _, row in found.concluded["decision"].iterrows()}
+    assert names == {"all-reduce", "asynchronous servers", "mixed groups"}
+    assert "scheme.servers" not in found.varying
+    fixed = [run for run in runs if run["workers"] < 8]
+    found = findings(fixed, axes=["scheme", "workers", "batch_size", "seed", "scheme.servers"])
+    assert "Servers" not in dict(how_it_was_run(found))
 
 
 def test_without_settings_nothing_is_told(findings):

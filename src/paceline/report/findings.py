@@ -25,12 +25,17 @@ class StudyFindings:
     @cached_property
     def varying(self) -> list[str]:
         """Return the axes besides scheme, workers and seed that panels and columns name."""
-        return varying(self.tables)
+        return [name for name in varying(self.tables) if name not in self.of_size]
 
     @property
     def implied_by_kind(self) -> list[str]:
         """Return the axes that the kind of a number implies."""
         return implied_by_kind(self.tables)
+
+    @cached_property
+    def of_size(self) -> list[str]:
+        """Return the settings of schemes that differ with the number of workers, and only so."""
+        return _of_size(self.tables)
 
     @property
     def schemes(self) -> list[str]:
@@ -41,15 +46,32 @@ class StudyFindings:
 def read_findings(folder: Path) -> StudyFindings:
     """Read the tables in `folder`, reports/<study>.
 
-    Rows that name a scheme have those of its settings, too, that it always has in the study.
+    Rows that name a scheme have those of its settings, too, that it always has in the study, and
+    not those that differ with the number of workers alone: no reader chooses by them.
     Raises SettingError("study") if a table is missing; its message names the command to run first.
     """
     tables = read_tables(folder)
     first = f"paceline analyse {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]
     concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
-    implied = implied_by_scheme(tables)
-    return StudyFindings(tables, {name: _with(implied, own) for name, own in concluded.items()})
+    implied, without = implied_by_scheme(tables), dict.fromkeys(_of_size(tables))
+    return StudyFindings(
+        tables,
+        {
+            name: _with(implied, own).assign(**{n: v for n, v in without.items() if n in own})
+            for name, own in concluded.items()
+        },
+    )
+
+
+def _of_size(tables: Tables) -> list[str]:
+    runs, names = tables.runs, [name for name in tables.axes if name.startswith("scheme.")]
+    of_both, alone = runs.groupby(["scheme", "workers"]), runs.groupby("scheme")
+    return [
+        name
+        for name in names
+        if of_both[name].nunique(dropna=False).max() == 1 < alone[name].nunique(dropna=False).max()
+    ]
 
 
 def _with(implied: Frame, rows: Frame) -> Frame:

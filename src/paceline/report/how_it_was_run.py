@@ -8,6 +8,7 @@ import pandas as pd
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, percent, plural, setting
+from paceline.report.words import COUNTED, scheme_words
 
 _CLUSTER = "cluster."
 BANDWIDTH = f"{_CLUSTER}link.bandwidth"
@@ -25,6 +26,8 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Network", _network(runs)
     yield "Images per worker and step", _listed(runs, "batch_size")
     yield "Budget", _budget(runs, known)
+    for name in findings.of_size:
+        yield f"{COUNTED.get(name, name)}s".capitalize(), _by_size(runs, name)
     yield "Optimizer", _optimizer(known)
     yield "Search", _search(findings)
     yield "Cluster", _cluster(runs, known)
@@ -62,6 +65,19 @@ def _budget(runs: Frame, known: Mapping[str, Any]) -> str:
     low, high = samples.min(), samples.max()
     both = count(low) if low == high else f"{count(low)} to {count(high)}"
     return f"{both} images over all workers together"
+
+
+def _by_size(runs: Frame, name: str) -> str:
+    """Say a setting of each scheme that differs with the number of workers."""
+    own = runs.dropna(subset=[name])[["scheme", "workers", name]].drop_duplicates()
+    parts = []
+    for scheme, rows in own.groupby("scheme", sort=False):
+        pairs = [f"{setting(row[name])} for {row['workers']}" for _, row in rows.iterrows()]
+        told = f"{', '.join(pairs)} workers"
+        if rows[name].nunique() == 1:
+            told = setting(rows[name].iloc[0])
+        parts.append(f"{scheme_words({'scheme': scheme})}: {told}")
+    return "; ".join(parts)
 
 
 def _optimizer(known: Mapping[str, Any]) -> str:
@@ -108,7 +124,16 @@ def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
             parts.append(words.format(value))
     if known and known.get(BANDWIDTH, 0) is None:
         parts.append("links cost nothing")
-    return ", ".join(parts)
+    parts.append(_gradients(known))
+    return ", ".join(part for part in parts if part)
+
+
+def _gradients(known: Mapping[str, Any]) -> str:
+    """Say what a gradient is sent as, if not as that of the network that is trained."""
+    name, num_bytes = known.get("workload.name"), known.get("workload.num_bytes")
+    if num_bytes is not None:
+        return f"gradients of {num_bytes / 1e6:,g} MB"
+    return f"gradients as of {name}" if name not in (None, "own") else ""
 
 
 def _machine(runs: Frame) -> str:

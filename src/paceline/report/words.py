@@ -43,7 +43,7 @@ SETTINGS = {
     "workload.num_bytes": "bytes of a gradient",
     "measurement.repeat": "repetition",
 }
-_COUNTED = {
+COUNTED = {
     "scheme.backup_workers": "backup worker",
     "scheme.servers": "server",
 }
@@ -74,8 +74,8 @@ def scheme_words(row: Frame | Row) -> str:
 
 
 def _setting_words(name: str, value: Entry) -> str:
-    if name in _COUNTED:
-        return plural(int(value), _COUNTED[name])
+    if name in COUNTED:
+        return plural(int(value), COUNTED[name])
     return f"{SETTINGS.get(name, name.removeprefix('scheme.'))} {setting(value)}"
 
 

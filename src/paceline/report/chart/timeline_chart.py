@@ -36,8 +36,9 @@ def timeline_chart(findings: StudyFindings) -> Chart | None:
         chosen = [_spans(spans[run["key"]]) for run in own]
         end = min(_end(each, most) for each in chosen)
         for run, each in zip(own, chosen, strict=True):
+            name = scheme_words(run.drop(findings.of_size))
             rows += [
-                {"situation": situation, "scheme": scheme_words(run), **_row(span, end)}
+                {"situation": situation, "scheme": name, **_row(span, end)}
                 for _, span in each[each["start"] < end].iterrows()
             ]
     caption = _CAPTION.format(
