@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.report.answer import answers, summary_sentences
+from paceline.report.answer import answers, counted, summary_sentences
 from paceline.report.findings import read_findings
 from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
 from tests.made_reports import fail, make_run, write_rows
@@ -145,6 +145,34 @@ def test_many_situations_are_counted_by_their_scheme(decided):
     assert len(answers(found)) == 9
     (text,) = summary_sentences(found)
     assert text == "Of 9 situations, the one to use is: gossip in 6; all-reduce in 3."
+
+
+def test_many_situations_are_counted_by_their_size_too(decided):
+    slow, axes = "cluster.slow_workers", [*AXES, "cluster.slow_workers"]
+    runs = [run | {slow: 0} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    for workers in range(2, 7):
+        for late in (0, 1):
+            first = 201 if late else 301 if workers < 6 else 1001
+            runs += [
+                run | {slow: late, "key": f"{run['key']}{late}"}
+                for run in (
+                    *arm("sync_allreduce", 301 if workers < 6 else 901, 0.9, workers=workers),
+                    *arm("gossip", first, 0.9, workers=workers),
+                )
+            ]
+    found = decided(runs, axes=axes)
+    assert len(answers(found)) == 10
+    most, *others = counted(found)
+    assert (most.words, most.use) == (
+        "6 workers, 2 situations",
+        "one worker in 1; gossip in 1 (told from all others)",
+    )
+    assert list(most.rows["scheme"]) == ["gossip"]
+    for each in others:
+        names = each.use.replace(" in 1 (never told from all others)", "")
+        assert {*names.split("; ")} == {"gossip in 1 (told from all others)", "all-reduce"}
+        assert {*each.rows["scheme"]} == {"gossip", "sync_allreduce"}
+    assert counted(decided(made_family())) == []
 
 
 def test_a_single_scheme_is_compared_with_none(findings):

@@ -10,6 +10,7 @@ from paceline.analysis.analyse import analyse
 from paceline.cli import command
 from paceline.report.page import report
 from paceline.report.readme_answer import BEGIN, END, STUDIES, readme_answer, write_readme_answer
+from tests.made_decisions import AXES, arm, write_decided
 from tests.made_reports import made_two_schemes, write_reports
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,34 @@ def test_a_row_has_the_numbers_of_the_best(root):
     points = [100 * best[f"one_worker_top1_difference_{part}"] for part in ("mean", "low", "high")]
     assert accuracy == "{:+.2f} ({:+.2f} to {:+.2f}, n = 3)".format(*points)
     assert (kind, page) == ("measured", "[quick](reports/quick/README.md)")
+
+
+def test_many_situations_have_a_row_for_each_number_of_workers(tmp_path):
+    slow = "cluster.slow_workers"
+    runs = [run | {slow: 0} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    for late in range(5):
+        for workers in (2, 4):
+            runs += [
+                run | {slow: late, "key": f"{run['key']}{late}"}
+                for run in (
+                    *arm("sync_allreduce", 301, 0.9, workers=workers),
+                    *arm("gossip", 101 + 10 * late, 0.9, workers=workers),
+                )
+            ]
+    folder = write_decided(tmp_path / "reports" / STUDIES[0], runs, axes=[*AXES, slow])
+    analyse(folder)
+    decision = pd.read_csv(folder / "tables/decision.csv")
+    best = decision[(decision["workers"] == 4) & (decision["scheme"] == "gossip")]
+    first, second = readme_answer(tmp_path / "reports").splitlines()[3:-1]
+    place, use, speed, accuracy, *_ = first.strip("| ").split(" | ")
+    assert (place, use) == (
+        "quick, 4 workers, 5 situations",
+        "gossip in 5 (told from all others)",
+    )
+    low, high = best["speedup_mean"].min(), best["speedup_mean"].max()
+    assert speed == f"{low:.1f} to {high:.1f}, by situation"
+    assert accuracy == "+0.00 to +0.00, by situation"
+    assert second.startswith("| quick, 2 workers, 5 situations | ")
 
 
 def test_the_command_renews_what_is_between_the_markers_alone(root):

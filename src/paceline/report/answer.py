@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
 from paceline.report.fault_table import fault_sentences
@@ -33,7 +32,8 @@ HEDGE = (
     "do not. Not told apart is not equal."
 )
 ONE = "one worker"  # what to use where no scheme is faster
-MOST = 8  # situations with a sentence each; more are counted by their best scheme
+NOBODY = "no run reaches the target"
+MOST = 8  # situations with a sentence each; more are counted by what to use
 
 
 class Answer(NamedTuple):
@@ -66,12 +66,60 @@ def answered(findings: StudyFindings) -> list[Situation]:
     ]
 
 
+class Counted(NamedTuple):
+    """What to use in the situations of one size, counted.
+
+    `words`: the size and the number of situations. `rows`: of `decision`, those of schemes to use.
+    """
+
+    words: str
+    use: str
+    rows: Frame
+
+
+def counted(findings: StudyFindings) -> list[Counted]:
+    """Count what to use by size, if situations are many and the study asks for that first."""
+    found, decision = answered(findings), findings.concluded["decision"]
+    if len(found) <= MOST or asks_of_time(findings):
+        return []
+    counts = []
+    for size in dict.fromkeys(each.size_words for each in found):
+        own = [each.of(decision) for each in found if each.size_words == size]
+        firsts = [_first(rows) for rows in own]
+        faster = [first for first in firsts if first is not None and is_faster(first)]
+        words = f"{size}, {plural(len(own), 'situation')}"
+        counts.append(Counted(words, _in_so_many(firsts, own), pd.DataFrame(faster)))
+    return counts
+
+
+def _first(rows: Frame) -> Frame | None:
+    best = rows[rows["tier"] == "best"]
+    return best.iloc[0] if len(best) else None
+
+
+def _in_so_many(firsts: Sequence[Frame | None], rows: Sequence[Frame]) -> str:
+    """Say how often each is to be used, and in how many of them it is told from all others."""
+    used = pd.Series(
+        [NOBODY if e is None else scheme_words(e) if is_faster(e) else ONE for e in firsts]
+    )
+    alone = pd.Series([not (each["tier"] == "tied").any() for each in rows])
+    parts = []
+    for name, number in used.value_counts(sort=True).items():
+        told = int(alone[used == name].sum())
+        from_all = "told from all others"
+        if told < number:
+            from_all = f"told from all others in {told}" if told else "never told from all others"
+        parts.append(
+            f"{name} in {number}" + (f" ({from_all})" if name not in (ONE, NOBODY) else "")
+        )
+    return "; ".join(parts)
+
+
 def schemes_to_use(findings: StudyFindings) -> list[tuple[Situation, Frame]]:
     """Return each situation in which a scheme is faster than one worker, with its decision."""
     decision = findings.concluded["decision"]
-    best = [(each, matching(each.of(decision), {"tier": "best"})) for each in answered(findings)]
-    firsts = [(each, rows.iloc[0]) for each, rows in best if len(rows)]
-    return [(each, row) for each, row in firsts if is_faster(row)]
+    firsts = [(each, _first(each.of(decision))) for each in answered(findings)]
+    return [(each, row) for each, row in firsts if row is not None and is_faster(row)]
 
 
 def asks_of_time(findings: StudyFindings) -> bool:
@@ -87,8 +135,8 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     found = answers(findings)
     if len(found) > MOST and not texts:
         best = pd.Series([each.use for each in found if each.use]).value_counts()
-        counted = "; ".join(f"{name} in {number}" for name, number in best.items())
-        texts.append(f"Of {len(found)} situations, the one to use is: {counted}.")
+        uses = "; ".join(f"{name} in {number}" for name, number in best.items())
+        texts.append(f"Of {len(found)} situations, the one to use is: {uses}.")
     elif not found and not texts:
         texts.append("Nothing can be said between schemes: no two of them share a situation.")
     return texts

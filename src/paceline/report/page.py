@@ -10,7 +10,15 @@ from markupsafe import Markup
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.tables import Row
 from paceline.measurement.rows import POINT_TABLES
-from paceline.report.answer import HEDGE, MOST, answers, asks_of_time, summary_sentences
+from paceline.report.answer import (
+    HEDGE,
+    MOST,
+    Counted,
+    answers,
+    asks_of_time,
+    counted,
+    summary_sentences,
+)
 from paceline.report.caution_sentences import cautions
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.charts import charts
@@ -110,9 +118,9 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
         "subtitle": subtitle(findings),
         "cluster": dict(how).get("Cluster", ""),
         "target": target_origin(findings),
-        "sentences": summary_sentences(findings),
+        "sentences": [*summary_sentences(findings), *map(_of_size, counted(findings))],
         "answers": answers(findings),
-        "most_answers": 0 if asks_of_time(findings) else MOST,
+        "most_answers": 0 if asks_of_time(findings) or counted(findings) else MOST,
         "hedge": HEDGE,
         "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),
@@ -126,6 +134,10 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
         "points_source": points.source,
         "origin": origin_tables(findings),
     }
+
+
+def _of_size(counts: Counted) -> str:
+    return f"{counts.words}: {counts.use}."
 
 
 def render(template: str, content: Row) -> str:

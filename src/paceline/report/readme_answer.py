@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.tables import Frame
-from paceline.report.answer import MOST, ONE, answered, is_faster
+from paceline.report.answer import ONE, answered, counted, is_faster
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation
@@ -23,6 +23,7 @@ _HEAD = (
     "kind",
     "page",
 )
+_NUMBERS = (("speedup", times), ("one_worker_top1_difference", percent_points))
 _BLOCK = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
 
 
@@ -47,11 +48,19 @@ def readme_answer(reports: Path) -> str:
 def _rows(findings: StudyFindings) -> Iterator[tuple[str, ...]]:
     study = findings.tables.about["study"]
     page = f"[{study}](reports/{study}/README.md)"
-    found = answered(findings)
-    for situation in found[:MOST]:
+    counts, found = counted(findings), answered(findings)
+    for each in counts:
+        speed, accuracy = (_from_to(each.rows, name, form) for name, form in _NUMBERS)
+        kind = ", ".join(dict.fromkeys(situation.values["kind"] for situation in found))
+        yield f"{study}, {each.words}", each.use, speed, accuracy, kind, page
+    for situation in [] if counts else found:
         yield _row(study, situation, findings, page)
-    if len(found) > MOST:
-        yield (f"{study}, {len(found) - MOST} situations more", "", "", "", "", page)
+
+
+def _from_to(rows: Frame, name: str, form: Form) -> str:
+    """Return the smallest and the largest mean."""
+    means = rows[f"{name}_mean"].dropna() if len(rows) else []
+    return f"{form(min(means))} to {form(max(means))}, by situation" if len(means) else ""
 
 
 def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -> tuple[str, ...]:
@@ -65,10 +74,7 @@ def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -
     use = f"**{scheme_words(first)}**" + (f" (not told from it: {'; '.join(tied)})" if tied else "")
     if not is_faster(first):
         use = f"**{ONE}**; of several, {use}"
-    speed, accuracy = (
-        _interval(first, name, form)
-        for name, form in (("speedup", times), ("one_worker_top1_difference", percent_points))
-    )
+    speed, accuracy = (_interval(first, name, form) for name, form in _NUMBERS)
     return place, use, speed, accuracy, kind, page
 
 

@@ -39,6 +39,11 @@ class Situation:
         return self.words[:1].upper() + self.words[1:]
 
     @property
+    def size_words(self) -> str:
+        """Return the size in words, as in "16 workers"."""
+        return value_words("workers" if "workers" in self.values else PROCESSES, self.size)
+
+    @property
     def size(self) -> int:
         """Return the number of workers, or of processes where workers may be split."""
         return int(self.values.get("workers") or self.values[PROCESSES])
