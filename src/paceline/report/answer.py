@@ -67,7 +67,7 @@ def answered(findings: StudyFindings) -> list[Situation]:
 
 
 class Counted(NamedTuple):
-    """What to use in the situations of one size, counted.
+    """Count of what is to be used in the situations of one size.
 
     `words`: the size and the number of situations. `rows`: of `decision`, those of schemes to use.
     """
