@@ -92,6 +92,7 @@ def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> 
     colour = scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220))
     return (
         alt.layer(
+            base.mark_rect(color="#ffffff"),  # pale is pale on a dark page, too
             base.mark_rect(stroke="#ffffff").encode(
                 color=alt.condition(none, alt.value(_GREY), colour),
                 opacity=alt.condition("datum.pale", alt.value(0.3), alt.value(0.75)),
