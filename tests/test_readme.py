@@ -1,0 +1,115 @@
+"""What README.md says of studies besides its generated table: tables and pages say the same."""
+
+import re
+
+import pandas as pd
+import pytest
+import yaml
+
+from tests.tiny import CONF
+
+ROOT = CONF.parent
+TEXT = " ".join((ROOT / "README.md").read_text().split())
+OTHERS = ("schemes", "accuracy_vs_workers", "when_asynchronous")
+TARGET = {"metric": "top1", "below_baseline": 0.02}  # also without one
+SEARCHED = ("schemes", "when_asynchronous")
+
+
+def said(pattern):
+    """Return the groups of the only place of README.md that has this pattern."""
+    (found,) = re.findall(pattern, TEXT)
+    return found
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def declared(study):
+    return yaml.safe_load((ROOT / f"experiments/{study}.yaml").read_text())
+
+
+def table(study, name):
+    return pd.read_csv(ROOT / "reports" / study / name)
+
+
+def page(study):
+    return (ROOT / "reports" / study / "README.md").read_text()
+
+
+def test_networks_machine_and_budget():
+    of_quick = number(said(r"`quick` ran on two cores \(AMD EPYC, no GPU\) with a CNN of ([\d,]+)"))
+    runs = table("quick", "runs.csv")
+    assert set(runs["num_parameters"]) == {of_quick}
+    assert set(runs["hardware.cpu"]) == {"AMD EPYC"}
+    assert set(runs["hardware.cores"]) == {2}
+    epochs, rest = said(
+        r"virtual clock, (\d+) epochs of Fashion-MNIST over all workers, a CNN of ([\d,]+)"
+    )
+    for study in OTHERS:
+        runs = table(study, "runs.csv")
+        assert set(runs["num_parameters"].dropna()) == {number(rest)}
+        assert set(runs["kind"]) == {"virtual"}
+        assert set(runs["data"]) == {"fashion_mnist"}
+        assert declared(study)["training"]["epochs"] == int(epochs)
+        assert declared(study).get("target", TARGET) == TARGET
+
+
+@pytest.mark.parametrize("study", SEARCHED)
+def test_searches_and_time(study):
+    trials = int(said(r"`schemes` and `when_asynchronous` take the best of (\d+) trials"))
+    tuning = table(study, "tuning.csv")
+    axes = [name for name in ("scheme", "workers", "scheme.backup_workers") if name in tuning]
+    assert tuning.groupby(axes, dropna=False).size().min() == trials
+    config = declared(study)
+    assert config["training"]["schedule"] == "cosine"  # ends at zero
+    cluster = config["cluster"]
+    assert said(r"A step takes a second, more or less by a (\w+)") == "third"
+    assert (cluster.get("step_seconds", 1), cluster["step_jitter"]) == (1, 0.3)
+    assert said(r"a slow worker takes (\w+) times as long") == "four"
+    assert cluster["slow_factor"] == 4
+
+
+def test_the_links_of_the_map():
+    megabytes, *seconds = said(
+        r"gradients of (\d+) MB take 0, ([\d.]+), (\d+) or (\d+) seconds over"
+    )
+    config = declared("when_asynchronous")
+    num_bytes = config["workload"]["num_bytes"]
+    assert num_bytes == 1e6 * int(megabytes)
+    links = {grid["cluster.link.bandwidth"] for grid in config["grids"]}
+    taken = sorted(num_bytes / link for link in links - {"null"})
+    assert taken == pytest.approx([float(each) for each in seconds], rel=1e-6)
+    assert "null" in links
+    assert "links cost nothing" in page("schemes")
+
+
+def test_clocks_and_predictions():
+    tens = said(r"agree within 10 % in (\d+ of \d+) configurations: \[reports/twin\]")
+    assert f"paced: images/s agree within 10 % in {tens} configurations" in page("twin")
+    near = said(r"within 10 % of those of paced processes in (\d+ of \d+) configurations")
+    assert (
+        f"Validation: All settings: predicted images/s are within 10 % of those paced in {near}"
+        in (page("exchange"))
+    )
+    right, of = map(
+        int, said(r"within 15 % of the measured ones in (\d+) of the (\d+) configurations")
+    )
+    lines = [each for each in page("own_pace").splitlines() if each.startswith("Validation: batch")]
+    pairs = [re.findall(r"measured in (\d+) of (\d+)", line)[0] for line in lines]
+    assert tuple(sum(int(pair[i]) for pair in pairs) for i in (0, 1)) == (right, of)
+
+
+def test_by_data_or_by_model():
+    megabits, auto, data, seeds = said(
+        r"links of (\d+) Mbit/s two processes train a small AlexNet at ([\d,]+) images/s by the "
+        r"division `auto`, at ([\d,]+) by data \(\*\*paced\*\*, (\d+) seeds\)"
+    )
+    rows = table("five_ways", "tables/summary.csv")
+    rows = rows[(rows["kind"] == "paced") & (rows["model"] == "small_alexnet")]
+    rows = rows[rows["cluster.link.bandwidth"] == int(megabits) * 1e6 / 8]
+    rows = rows[(rows["workers"] * rows["model.shards"] == 2) & (rows["model.split"] == "auto")]
+    rates = {row["workers"]: row for _, row in rows.iterrows()}
+    assert round(rates[1]["images_per_second_mean"]) == number(auto)
+    assert round(rates[2]["images_per_second_mean"]) == number(data)
+    assert {int(row["n"]) for row in rates.values()} == {int(seeds)}
