@@ -25,6 +25,16 @@ def arm(scheme, crossing, top1, workers=4, **changes):
     ]
 
 
+def two_arms(crossings, workers, **settings):
+    """Runs of all-reduce and of gossip, which cross at these times, with settings besides."""
+    ending = "".join(map(str, settings.values()))
+    return [
+        run | settings | {"key": run["key"] + ending}
+        for scheme, crossing in zip(("sync_allreduce", "gossip"), crossings, strict=True)
+        for run in arm(scheme, crossing, 0.9, workers=workers)
+    ]
+
+
 def write_decided(folder, runs, **about):
     """Write tables with a curve of 100 evaluations a run; return the folder."""
     crossings = {run["key"]: run.pop("crossing", None) for run in runs}

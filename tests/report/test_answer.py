@@ -8,7 +8,7 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.report.answer import answers, counted, summary_sentences
 from paceline.report.findings import read_findings
-from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
+from tests.made_decisions import AXES, arm, made_family, made_tuning, two_arms, write_decided
 from tests.made_reports import fail, make_run, write_rows
 
 
@@ -153,13 +153,8 @@ def test_many_situations_are_counted_by_their_size_too(decided):
     for workers in range(2, 7):
         for late in (0, 1):
             first = 201 if late else 301 if workers < 6 else 1001
-            runs += [
-                run | {slow: late, "key": f"{run['key']}{late}"}
-                for run in (
-                    *arm("sync_allreduce", 301 if workers < 6 else 901, 0.9, workers=workers),
-                    *arm("gossip", first, 0.9, workers=workers),
-                )
-            ]
+            crossings = (301 if workers < 6 else 901, first)
+            runs += two_arms(crossings, workers, **{slow: late})
     found = decided(runs, axes=axes)
     assert len(answers(found)) == 10
     most, *others = counted(found)

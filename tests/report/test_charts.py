@@ -13,7 +13,7 @@ from paceline.report.chart.decision_chart import decision_chart
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
 from paceline.report.words import scheme_words
-from tests.made_decisions import AXES, arm, made_family, write_decided
+from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +120,7 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
     for workers in (2, 4, 8):
         for late in (0, 1):
             first = 201 if late else 401
-            runs += [
-                run | {slow: late, "key": f"{run['key']}{late}{workers}"}
-                for run in (
-                    *arm("sync_allreduce", 301, 0.9, workers=workers),
-                    *arm("gossip", first, 0.9, workers=workers),
-                )
-            ]
+            runs += two_arms((301, first), workers, **{slow: late})
     folder = write_decided(tmp_path / "made", runs, axes=[*AXES, slow])
     analyse(folder)
     chart = next(c for c in charts(read_findings(folder)) if c.name == "map")
@@ -142,13 +136,7 @@ def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limi
     runs = [run | {link: None} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
     for workers in (2, 4):
         for bandwidth, crossing in ((None, 201), (1e9, 301), (1e8, 901)):
-            runs += [
-                run | {link: bandwidth, "key": f"{run['key']}{bandwidth}"}
-                for run in (
-                    *arm("sync_allreduce", crossing + 50, 0.9, workers=workers),
-                    *arm("gossip", crossing, 0.9, workers=workers),
-                )
-            ]
+            runs += two_arms((crossing + 50, crossing), workers, **{link: bandwidth})
     folder = write_decided(tmp_path / "made", runs, axes=[*AXES, link])
     analyse(folder)
     chart = next(c for c in charts(read_findings(folder)) if c.name == "map")

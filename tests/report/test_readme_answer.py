@@ -10,7 +10,7 @@ from paceline.analysis.analyse import analyse
 from paceline.cli import command
 from paceline.report.page import report
 from paceline.report.readme_answer import BEGIN, END, STUDIES, readme_answer, write_readme_answer
-from tests.made_decisions import AXES, arm, write_decided
+from tests.made_decisions import AXES, arm, two_arms, write_decided
 from tests.made_reports import made_two_schemes, write_reports
 
 ROOT = Path(__file__).parents[2]
@@ -48,13 +48,7 @@ def test_many_situations_have_a_row_for_each_number_of_workers(tmp_path):
     runs = [run | {slow: 0} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
     for late in range(5):
         for workers in (2, 4):
-            runs += [
-                run | {slow: late, "key": f"{run['key']}{late}"}
-                for run in (
-                    *arm("sync_allreduce", 301, 0.9, workers=workers),
-                    *arm("gossip", 101 + 10 * late, 0.9, workers=workers),
-                )
-            ]
+            runs += two_arms((301, 101 + 10 * late), workers, **{slow: late})
     folder = write_decided(tmp_path / "reports" / STUDIES[0], runs, axes=[*AXES, slow])
     analyse(folder)
     decision = pd.read_csv(folder / "tables/decision.csv")

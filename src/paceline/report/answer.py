@@ -85,14 +85,15 @@ def counted(findings: StudyFindings) -> list[Counted]:
     counts = []
     for size in dict.fromkeys(each.size_words for each in found):
         own = [each.of(decision) for each in found if each.size_words == size]
-        firsts = [_first(rows) for rows in own]
+        firsts = [first_of(rows) for rows in own]
         faster = [first for first in firsts if first is not None and is_faster(first)]
         words = f"{size}, {plural(len(own), 'situation')}"
         counts.append(Counted(words, _in_so_many(firsts, own), pd.DataFrame(faster)))
     return counts
 
 
-def _first(rows: Frame) -> Frame | None:
+def first_of(rows: Frame) -> Frame | None:
+    """Return the row of the best scheme of a situation, None if no run reached the target."""
     best = rows[rows["tier"] == "best"]
     return best.iloc[0] if len(best) else None
 
@@ -118,7 +119,7 @@ def _in_so_many(firsts: Sequence[Frame | None], rows: Sequence[Frame]) -> str:
 def schemes_to_use(findings: StudyFindings) -> list[tuple[Situation, Frame]]:
     """Return each situation in which a scheme is faster than one worker, with its decision."""
     decision = findings.concluded["decision"]
-    firsts = [(each, _first(each.of(decision))) for each in answered(findings)]
+    firsts = [(each, first_of(each.of(decision))) for each in answered(findings)]
     return [(each, row) for each, row in firsts if row is not None and is_faster(row)]
 
 
@@ -149,10 +150,9 @@ def _without_rate(situation: Situation) -> tuple:
 def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     rows = situation.of(findings.concluded["decision"])
     words = situation.title
-    best = rows[rows["tier"] == "best"]
-    if best.empty:
+    first = first_of(rows)
+    if first is None:
         return _by_rate(findings, rows, words)
-    first = best.iloc[0]
     details = [*_against(first), *_others(rows)]
     scheme, reaches = scheme_words(first), _reaches(findings, first)
     if not is_faster(first):

@@ -1,6 +1,6 @@
 """Reads all tables from which the page of a study is made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +12,14 @@ from paceline.analysis.tables import Frame, Tables, read_table, read_tables, req
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Tables of a study: the collected ones, and those of `paceline analyse` by name."""
+    """Tables of a study: the collected ones, and those of `paceline analyse` by name.
+
+    `of_size`: settings of schemes that differ with the number of workers, and only so.
+    """
 
     tables: Tables
     concluded: Mapping[str, Frame]
+    of_size: Sequence[str]
 
     @cached_property
     def points(self) -> Frame:
@@ -31,11 +35,6 @@ class StudyFindings:
     def implied_by_kind(self) -> list[str]:
         """Return the axes that the kind of a number implies."""
         return implied_by_kind(self.tables)
-
-    @cached_property
-    def of_size(self) -> list[str]:
-        """Return the settings of schemes that differ with the number of workers, and only so."""
-        return _of_size(self.tables)
 
     @property
     def schemes(self) -> list[str]:
@@ -54,14 +53,13 @@ def read_findings(folder: Path) -> StudyFindings:
     first = f"paceline analyse {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]
     concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
-    implied, without = implied_by_scheme(tables), dict.fromkeys(_of_size(tables))
-    return StudyFindings(
-        tables,
-        {
-            name: _with(implied, own).assign(**{n: v for n, v in without.items() if n in own})
-            for name, own in concluded.items()
-        },
-    )
+    implied, of_size = implied_by_scheme(tables), _of_size(tables)
+    named = {name: _with(implied, own) for name, own in concluded.items()}
+    blank = {
+        name: own.assign(**{each: None for each in of_size if each in own})
+        for name, own in named.items()
+    }
+    return StudyFindings(tables, blank, of_size)
 
 
 def _of_size(tables: Tables) -> list[str]:

@@ -111,16 +111,16 @@ def write_figures(folder: Path, drawn: Sequence[Chart], situation: Situation | N
 
 def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
     runs = findings.tables.runs
-    points, how = all_points(findings), how_it_was_run(findings)
+    points, how, counts = all_points(findings), how_it_was_run(findings), counted(findings)
     return {
         "about": findings.tables.about,
         "question": findings.tables.about["question"] or "This study states no question.",
         "subtitle": subtitle(findings),
         "cluster": dict(how).get("Cluster", ""),
         "target": target_origin(findings),
-        "sentences": [*summary_sentences(findings), *map(_of_size, counted(findings))],
+        "sentences": [*summary_sentences(findings), *map(_counted_sentence, counts)],
         "answers": answers(findings),
-        "most_answers": 0 if asks_of_time(findings) or counted(findings) else MOST,
+        "most_answers": 0 if asks_of_time(findings) or counts else MOST,
         "hedge": HEDGE,
         "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),
@@ -136,7 +136,7 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
     }
 
 
-def _of_size(counts: Counted) -> str:
+def _counted_sentence(counts: Counted) -> str:
     return f"{counts.words}: {counts.use}."
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.tables import Frame
-from paceline.report.answer import ONE, answered, counted, is_faster
+from paceline.report.answer import ONE, answered, counted, first_of, is_faster
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation
@@ -65,11 +65,10 @@ def _from_to(rows: Frame, name: str, form: Form) -> str:
 
 def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -> tuple[str, ...]:
     rows = situation.of(findings.concluded["decision"])
-    best = rows[rows["tier"] == "best"]
+    first = first_of(rows)
     place, kind = f"{study}, {situation.title}", situation.values["kind"]
-    if best.empty:
+    if first is None:
         return place, "no winner", "", "", kind, page
-    first = best.iloc[0]
     tied = [scheme_words(row) for _, row in rows[rows["tier"] == "tied"].iterrows()]
     use = f"**{scheme_words(first)}**" + (f" (not told from it: {'; '.join(tied)})" if tied else "")
     if not is_faster(first):

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from paceline.analysis.tables import Frame, Row
-from paceline.report.answer import ONE, is_faster
+from paceline.report.answer import ONE, first_of, is_faster
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import shown, times
@@ -53,7 +53,6 @@ def _ordered(several: Sequence[Situation], name: str) -> list[str]:
 
 
 def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
-    best = rows[rows["tier"] == "best"]
     tied = rows[rows["tier"] == "tied"]
     return {
         "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
@@ -61,7 +60,7 @@ def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, ac
         "across": value_words(across, situation.values[across]),
         "words": situation.words,
         "tied_with": ", ".join(scheme_words(row) for _, row in tied.iterrows()),
-        **_cell(best.iloc[0] if len(best) else None, len(tied)),
+        **_cell(first_of(rows), len(tied)),
     }
 
 
