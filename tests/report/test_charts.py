@@ -131,21 +131,35 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
     assert (late, even) == ({"gossip"}, {"all-reduce"})
 
 
-def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):
+def map_of_links(folder, **about):
     link = "cluster.link.bandwidth"
     runs = [run | {link: None} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
     for workers in (2, 4):
         for bandwidth, crossing in ((None, 201), (1e9, 301), (1e8, 901)):
             runs += two_arms((crossing + 50, crossing), workers, **{link: bandwidth})
-    folder = write_decided(tmp_path / "made", runs, axes=[*AXES, link])
-    analyse(folder)
-    chart = next(c for c in charts(read_findings(folder)) if c.name == "map")
+    analyse(write_decided(folder, runs, axes=[*AXES, link], **about))
+    return next(c for c in charts(read_findings(folder)) if c.name == "map")
+
+
+def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):
+    chart = map_of_links(tmp_path / "made")
     slow = [row for row in chart.rows if row["scheme"] == "one worker"]
     assert {row["words"].partition(", ")[2] for row in slow} == {"links of 800 Mbit/s"}
     assert [row["speed"] for row in slow] == ["one worker"] * 2
     assert [row["others"] for row in slow] == ["0.89 at best"] * 2
     order = ["links of 800 Mbit/s", "links of 8,000 Mbit/s", "links without a limit"]
     assert f'"sort": {json.dumps(order)}' in json.dumps(chart.spec)
+
+
+def test_a_map_says_how_long_a_link_takes_for_a_gradient_whose_size_the_study_sets(tmp_path):
+    chart = map_of_links(tmp_path / "made", settings={"workload.num_bytes": 3e8})
+    drawn = re.findall(r">([^<>]*(?:links|gradient)[^<>]*)</t", static_svg(chart))
+    slow, fast, free = (
+        ["links of 800 Mbit/s", "a gradient in 3 s"],
+        ["links of 8,000 Mbit/s", "a gradient in 0.3 s"],
+        ["links without a limit", "a gradient in 0 s"],
+    )
+    assert drawn == [*slow, *fast, *free]
 
 
 def test_specifications_are_plain_and_their_rows_are_apart(drawn):

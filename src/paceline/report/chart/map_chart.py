@@ -1,14 +1,15 @@
 """Draws a map: which scheme is best in which situation, and where none is told from another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import pandas as pd
 
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.tables import Entry, Frame, Row
 from paceline.report.answer import ONE, first_of, is_faster
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
 from paceline.report.findings import StudyFindings
+from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import shown, times
 from paceline.report.situations import RATE, Situation, of_several_schemes
 from paceline.report.words import scheme_words, value_words
@@ -19,6 +20,7 @@ _CAPTION = (
     "no scheme is shown to be faster than one worker, or no run reaches the target."
 )
 _GREY = "#d0d0d0"  # where no scheme is to be used
+_LINES = r"split(datum.label, '\n')"
 _FEWEST = 6  # situations, below which sentences say the same
 
 
@@ -30,9 +32,11 @@ def map_chart(findings: StudyFindings) -> Chart | None:
     if len(several) < _FEWEST or len(axes) < 2:
         return None
     *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
-    rows = [_row(e, e.of(decision), panels, down, across) for e in several]
+    num_bytes = findings.tables.about["settings"].get("workload.num_bytes")
+    places = {name: _places(several, name, num_bytes) for name in (down, across)}
+    rows = [_row(e, e.of(decision), panels, places) for e in several]
     names = [scheme_words(row) for e in several for _, row in e.of(decision).iterrows()]
-    orders = [_ordered(several, name) for name in (down, across)]
+    orders = [list(dict.fromkeys(each.values())) for each in places.values()]
     spec = specification(_marks(list(dict.fromkeys(names)), *orders))
     return Chart("map", "Which scheme in which situation", _CAPTION, spec, rows)
 
@@ -44,20 +48,37 @@ def _axes(several: Sequence[Situation]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 1}
 
 
-def _ordered(several: Sequence[Situation], name: str) -> list[str]:
-    """Return the values of a setting in words, ascending; one that is not set comes last."""
-    values = dict.fromkeys(each.values[name] for each in several)
-    unset = [value for value in values if pd.isna(value)]
-    ranked = [*sorted(value for value in values if not pd.isna(value)), *unset]
-    return list(dict.fromkeys(value_words(name, value) for value in ranked))
+def _places(several: Sequence[Situation], name: str, num_bytes: float | None) -> dict[Entry, str]:
+    """Return each value of a setting with its words on an axis, ascending; one not set is last.
+
+    Those of links have a second line where gradients have a size that the study sets.
+    """
+    values = {_key(each.values[name]): each.values[name] for each in several}
+    unset = [key for key in values if key is None]
+    ranked = [*sorted(key for key in values if key is not None), *unset]
+    words = {key: value_words(name, values[key]) for key in ranked}
+    if name == BANDWIDTH and num_bytes is not None:
+        seconds = {key: 0.0 if key is None else num_bytes / key for key in ranked}
+        return {key: f"{words[key]}\na gradient in {seconds[key]:.2g} s" for key in ranked}
+    return words
 
 
-def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
+def _key(value: Entry) -> Entry | None:
+    return None if pd.isna(value) else value
+
+
+def _row(
+    situation: Situation,
+    rows: Frame,
+    panels: Sequence[str],
+    places: Mapping[str, Mapping[Entry, str]],
+) -> Row:
     tied = rows[rows["tier"] == "tied"]
+    down, across = (each[_key(situation.values[name])] for name, each in places.items())
     return {
         "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
-        "down": value_words(down, situation.values[down]),
-        "across": value_words(across, situation.values[across]),
+        "down": down,
+        "across": across,
         "words": situation.words,
         "tied_with": ", ".join(scheme_words(row) for _, row in tied.iterrows()),
         **_cell(first_of(rows), len(tied)),
@@ -77,8 +98,10 @@ def _cell(first: Frame | None, tied: int) -> Row:
 
 def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> Marks:
     base = alt.Chart().encode(
-        x=alt.X("across:O", title=None, sort=list(across), axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("down:O", title=None, sort=list(down)),
+        x=alt.X(
+            "across:O", title=None, sort=list(across), axis=alt.Axis(labelAngle=0, labelExpr=_LINES)
+        ),
+        y=alt.Y("down:O", title=None, sort=list(down), axis=alt.Axis(labelExpr=_LINES)),
         tooltip=[
             alt.Tooltip("words:N", title="situation"),
             alt.Tooltip("scheme:N", title="use"),

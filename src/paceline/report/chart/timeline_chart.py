@@ -17,7 +17,7 @@ _CAPTION = (
 _MOST_WORKERS = 6
 _MOST_SPANS = 2400  # of the whole page; more make it heavy, and are too thin to see
 _PHASES = {"compute": "compute", "communicate": "exchange", "wait": "wait"}
-_COLOURS = ["#56B4E9", "#444444", "#C8C8C8"]
+_COLOURS = ["#56B4E9", "#009E73", "#C8C8C8"]
 
 
 def timeline_chart(findings: StudyFindings) -> Chart | None:

@@ -10,7 +10,7 @@ from paceline.report.situations import situations
 from paceline.report.words import scheme_words
 
 _WORDS = {"compute": "compute", "exchange": "exchange and waiting", "loading": "waiting for data"}
-_COLOURS = ["#56B4E9", "#444444", "#E69F00"]
+_COLOURS = ["#56B4E9", "#009E73", "#E69F00"]
 _HEIGHT = 20
 _SHARES = (
     "On what workers spend their time: mean over workers and finished seeds. Waiting for other "
