@@ -12,7 +12,7 @@ ROOT = CONF.parent
 TEXT = " ".join((ROOT / "README.md").read_text().split())
 OTHERS = ("schemes", "accuracy_vs_workers", "when_asynchronous")
 TARGET = {"metric": "top1", "below_baseline": 0.02}  # also without one
-SEARCHED = ("schemes", "when_asynchronous")
+OF_A_SECOND = ("schemes", "when_asynchronous")  # a step
 
 
 def said(pattern):
@@ -55,19 +55,33 @@ def test_networks_machine_and_budget():
         assert declared(study).get("target", TARGET) == TARGET
 
 
-@pytest.mark.parametrize("study", SEARCHED)
-def test_searches_and_time(study):
-    trials = int(said(r"`schemes` and `when_asynchronous` take the best of (\d+) trials"))
+@pytest.mark.parametrize("study", OTHERS)
+def test_searches(study):
+    trials = int(said(r"they take the best of (\d+) trials of rate and momentum, or more"))
     tuning = table(study, "tuning.csv")
     axes = [name for name in ("scheme", "workers", "scheme.backup_workers") if name in tuning]
     assert tuning.groupby(axes, dropna=False).size().min() == trials
-    config = declared(study)
-    assert config["training"]["schedule"] == "cosine"  # ends at zero
-    cluster = config["cluster"]
-    assert said(r"A step takes a second, more or less by a (\w+)") == "third"
+    assert declared(study)["training"]["schedule"] == "cosine"  # ends at zero
+
+
+@pytest.mark.parametrize("study", OF_A_SECOND)
+def test_the_time_of_a_step(study):
+    cluster = declared(study)["cluster"]
+    assert said(r"a step takes a second, more or less by a (\w+)") == "third"
     assert (cluster.get("step_seconds", 1), cluster["step_jitter"]) == (1, 0.3)
     assert said(r"a slow worker takes (\w+) times as long") == "four"
     assert cluster["slow_factor"] == 4
+
+
+def test_the_time_of_a_real_network():
+    gpus, gigabits = map(int, said(r"that of ResNet-50 on instances of (\d+) K80 with (\d+) Gb/s"))
+    config = declared("accuracy_vs_workers")
+    used = {name: value for each in config["defaults"] for name, value in each.items()}
+    assert (used["override /cluster"], used["override /workload"]) == ("ec2_p2", "resnet50")
+    profile = yaml.safe_load((CONF / "cluster/ec2_p2.yaml").read_text())
+    assert profile["workers_per_node"] == gpus
+    links = {grid["cluster.link.bandwidth"] for grid in config["grids"]}
+    assert links == {"null", 1e9 * gigabits / 8}
 
 
 def test_the_links_of_the_map():
