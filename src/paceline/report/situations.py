@@ -50,13 +50,13 @@ class Situation:
 
 
 def situations(findings: StudyFindings) -> list[Situation]:
-    """Return all situations; those with the most workers and with tuned rates come first."""
+    """Return all situations; first several schemes, then tuned rates, then the most workers."""
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)
     varying = [name for name in columns if decision[name].nunique(dropna=False) > 1]
     made = [values for values, _ in groups(decision, columns)]
     found = [Situation("", values, _words(values, varying)) for values in made]
-    found.sort(key=lambda each: (each.values.get(RATE) == "by_rule", -each.size))
+    found.sort(key=lambda e: (len(e.of(decision)) < 2, e.values.get(RATE) == "by_rule", -e.size))
     return [replace(each, name=f"s{place}") for place, each in enumerate(found)]
 
 

@@ -42,7 +42,7 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
             }
             for _, row in same.iterrows()
         ]
-    names = list(dict.fromkeys(str(row["scheme"]) for row in rows))
+    panels, names = (list(dict.fromkeys(str(row[n]) for row in rows)) for n in ("panel", "scheme"))
     tips = [
         alt.Tooltip("scheme:N", title="scheme"),
         alt.Tooltip("trials:Q", title="trials"),
@@ -61,7 +61,7 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
         )
         .properties(width=230, height=180)
         .add_params(HIGHLIGHT)
-        .facet(facet=alt.Facet("panel:N", title=None), columns=2)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=2)
         .resolve_scale(y="independent")
     )
     return Chart("tuning", "What tuning found", _CAPTION, specification(marks), rows)
