@@ -11,7 +11,7 @@ from tests.tiny import CONF
 ROOT = CONF.parent
 TEXT = " ".join((ROOT / "README.md").read_text().split())
 OTHERS = ("schemes", "accuracy_vs_workers", "when_asynchronous")
-TARGET = {"metric": "top1", "below_baseline": 0.02}  # also without one
+TARGET = {"metric": "top1", "below_baseline": 0.02}
 OF_A_SECOND = ("schemes", "when_asynchronous")  # a step
 
 
@@ -52,7 +52,7 @@ def test_networks_machine_and_budget():
         assert set(runs["kind"]) == {"virtual"}
         assert set(runs["data"]) == {"fashion_mnist"}
         assert declared(study)["training"]["epochs"] == int(epochs)
-        assert declared(study).get("target", TARGET) == TARGET
+        assert declared(study)["target"] == TARGET
 
 
 @pytest.mark.parametrize("study", OTHERS)

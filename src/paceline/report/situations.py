@@ -54,10 +54,12 @@ def situations(findings: StudyFindings) -> list[Situation]:
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)
     varying = [name for name in columns if decision[name].nunique(dropna=False) > 1]
-    made = [values for values, _ in groups(decision, columns)]
-    found = [Situation("", values, _words(values, varying)) for values in made]
-    found.sort(key=lambda e: (len(e.of(decision)) < 2, e.values.get(RATE) == "by_rule", -e.size))
-    return [replace(each, name=f"s{place}") for place, each in enumerate(found)]
+    found = [
+        (Situation("", values, _words(values, varying)), len(rows) > 1)
+        for values, rows in groups(decision, columns)
+    ]
+    found.sort(key=lambda pair: (not pair[1], pair[0].values.get(RATE) == "by_rule", -pair[0].size))
+    return [replace(each, name=f"s{place}") for place, (each, _) in enumerate(found)]
 
 
 def of_several_schemes(findings: StudyFindings) -> list[Situation]:

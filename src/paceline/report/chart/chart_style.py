@@ -29,6 +29,7 @@ COLOURS = (  # told apart also by those who see few colours; after Okabe and Ito
     "#8C510A",
 )
 INK, FAINT = "#1a1a1a", "#8a8a8a"  # of files; on the page, text has the colour of the page
+COMPUTE_COLOUR, EXCHANGE_COLOUR = "#56B4E9", "#009E73"
 TIER_COLOURS = {"best": "#0072B2", "tied": "#56B4E9", "behind": "#E69F00", "never": "#B2182B"}
 LOG_TICKS = [mark * 10.0**power for power in range(-3, 7) for mark in (1, 2, 5)]
 _FONT = "system-ui, -apple-system, Segoe UI, sans-serif"

@@ -1,11 +1,12 @@
 """Draws a map: which scheme is best in which situation, and where none is told from another."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import altair as alt
 import pandas as pd
 
-from paceline.analysis.tables import Entry, Frame, Row
+from paceline.analysis.tables import Frame, Row
 from paceline.report.answer import ONE, first_of, is_faster
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
 from paceline.report.findings import StudyFindings
@@ -32,11 +33,13 @@ def map_chart(findings: StudyFindings) -> Chart | None:
     if len(several) < _FEWEST or len(axes) < 2:
         return None
     *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
-    num_bytes = findings.tables.about["settings"].get("workload.num_bytes")
-    places = {name: _places(several, name, num_bytes) for name in (down, across)}
-    rows = [_row(e, e.of(decision), panels, places) for e in several]
+    words = partial(_axis_words, findings.tables.about["settings"].get("workload.num_bytes"))
+    rows = [_row(e, e.of(decision), panels, words(down, e), words(across, e)) for e in several]
     names = [scheme_words(row) for e in several for _, row in e.of(decision).iterrows()]
-    orders = [list(dict.fromkeys(each.values())) for each in places.values()]
+    orders = [
+        list(dict.fromkeys(words(name, e) for e in _ascending(several, name)))
+        for name in (down, across)
+    ]
     spec = specification(_marks(list(dict.fromkeys(names)), *orders))
     return Chart("map", "Which scheme in which situation", _CAPTION, spec, rows)
 
@@ -48,33 +51,24 @@ def _axes(several: Sequence[Situation]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 1}
 
 
-def _places(several: Sequence[Situation], name: str, num_bytes: float | None) -> dict[Entry, str]:
-    """Return each value of a setting with its words on an axis, ascending; one not set is last.
-
-    Those of links have a second line where gradients have a size that the study sets.
-    """
-    values = {_key(each.values[name]): each.values[name] for each in several}
-    unset = [key for key in values if key is None]
-    ranked = [*sorted(key for key in values if key is not None), *unset]
-    words = {key: value_words(name, values[key]) for key in ranked}
-    if name == BANDWIDTH and num_bytes is not None:
-        seconds = {key: 0.0 if key is None else num_bytes / key for key in ranked}
-        return {key: f"{words[key]}\na gradient in {seconds[key]:.2g} s" for key in ranked}
-    return words
+def _ascending(several: Sequence[Situation], name: str) -> list[Situation]:
+    """Sort by a setting; those in which it is not set come last."""
+    unset = [each for each in several if pd.isna(each.values[name])]
+    known = [each for each in several if not pd.isna(each.values[name])]
+    return [*sorted(known, key=lambda each: each.values[name]), *unset]
 
 
-def _key(value: Entry) -> Entry | None:
-    return None if pd.isna(value) else value
+def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str:
+    """Say a setting; of links, a second line says how long a gradient takes, if its size is set."""
+    value = situation.values[name]
+    words = value_words(name, value)
+    if name != BANDWIDTH or num_bytes is None:
+        return words
+    return f"{words}\na gradient in {0 if pd.isna(value) else num_bytes / value:.2g} s"
 
 
-def _row(
-    situation: Situation,
-    rows: Frame,
-    panels: Sequence[str],
-    places: Mapping[str, Mapping[Entry, str]],
-) -> Row:
+def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
     tied = rows[rows["tier"] == "tied"]
-    down, across = (each[_key(situation.values[name])] for name, each in places.items())
     return {
         "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
         "down": down,

@@ -5,7 +5,15 @@ import altair as alt
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import matching
 from paceline.analysis.tables import Frame, Row
-from paceline.report.chart.chart_style import ROWS, Chart, Marks, short, specification
+from paceline.report.chart.chart_style import (
+    COMPUTE_COLOUR,
+    EXCHANGE_COLOUR,
+    ROWS,
+    Chart,
+    Marks,
+    short,
+    specification,
+)
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import Situation, situations
 from paceline.report.words import scheme_words
@@ -17,7 +25,7 @@ _CAPTION = (
 _MOST_WORKERS = 6
 _MOST_SPANS = 2400  # of the whole page; more make it heavy, and are too thin to see
 _PHASES = {"compute": "compute", "communicate": "exchange", "wait": "wait"}
-_COLOURS = ["#56B4E9", "#009E73", "#C8C8C8"]
+_COLOURS = [COMPUTE_COLOUR, EXCHANGE_COLOUR, "#C8C8C8"]
 
 
 def timeline_chart(findings: StudyFindings) -> Chart | None:

@@ -4,13 +4,22 @@ import altair as alt
 
 from paceline.analysis.phase_shares import PHASES
 from paceline.analysis.tables import Row
-from paceline.report.chart.chart_style import HIGHLIGHT, ROWS, Chart, faded, short, specification
+from paceline.report.chart.chart_style import (
+    COMPUTE_COLOUR,
+    EXCHANGE_COLOUR,
+    HIGHLIGHT,
+    ROWS,
+    Chart,
+    faded,
+    short,
+    specification,
+)
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
 from paceline.report.words import scheme_words
 
 _WORDS = {"compute": "compute", "exchange": "exchange and waiting", "loading": "waiting for data"}
-_COLOURS = ["#56B4E9", "#009E73", "#E69F00"]
+_COLOURS = [COMPUTE_COLOUR, EXCHANGE_COLOUR, "#E69F00"]
 _HEIGHT = 20
 _SHARES = (
     "On what workers spend their time: mean over workers and finished seeds. Waiting for other "
