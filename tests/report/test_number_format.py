@@ -1,6 +1,14 @@
 import pytest
 
-from paceline.report.number_format import percent, plural, seconds, setting, with_interval
+from paceline.report.number_format import (
+    bit_rate,
+    percent,
+    plural,
+    seconds,
+    setting,
+    size,
+    with_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,3 +37,9 @@ def test_an_axis_shows_what_was_set():
 
 def test_plural():
     assert [plural(n, "point") for n in (0, 1, 2)] == ["0 points", "1 point", "2 points"]
+
+
+def test_bytes_and_links_have_the_unit_that_a_reader_expects():
+    assert [size(value) for value in (30_696, 10**6, 102_228_128)] == ["30.7 kB", "1 MB", "102 MB"]
+    rates = [bit_rate(value) for value in (2.5e7, 1.25e8, 1.25e9, 7e9)]
+    assert rates == ["200 Mbit/s", "1 Gbit/s", "10 Gbit/s", "56 Gbit/s"]

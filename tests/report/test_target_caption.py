@@ -5,12 +5,12 @@ from paceline.report.target_sentences import target_origin
 from tests.made_reports import make_run
 
 ORIGINS = [
-    (None, "two points of validation top-1 below the best mean of one worker (sync_allreduce "),
+    (None, "two points of validation top-1 below the best mean of one worker (all-reduce, "),
     ({"metric": "top1", "value": 0.85}, "a validation top-1 of 85 % that the study asks for. "),
     (
         {"metric": "top1", "below_baseline": 0.03},
-        "3 points of validation top-1 below the best mean of one worker (sync_allreduce "
-        "batch_size=32 workers=1), as the study asks. ",
+        "3 points of validation top-1 below the best mean of one worker (all-reduce, "
+        "32 images per worker and step), as the study asks. ",
     ),
 ]
 
@@ -29,7 +29,16 @@ def test_what_the_baseline_leaves_as_it_is_is_not_named(findings):
     axes = ["scheme", "workers", "batch_size", "seed", link]
     target = {"metric": "top1", "below_baseline": 0.03}
     origin = target_origin(findings(runs, target=target, axes=axes))
-    assert "(sync_allreduce batch_size=32 workers=1)" in origin.replace("scheme=", "")
+    assert "(all-reduce, 32 images per worker and step)" in origin
+
+
+def test_the_baseline_is_named_in_the_readers_words(findings):
+    settings = {"cluster.link.bandwidth": 1.25e9, "training.rate": "by_rule"}
+    runs = [make_run(scheme="local_sgd", seed=seed, **settings) for seed in (0, 1)]
+    axes = ["scheme", "workers", "batch_size", "seed", *settings]
+    origin = target_origin(findings(runs, axes=axes))
+    words = "local SGD, 32 images per worker and step, links of 10 Gbit/s, rate by rule"
+    assert f"({words})" in origin
 
 
 def test_a_loss_is_reached_from_above(findings):

@@ -7,7 +7,7 @@ from paceline.analysis.exchanges import Exchanges
 from paceline.analysis.recommendation import NO_DIFFERENCE
 from paceline.analysis.tables import Frame
 from paceline.report.answer import Answer
-from paceline.report.number_format import count, decimals, general, plural
+from paceline.report.number_format import count, decimals, general, plural, size
 from paceline.report.words import value_words
 
 
@@ -27,7 +27,7 @@ def _answer(exchanges: Exchanges, group: Frame, rows: Frame) -> Answer:
         texts.append(f"{_with(rest)} none is told from the next.")
     collectives = set(shown["collective"])
     use = collectives.pop() if len(collectives) == 1 else ""
-    words = f"{place(exchanges, group)}, {group['num_bytes'] / 1e6:g} MB"
+    words = f"{place(exchanges, group)}, {size(group['num_bytes'])}"
     return Answer(words, use, " ".join(text[:1].upper() + text[1:] for text in texts), [])
 
 

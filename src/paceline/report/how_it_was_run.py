@@ -7,7 +7,7 @@ import pandas as pd
 
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import count, percent, plural, setting
+from paceline.report.number_format import count, percent, plural, setting, size
 from paceline.report.words import COUNTED, scheme_words
 
 _CLUSTER = "cluster."
@@ -132,7 +132,7 @@ def _gradients(known: Mapping[str, Any]) -> str:
     """Say what a gradient is sent as, if not as that of the network that is trained."""
     name, num_bytes = known.get("workload.name"), known.get("workload.num_bytes")
     if num_bytes is not None:
-        return f"gradients of {num_bytes / 1e6:,g} MB"
+        return f"gradients of {size(num_bytes)}"
     return f"gradients as of {name}" if name not in (None, "own") else ""
 
 

@@ -75,6 +75,25 @@ def form_of(unit: Unit, *, each_point: bool = False) -> Form:
     return _FORMS.get(unit, general)
 
 
+def size(num_bytes: float) -> str:
+    """Format a number of bytes with three digits, as in "30.7 kB" or "1.5 MB"."""
+    if num_bytes < 1e6:
+        return f"{_three_digits(num_bytes / 1e3)} kB"
+    return f"{_three_digits(num_bytes / 1e6)} MB"
+
+
+def bit_rate(bytes_per_second: float) -> str:
+    """Format the bandwidth of a link with three digits, as in "200 Mbit/s" or "10 Gbit/s"."""
+    megabits = 8 * bytes_per_second / 1e6
+    if megabits < 1e3:
+        return f"{_three_digits(megabits)} Mbit/s"
+    return f"{_three_digits(megabits / 1e3)} Gbit/s"
+
+
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
+
+
 def shown(value: Entry, form: Callable[..., str]) -> str:
     """Format `value`, or return a dash if it is missing."""
     return MISSING if value is None or pd.isna(value) else form(value)

@@ -1,11 +1,11 @@
 """Says where a study's target comes from."""
 
-import re
+import pandas as pd
 
 from paceline.analysis.tables import Row
 from paceline.report.findings import StudyFindings
+from paceline.report.words import scheme_words, value_words
 
-_UNSET = re.compile(r" \S+=nan\b")  # what a configuration leaves as it is
 _NAMES = {"top1": "top-1", "top5": "top-5", "loss": "loss"}
 
 
@@ -22,23 +22,44 @@ def side(asked: Row | None) -> str:
 def target_origin(findings: StudyFindings) -> str:
     """Say which target a study has, as after "the target is"; "" if it has none."""
     frame = findings.concluded["time_to_target"]
-    named = [_UNSET.sub("", each) for each in frame["set_by"]] if len(frame) else []
-    best = "; ".join(dict.fromkeys(named))
-    return _origin(findings.tables.about["target"], best) if best else ""
+    if frame.empty:
+        return ""
+    asked = findings.tables.about["target"]
+    if asked is not None and "value" in asked:
+        return _asked_value(asked)
+    return _distance(asked, "; ".join(_configuration(each) for each in frame["set_by"].unique()))
 
 
-def _origin(asked: Row | None, best: str) -> str:
+def _asked_value(asked: Row) -> str:
+    value = f"{asked['value']:g}" if is_of_loss(asked) else f"{100 * asked['value']:g} %"
+    return f"a validation {_NAMES[asked['metric']]} of {value} that the study asks for"
+
+
+def _distance(asked: Row | None, best: str) -> str:
     """Say it, where `best` is the one-worker configuration from which it is a distance."""
+    alone = f"of one worker ({best})"
     if asked is None:
-        return f"two points of validation top-1 below the best mean of one worker ({best})"
-    number = asked["value"] if "value" in asked else asked["below_baseline"]
-    name, amount = _NAMES[asked["metric"]], f"{100 * number:g}"
+        return f"two points of validation top-1 below the best mean {alone}"
+    below = asked["below_baseline"]
+    distance = f"{100 * below:g} points of validation {_NAMES[asked['metric']]} below the best mean"
     if is_of_loss(asked):
-        amount = f"{number:g}"
-    if "value" in asked:
-        unit = "" if is_of_loss(asked) else " %"
-        return f"a validation {name} of {amount}{unit} that the study asks for"
-    distance = f"{amount} points of validation {name} below the best mean"
-    if is_of_loss(asked):
-        distance = f"{amount} above the best mean validation loss"
-    return f"{distance} of one worker ({best}), as the study asks"
+        distance = f"{below:g} above the best mean validation loss"
+    return f"{distance} {alone}, as the study asks"
+
+
+def _configuration(keys: str) -> str:
+    """Say a one-worker configuration, named by keys and values, without what is as it is."""
+    scheme, *settings = keys.split()
+    row: Row = {"scheme": scheme}
+    for name, _, value in (each.partition("=") for each in settings):
+        row[name] = _number(value)
+    others = [each for each in row if each.partition(".")[0] not in ("scheme", "workers")]
+    words = [value_words(name, row[name]) for name in others if not pd.isna(row[name])]
+    return ", ".join([scheme_words(row), *words])
+
+
+def _number(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value

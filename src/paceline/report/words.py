@@ -3,7 +3,7 @@
 import pandas as pd
 
 from paceline.analysis.tables import Entry, Frame, Row
-from paceline.report.number_format import plural, setting
+from paceline.report.number_format import bit_rate, plural, setting, size
 
 SCHEMES = {
     "sync_allreduce": "all-reduce",
@@ -89,15 +89,11 @@ def value_words(name: str, value: Entry) -> str:
         return _VALUES[name, value]
     words = SETTINGS.get(name, name)
     if name.endswith(".bandwidth"):
-        return "links without a limit" if pd.isna(value) else f"links of {_mbits(value)} Mbit/s"
+        return "links without a limit" if pd.isna(value) else f"links of {bit_rate(value)}"
     if pd.isna(value):
         return f"{words}: as it is"
     if name.endswith("num_bytes"):
-        return f"gradients of {value / 1e6:,g} MB"
+        return f"gradients of {size(value)}"
     if isinstance(value, str):
         return f"{words} {value.replace('_', ' ')}"
     return f"{value:,g} {words}"
-
-
-def _mbits(bytes_per_second: float) -> str:
-    return f"{float(f'{8 * bytes_per_second / 1e6:.3g}'):,g}"
