@@ -32,10 +32,10 @@ def test_all_within_ten_percent_names_the_furthest(findings):
     speed, accuracy = said(findings, runs)
     assert speed == (
         "Virtual against paced: images/s agree within 10 % in 2 of 2 configurations (furthest: "
-        "async_parameter_server, 2 workers: ratio 1.10, n = 2), mean staleness in 2 of 2 "
-        "configurations (furthest: async_parameter_server, 2 workers: ratio 0.95, n = 2)."
+        "asynchronous servers, 2 workers: ratio 1.10, n = 2), mean staleness in 2 of 2 "
+        "configurations (furthest: asynchronous servers, 2 workers: ratio 0.95, n = 2)."
     )
-    assert "lies within ±1.5 points in 2 of 2 configurations (sync_allreduce, 1 worker: +0.00" in (
+    assert "lies within ±1.5 points in 2 of 2 configurations (all-reduce, 1 worker: +0.00" in (
         accuracy
     )
 
@@ -44,11 +44,11 @@ def test_what_is_outside_is_named_worst_first(findings):
     runs = twins(OTHER, 2, 1.2, (0.0, 0.5)) + twins(OTHER, 4, 0.5, (2.0, 2.1))
     speed, _ = said(findings, runs)
     assert (
-        "images/s agree within 10 % in 0 of 2 configurations (furthest: async_parameter_server, "
-        "4 workers: ratio 0.50, n = 2; async_parameter_server, 2 workers: ratio 1.20, n = 2)"
+        "images/s agree within 10 % in 0 of 2 configurations (furthest: asynchronous servers, "
+        "4 workers: ratio 0.50, n = 2; asynchronous servers, 2 workers: ratio 1.20, n = 2)"
     ) in speed
     assert (
-        "mean staleness in 1 of 2 configurations (furthest: async_parameter_server, 2 workers: "
+        "mean staleness in 1 of 2 configurations (furthest: asynchronous servers, 2 workers: "
         "+0.50 updates, n = 2)"
     ) in speed
 
@@ -59,7 +59,7 @@ def test_accuracy_is_judged_at_the_most_workers(findings):
     _, accuracy = said(findings, runs)
     assert accuracy == (
         "Test top-1 at the most workers, virtual minus paced: the 95 % interval lies within "
-        "±1.5 points in 1 of 1 configuration (async_parameter_server, 4 workers: -1.27 to +1.27, "
+        "±1.5 points in 1 of 1 configuration (asynchronous servers, 4 workers: -1.27 to +1.27, "
         "n = 2)."
     )
 
@@ -67,7 +67,7 @@ def test_accuracy_is_judged_at_the_most_workers(findings):
 @pytest.mark.parametrize(
     ("points", "seeds", "text"),
     [
-        ((0, 1), (0, 1), "in 0 of 1 configuration, not for async_parameter_server, 4 workers: -5"),
+        ((0, 1), (0, 1), "in 0 of 1 configuration, not for asynchronous servers, 4 workers: -5"),
         ((0, 1), (0,), "in 0 of 0 configurations; 1 configuration with fewer than two seeds in"),
     ],
 )

@@ -43,10 +43,10 @@ def test_what_goes_on_what_ends_and_what_is_lost(tmp_path):
     assert slow["images lost"] == "16"
     assert rows[ASYNC, "worker_killed"]["finished"] == "2 of 3"
     assert list(table.says) == [
-        "When a worker becomes 5 times slower, every run of sync_allreduce (3.00 times as long) "
-        "and async_parameter_server (1.10 times as long) went on.",
-        "When a worker is killed, 2 of 3 of async_parameter_server did; every run of "
-        "sync_allreduce ended within 3.00 s.",
+        "When a worker becomes 5 times slower, every run of all-reduce (3.00 times as long) "
+        "and asynchronous servers (1.10 times as long) went on.",
+        "When a worker is killed, 2 of 3 runs of asynchronous servers did; every run of "
+        "all-reduce ended within 3.00 s.",
     ]
 
 

@@ -88,9 +88,9 @@ def test_the_page_says_how_near(tmp_path):
     near, compared = predictions(read_findings(folder))
     assert near == (
         "All settings: predicted images/s are within 15 % of those measured in 3 of 4 "
-        "configurations; median error 7 %, worst -25 % (async_parameter_server, 2 workers)."
+        "configurations; median error 7 %, worst -25 % (asynchronous servers, 2 workers)."
     )
-    assert compared.startswith("Of 4 comparisons with sync_allreduce or with one worker, ")
+    assert compared.startswith("Of 4 comparisons with all-reduce or with one worker, ")
     assert "rightly in 2, wrongly in 0; in 2 the observed" in compared
     page = report(folder).read_text()
     assert near in page

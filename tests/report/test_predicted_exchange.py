@@ -87,7 +87,7 @@ def test_the_page_says_so(tmp_path):
     analyse(folder)
     *_, ratios, exchanged, stale = predictions(read_findings(folder))
     assert ratios == (
-        "Ratios of images/s to sync_allreduce are predicted within 10 % in 0 of 1 configuration; "
+        "Ratios of images/s to all-reduce are predicted within 10 % in 0 of 1 configuration; "
         "median error 22 %, worst -22 %."
     )
     assert exchanged == (

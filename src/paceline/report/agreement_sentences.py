@@ -5,7 +5,8 @@ from paceline.analysis.clocks import WALL
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import decimals, percent_points, plural, setting
+from paceline.report.number_format import decimals, percent_points, plural
+from paceline.report.words import scheme_words, value_words
 
 _MOST = 3  # configurations that a sentence names
 
@@ -95,5 +96,6 @@ def _more_text(number: int) -> str:
 
 
 def _named(findings: StudyFindings, row: Frame) -> str:
-    parts = [f"{axis} {setting(row[axis])}" for axis in findings.varying]
-    return ", ".join([str(row["scheme"]), plural(int(row["workers"]), "worker"), *parts])
+    axes = [axis for axis in findings.varying if not axis.startswith("scheme.")]
+    parts = [value_words(axis, row[axis]) for axis in ("workers", *axes)]
+    return ", ".join([scheme_words(row), *parts])

@@ -8,6 +8,7 @@ from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, decimals, percent_points, seconds
 from paceline.report.table import Table, cell, concluded_table, spread
+from paceline.report.words import scheme_words
 
 _WORDS = {
     "worker_killed": "a worker is killed",
@@ -32,7 +33,7 @@ def faults(findings: StudyFindings) -> Table:
         "of runs that went on to their last image, against the same seed without the fault; means "
         "with 95 % intervals. Lost are images whose gradients are in no weights in the end: of a "
         "run that ended early, all until the fault; else those of late pushes, which "
-        "sync_parameter_server leaves out by its backup workers, and a lost worker's last step."
+        "synchronous servers leave out by their backup workers, and a lost worker's last step."
     )
     return concluded_table(findings, "faults", "Faults", caption, cells, fault_sentences(findings))
 
@@ -53,12 +54,16 @@ def _sentence(fault: str, rows: Frame) -> str:
     if len(on):
         parts.append(f"every run of {_listed(map(_with_ratio, on.to_dict('records')))} went on")
     if len(some):
-        names = (f"{r['n_finished']} of {r['n']} of {r['scheme']}" for _, r in some.iterrows())
+        names = (
+            f"{r['n_finished']} of {r['n']} runs of {scheme_words(r)}" for _, r in some.iterrows()
+        )
         parts.append(f"{_listed(names)} did")
     if len(ended):
         longest = ended["seconds_to_end"].max()
         by = f" within {seconds(longest)} s" if longest == longest else ""
-        parts.append(f"every run of {_listed(ended['scheme'])} ended{by}")
+        parts.append(
+            f"every run of {_listed(map(scheme_words, ended.to_dict('records')))} ended{by}"
+        )
     return f"When {_WORDS[fault]}, {'; '.join(parts)}."
 
 
@@ -66,7 +71,7 @@ def _with_ratio(row: Row) -> str:
     """Name a scheme, with its ratio of seconds if the interval of that does not contain 1."""
     differs = row["seconds_ratio_low"] > 1 or row["seconds_ratio_high"] < 1
     taken = f" ({decimals(row['seconds_ratio_mean'])} times as long)" if differs else ""
-    return f"{row['scheme']}{taken}"
+    return f"{scheme_words(row)}{taken}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -6,7 +6,8 @@ from paceline.analysis.predicted import NEAR, NOISE
 from paceline.analysis.predicted_exchange import EXCHANGE_NEAR, SIZE
 from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import plural, setting
+from paceline.report.number_format import plural
+from paceline.report.words import SCHEMES, scheme_words, value_words
 
 _PREDICTED = (
     "Predicted: modelled time, nothing trained, on the profile that the study names for the model. "
@@ -56,13 +57,12 @@ def _of_half(findings: StudyFindings, table: Frame, compared: Frame, exchanged: 
 
 def _near(about: Row, rows: Frame) -> str:
     kind = about["kind"]
-    named = [f"{axis} {setting(value)}" for axis, value in about.items() if axis != "kind"]
+    named = [value_words(axis, value) for axis, value in about.items() if axis != "kind"]
     worst = rows.loc[rows["error"].abs().idxmax()]
-    workers = plural(int(worst["workers"]), "worker")
     return (
         f"{', '.join(named) or 'All settings'}: predicted images/s are within "
         f"{100 * NEAR[kind]:.0f} % of those {kind} in {_share(rows)}; {_errors(rows)} "
-        f"({worst['scheme']}, {workers})."
+        f"({scheme_words(worst)}, {value_words('workers', worst['workers'])})."
     )
 
 
@@ -75,7 +75,7 @@ def _ratios(compared: Frame) -> list[str]:
     verdicts = (rows["error"].abs() <= limit).map({True: "near", False: "far"})
     rows = rows.assign(verdict=verdicts)
     return [
-        f"Ratios of images/s to {REFERENCE} are predicted within {100 * limit:.0f} % in "
+        f"Ratios of images/s to {SCHEMES[REFERENCE]} are predicted within {100 * limit:.0f} % in "
         f"{_share(rows)}; {_errors(rows)}."
     ]
 
@@ -114,7 +114,7 @@ def _compared(rows: Frame) -> str:
         len(matching(rows, {"verdict": verdict})) for verdict in ("right", "wrong", "too close")
     )
     return (
-        f"Of {plural(len(rows), 'comparison')} with sync_allreduce or with one worker, which is "
-        f"faster is predicted rightly in {right}, wrongly in {wrong}; in {close} the observed ones "
-        f"differ by no more than {100 * NOISE:.0f} %."
+        f"Of {plural(len(rows), 'comparison')} with {SCHEMES[REFERENCE]} or with one worker, which "
+        f"is faster is predicted rightly in {right}, wrongly in {wrong}; in {close} the observed "
+        f"ones differ by no more than {100 * NOISE:.0f} %."
     )
