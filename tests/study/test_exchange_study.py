@@ -61,7 +61,7 @@ def test_every_collective_sends_what_its_formula_says_and_none_is_measured_twice
             assert sent == received == formula == 2 * (int(row["workers"]) - 1) * 4 * LENGTH
         assert float(row["seconds"]) > 0
         assert float(row["predicted_seconds"]) > 0
-    assert "local (measured), 0.003004 MB: With " in out  # 2 or 3: who is first may vary
+    assert "local (measured), 3 kB: With " in out  # 2 or 3: who is first may vary
 
     monkeypatch.setattr(exchange_study, "measure_exchanges", None)
     assert exchange(root) == rows
