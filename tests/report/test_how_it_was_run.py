@@ -50,6 +50,18 @@ def test_the_cluster_says_as_what_gradients_are_sent(findings, settings, words):
     assert dict(how_it_was_run(found))["Cluster"].endswith(words)
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1, ""), (2, ", a slow worker takes 2 times as long")]
+)
+def test_the_cluster_is_told_in_words(findings, factor, said):
+    cluster = {"step_jitter": 0.2, "link.bandwidth": 1.25e9, "slow_factor": factor}
+    found = findings(
+        [make_run()], settings={f"cluster.{name}": value for name, value in cluster.items()}
+    )
+    told = dict(how_it_was_run(found))["Cluster"]
+    assert told == f"local, jitter 0.2, links of 10 Gbit/s{said}"
+
+
 def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings):
     runs = [make_run("sync_allreduce", 1, seed=s, **{"scheme.servers": None}) for s in (0, 1)]
     for workers in (2, 8):

@@ -1,16 +1,25 @@
 """Says how a study was run: data, network, optimizer, search, cluster, machine, cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import count, percent, plural, setting, size
+from paceline.report.number_format import bit_rate, count, percent, plural, setting, size
 from paceline.report.words import COUNTED, scheme_words
 
 _CLUSTER = "cluster."
+_OF_CLUSTER: dict[str, Callable[[float], str]] = {
+    "step_seconds": "{:g} s a step".format,
+    "step_jitter": "jitter {:g}".format,
+    "link.bandwidth": lambda value: f"links of {bit_rate(value)}",
+    "link.latency": "latency {:g} s".format,
+    "slow_factor": lambda value: (
+        "" if value == 1 else f"a slow worker takes {value:g} times as long"
+    ),
+}
 BANDWIDTH = f"{_CLUSTER}link.bandwidth"
 
 
@@ -112,16 +121,10 @@ def _search(findings: StudyFindings) -> str:
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
     parts = [_listed(runs, "cluster")]
-    for name, words in (
-        ("step_seconds", "{:g} s a step"),
-        ("step_jitter", "jitter {:g}"),
-        ("link.bandwidth", "links of {:g} bytes/s"),
-        ("link.latency", "latency {:g} s"),
-        ("slow_factor", "a slow worker takes {:g} times as long"),
-    ):
+    for name, words in _OF_CLUSTER.items():
         value = known.get(_CLUSTER + name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            parts.append(words.format(value))
+            parts.append(words(value))
     if known and known.get(BANDWIDTH, 0) is None:
         parts.append("links cost nothing")
     parts.append(_gradients(known))

@@ -17,6 +17,7 @@ from paceline.report.chart.chart_style import (
     short,
     specification,
 )
+from paceline.report.number_format import size
 from paceline.report.words import value_words
 
 _CAPTION = (
@@ -46,7 +47,7 @@ def collective_chart(exchanges: Exchanges, seconds: Frame) -> Chart | None:
 
 def _words(name: str, value: object) -> str:
     if name == "num_bytes":
-        return f"{float(str(value)) / 1e6:g} MB"
+        return size(float(str(value)))
     return str(value).replace("_", " ") if name == "cluster" else value_words(name, value)
 
 
