@@ -41,6 +41,13 @@ def test_the_baseline_is_named_in_the_readers_words(findings):
     assert f"({words})" in origin
 
 
+def test_a_baseline_of_several_processes_is_named(findings):
+    shards = {"model.shards": 2}
+    runs = [make_run(seed=seed, **shards) for seed in (0, 1)]
+    axes = ["scheme", "workers", "batch_size", "seed", *shards]
+    assert "(all-reduce, 1 worker of 2 processes, " in target_origin(findings(runs, axes=axes))
+
+
 def test_a_loss_is_reached_from_above(findings):
     runs = [make_run(validation_loss=0.4)]
     table = time_to_target(findings(runs, target={"metric": "loss", "below_baseline": 0.1}))

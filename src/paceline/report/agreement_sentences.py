@@ -6,7 +6,7 @@ from paceline.analysis.configuration import groups, matching
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import decimals, percent_points, plural
-from paceline.report.words import scheme_words, value_words
+from paceline.report.words import configuration_words
 
 _MOST = 3  # configurations that a sentence names
 
@@ -96,6 +96,4 @@ def _more_text(number: int) -> str:
 
 
 def _named(findings: StudyFindings, row: Frame) -> str:
-    axes = [axis for axis in findings.varying if not axis.startswith("scheme.")]
-    parts = [value_words(axis, row[axis]) for axis in ("workers", *axes)]
-    return ", ".join([scheme_words(row), *parts])
+    return configuration_words(row, ["workers", *findings.varying])

@@ -7,7 +7,7 @@ from paceline.analysis.predicted_exchange import EXCHANGE_NEAR, SIZE
 from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural
-from paceline.report.words import SCHEMES, scheme_words, value_words
+from paceline.report.words import SCHEMES, configuration_words, value_words
 
 _PREDICTED = (
     "Predicted: modelled time, nothing trained, on the profile that the study names for the model. "
@@ -62,7 +62,7 @@ def _near(about: Row, rows: Frame) -> str:
     return (
         f"{', '.join(named) or 'All settings'}: predicted images/s are within "
         f"{100 * NEAR[kind]:.0f} % of those {kind} in {_share(rows)}; {_errors(rows)} "
-        f"({scheme_words(worst)}, {value_words('workers', worst['workers'])})."
+        f"({configuration_words(worst, ['workers'])})."
     )
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from paceline.analysis.tables import Row
 from paceline.report.findings import StudyFindings
-from paceline.report.words import scheme_words, value_words
+from paceline.report.words import configuration_words
 
 _NAMES = {"top1": "top-1", "top5": "top-5", "loss": "loss"}
 
@@ -50,12 +50,10 @@ def _distance(asked: Row | None, best: str) -> str:
 def _configuration(keys: str) -> str:
     """Say a one-worker configuration, named by keys and values, without what is as it is."""
     scheme, *settings = keys.split()
-    row: Row = {"scheme": scheme}
-    for name, _, value in (each.partition("=") for each in settings):
-        row[name] = _number(value)
-    others = [each for each in row if each.partition(".")[0] not in ("scheme", "workers")]
-    words = [value_words(name, row[name]) for name in others if not pd.isna(row[name])]
-    return ", ".join([scheme_words(row), *words])
+    pairs = (each.partition("=") for each in settings)
+    row: Row = {"scheme": scheme} | {name: _number(value) for name, _, value in pairs}
+    known = [name for name, value in row.items() if not pd.isna(value)]
+    return configuration_words(row, [name for name in known if name != "workers"])
 
 
 def _number(value: str) -> float | str:

@@ -1,5 +1,7 @@
 """Says schemes, settings and their values in the reader's words, not in configuration keys."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from paceline.analysis.tables import Entry, Frame, Row
@@ -71,6 +73,12 @@ def scheme_words(row: Frame | Row) -> str:
             parts.append(row["model.split"].replace("_", " "))
     name = str(row["scheme"])
     return ", ".join([SCHEMES.get(name, name), *parts])
+
+
+def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
+    """Name the scheme of a row, then those settings in `names` that are not the scheme's own."""
+    others = [name for name in names if name != "scheme" and not name.startswith("scheme.")]
+    return ", ".join([scheme_words(row), *(value_words(name, row[name]) for name in others)])
 
 
 def _setting_words(name: str, value: Entry) -> str:
