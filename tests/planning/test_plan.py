@@ -15,12 +15,12 @@ from paceline.planning.alternative import PLAIN, applied
 from paceline.planning.blocks import find_blocks
 from paceline.planning.measure_blocks import MeasuredBlocks, built_step, measure_blocks
 from paceline.planning.measured_peak import measure_peak
-from paceline.planning.plan import Planned, best, bytes_of, check
+from paceline.planning.plan import Planned, best, bytes_of, check, in_process
 from paceline.planning.programme import BlockCosts, Option, Programme
 from paceline.planning.shortlist import choice_of, feasible_plans
 from paceline.planning.step_memory import StepMemory
 from paceline.planning.updates_to_target import updates_to_target
-from paceline.planning.verify import VerifiedPlan, differences, rank
+from paceline.planning.verify import VerifiedPlan, differences, measured_peak, rank
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import CONF, point_of, tiny_point
@@ -71,6 +71,22 @@ def test_no_plan_needs_more_than_it_says(point, measured):
         plan = programme.plan([draw.choice(block.options) for block in programme.blocks])
         counted = peak_of(point, choice_of(programme, plan))
         assert 0.97 * counted <= plan.fullest.bytes <= 1.35 * counted
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("model", ["small_cnn", "small_nin", "resnet18"])
+def test_plans_need_what_a_gpu_counts(model):
+    """Each in a process of its own, so that no other's workspace is counted."""
+    chosen = [f"model={model}", "data=synthetic", "data.image_shape=[3,32,32]", "batch_size=32"]
+    point = Point.of(composed([*chosen, "cluster.accelerator=gpu"], ROOT))
+    programme = in_process(measure_blocks, point, 1).programme
+    plain = programme.plan([block.plain for block in programme.blocks])
+    counted = measured_peak(point, choice_of(programme, plain)).allocated
+    assert plain.fullest.bytes == pytest.approx(counted, rel=0.1)
+    smallest = programme.smallest()
+    counted = measured_peak(point, choice_of(programme, smallest)).allocated
+    assert 0.97 * counted <= smallest.fullest.bytes <= 1.35 * counted
 
 
 def peak_of(point, choice):

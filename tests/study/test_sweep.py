@@ -200,3 +200,14 @@ def test_costs_follow_the_samples_and_other_studies_count(root, records, studied
         "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce"]
     )
     assert estimate([by_samples], results, 1).startswith("about 15.0 minutes; ")
+
+
+def test_costs_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
+    """Another study may pace its steps, and says so only in its cluster's settings."""
+    records(0, wall_seconds=3600)
+    (other,) = finished_results(root / "runs")
+    own = {**other, "study": "other", "batch_size": 2 * other["batch_size"], "wall_seconds": 60}
+    studied("other", scheme="sync_allreduce", seed="8")
+    points = study_points("other", root)
+    assert estimate(points, [other], 1).startswith("about 1.0 hours; ")
+    assert estimate(points, [other, own], 1).startswith("about 1.0 minutes; ")

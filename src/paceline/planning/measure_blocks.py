@@ -11,6 +11,7 @@ from paceline.cluster.accelerator import device
 from paceline.planning.allocations import Allocations
 from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied, laid_out
 from paceline.planning.blocks import Block, find_blocks, inputs_of
+from paceline.planning.measured_peak import measure_peak
 from paceline.planning.programme import BlockCosts, Option, Programme
 from paceline.planning.step_memory import Step, StepMemory, count_memory
 from paceline.planning.timed import timed
@@ -45,6 +46,11 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     step = built_step(point)
     shape = point.config.values["data"]["image_shape"]
     counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=point.workers > 1)
+    own = counted.peak  # of tensors alone
+    if point.device == "cuda":  # on a CPU the count has the libraries' workspace
+        counted = counted.with_libraries(
+            measure_peak(lambda: step.take, device("cuda", 0)).allocated
+        )
     found = {block.name: block for block in find_blocks(step.module)}
     given = inputs_of(list(found.values()), step.forward)
     blocks = [MeasuredBlock(found[name], value) for name, value in given.items()]
@@ -61,7 +67,7 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
         point.batch_size,
         counted,
         whole,
-        _programme(costs, whole, counted, keeps_gradients=point.workers > 1),
+        _programme(costs, whole, counted, counted.peak - own, keeps_gradients=point.workers > 1),
         [(block.name, str(each), why) for block in blocks for each, why in block.failed.items()],
     )
 
@@ -76,12 +82,17 @@ def built_step(point: Point) -> Step:
 
 
 def _programme(
-    costs: Sequence[BlockCosts], step_seconds: float, counted: StepMemory, *, keeps_gradients: bool
+    costs: Sequence[BlockCosts],
+    step_seconds: float,
+    counted: StepMemory,
+    libraries: int,
+    *,
+    keeps_gradients: bool,
 ) -> Programme:
     plain = [each.plain for each in costs]
     gradients = sum(each.gradients for each in costs)
     kept = sum(option.kept for option in plain)
-    constant = counted.weights + counted.optimizer + counted.images
+    constant = counted.weights + counted.optimizer + counted.images + libraries
     return Programme(
         blocks=costs,
         seconds=max(0.0, step_seconds - sum(option.seconds for option in plain)),

@@ -38,9 +38,7 @@ def counts(points: Sequence[StudyPoint]) -> str:
 def estimate(to_run: Sequence[StudyPoint], results: Sequence[Result], jobs: int) -> str:
     """Estimate time and memory of `to_run`, `jobs` points at a time, or report them as unknown.
 
-    `results`: results of finished points of any study. Time is scaled by samples from points with
-    the same scheme, model, data and cluster, and of these from points with the same number of
-    workers and batch size, if there are any.
+    `results`: results of finished points of any study; `Costs` scales them.
     """
     if not to_run:
         return "nothing to run"
@@ -72,8 +70,9 @@ def num_processes(point: StudyPoint) -> int:
 class Costs:
     """Seconds that points take, by `results`: those of finished points of any study.
 
-    Time is scaled by samples from points with the same scheme, model, data and cluster, and of
-    these from points with the same number of workers and batch size, if any.
+    Time is scaled by samples from points with the same scheme, model, data and cluster; of these
+    from points of the same study, if any, since others may pace their steps; and of these from
+    points with the same number of workers and batch size, if any.
     """
 
     def __init__(self, results: Iterable[Result]) -> None:
@@ -92,8 +91,9 @@ class Costs:
         """Return the seconds that a run of the point takes; None without a result like it."""
         matching, values = self.matching(point), point.config.values
         sizes = {size: values[size] for size in ("workers", "batch_size")}
-        same = [each for each in matching if all(each[size] == sizes[size] for size in sizes)]
-        rates = [result["wall_seconds"] / result["samples"] for result in same or matching]
+        own = [each for each in matching if each["study"] == values["study"]] or matching
+        same = [each for each in own if all(each[size] == sizes[size] for size in sizes)]
+        rates = [result["wall_seconds"] / result["samples"] for result in same or own]
         return median(rates) * _samples(values["training"], matching) if rates else None
 
 
