@@ -185,6 +185,7 @@ def recorded(folder, *settings, when):
             "training.samples=1280",
             "measurement.evaluations=4",
             "measurement.mlflow.tracking_uri=null",
+            "cluster.accelerator=cpu",
             *settings,
         ),
         REPOSITORY,

@@ -46,7 +46,10 @@ def _on_gpu(build: Callable[[], Callable[[], None]]) -> int:
 
 def _on_cpu(build: Callable[[], Callable[[], None]]) -> int:
     """Add up the allocator's events, which include the workspace of oneDNN."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    # acc_events: torch 2.11 warns of a process's second profile that it forgets the first
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as profiler:
         step = build()
         step()
         with record_function(_LAST):
