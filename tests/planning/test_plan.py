@@ -11,16 +11,20 @@ import torch
 
 from paceline import cli
 from paceline.errors import SettingError
-from paceline.planning.alternative import PLAIN, applied
-from paceline.planning.blocks import find_blocks
-from paceline.planning.measure_blocks import MeasuredBlocks, built_step, measure_blocks
-from paceline.planning.measured_peak import measure_peak
+from paceline.planning.alternative import PLAIN
+from paceline.planning.measure_blocks import MeasuredBlocks, measure_blocks
 from paceline.planning.plan import Planned, best, bytes_of, check, in_process
 from paceline.planning.programme import BlockCosts, Option, Programme
 from paceline.planning.shortlist import choice_of, feasible_plans
 from paceline.planning.step_memory import StepMemory
 from paceline.planning.updates_to_target import updates_to_target
-from paceline.planning.verify import VerifiedPlan, differences, measured_peak, rank
+from paceline.planning.verify import (
+    VerifiedPlan,
+    differences,
+    measure_plan_peak,
+    measured_peak,
+    rank,
+)
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import CONF, point_of, tiny_point
@@ -65,15 +69,12 @@ def test_plans_need_what_the_allocator_counts(point, measured):
 
 
 def test_no_plan_needs_more_than_it_says(point, measured):
-    """Of 1,114 random ones the bytes were 0.98 to 1.30 times those that the allocator counted.
-
-    On an Intel Xeon with torch 2.11 one in bf16 was 0.968 times.
-    """
+    """Of 1,114 random ones the bytes were 0.98 to 1.30 times those that the allocator counted."""
     programme, draw = measured.programme, Random(0)
     for _ in range(40):
         plan = programme.plan([draw.choice(block.options) for block in programme.blocks])
         counted = peak_of(point, choice_of(programme, plan))
-        assert 0.95 * counted <= plan.fullest.bytes <= 1.35 * counted
+        assert 0.97 * counted <= plan.fullest.bytes <= 1.35 * counted
 
 
 @pytest.mark.gpu
@@ -93,17 +94,7 @@ def test_plans_need_what_a_gpu_counts(model):
 
 
 def peak_of(point, choice):
-    def build():
-        step = built_step(point)
-        blocks = find_blocks(step.module)
-
-        def take():
-            with applied(blocks, choice):
-                step.take()
-
-        return take
-
-    return measure_peak(build, torch.device("cpu")).allocated
+    return measure_plan_peak(point, choice).allocated
 
 
 def test_plans_to_measure_are_within_memory_and_include_uniform_ones(measured):

@@ -46,11 +46,10 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     step = built_step(point)
     shape = point.config.values["data"]["image_shape"]
     counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=point.workers > 1)
-    own = counted.peak  # of tensors alone
-    if point.device == "cuda":  # on a CPU the count has the libraries' workspace
-        counted = counted.with_libraries(
-            measure_peak(lambda: step.take, device("cuda", 0)).allocated
-        )
+    memory = counted  # on a CPU with the libraries' workspace
+    if point.device == "cuda":
+        allocated = measure_peak(lambda: step.take, device("cuda", 0)).allocated
+        memory = counted.with_libraries(allocated)
     found = {block.name: block for block in find_blocks(step.module)}
     given = inputs_of(list(found.values()), step.forward)
     blocks = [MeasuredBlock(found[name], value) for name, value in given.items()]
@@ -65,9 +64,11 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     whole = median(step_seconds)
     return MeasuredBlocks(
         point.batch_size,
-        counted,
+        memory,
         whole,
-        _programme(costs, whole, counted, counted.peak - own, keeps_gradients=point.workers > 1),
+        _programme(
+            costs, whole, memory, memory.peak - counted.peak, keeps_gradients=point.workers > 1
+        ),
         [(block.name, str(each), why) for block in blocks for each, why in block.failed.items()],
     )
 
@@ -84,7 +85,7 @@ def built_step(point: Point) -> Step:
 def _programme(
     costs: Sequence[BlockCosts],
     step_seconds: float,
-    counted: StepMemory,
+    memory: StepMemory,
     libraries: int,
     *,
     keeps_gradients: bool,
@@ -92,12 +93,12 @@ def _programme(
     plain = [each.plain for each in costs]
     gradients = sum(each.gradients for each in costs)
     kept = sum(option.kept for option in plain)
-    constant = counted.weights + counted.optimizer + counted.images + libraries
+    constant = memory.weights + memory.optimizer + memory.images + libraries
     return Programme(
         blocks=costs,
         seconds=max(0.0, step_seconds - sum(option.seconds for option in plain)),
-        bytes=constant + counted.gradients - gradients + counted.saved - kept,
-        update_bytes=counted.update_peak,
+        bytes=constant + memory.gradients - gradients + memory.saved - kept,
+        update_bytes=memory.update_peak,
         keeps_gradients=keeps_gradients,
     )
 
