@@ -10,7 +10,10 @@ import pytest
 from paceline import cli
 from paceline.analysis.analyse import analyse
 from paceline.cli import command
+from paceline.record.provenance import source_digest
 from paceline.record.record import PartialRecord
+from paceline.report.answer import answers
+from paceline.report.findings import read_findings
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.made_records import make_record
@@ -77,6 +80,16 @@ def test_a_study_shows_configurations_failures_and_what_is_next(own, said):
     assert lines[-1] == "next: paceline sweep made"
 
 
+def test_records_of_other_code_are_counted_by_the_code_of_today(own, said):
+    finish(own, 0, source_digest=source_digest())
+    finish(own, 1, 2, source_digest="of another code")
+    assert [line for line in said("show")[1] if line.startswith("made 3 of 4 not complete 2 ")]
+    assert "of other code: 2; sweep.rerun=stale runs them again" in said("show", "made")[1]
+    shutil.rmtree(own / "runs")
+    finish(own, 0, source_digest=source_digest())
+    assert not [line for line in said("show", "made")[1] if "other code" in line]
+
+
 def test_a_point_under_way_is_seen(own, said):
     point = study_points("made", own)[2]
     partial = PartialRecord(point.folder)
@@ -106,6 +119,8 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     _, lines, _ = said("show", "made")
     assert "async_parameter_server 2 3 of 3 80.00 %" in lines
     assert [line for line in lines if " best " in line]
+    (line,) = [line for line in said("show")[1] if line.startswith("made")]
+    assert line.endswith(f" {answers(read_findings(own / 'reports/made'))[0].use} 1 (of 1)")
     assert (
         lines[-1] == "next: paceline collect made && paceline analyse made && paceline report made"
     )

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from paceline.command.decision_table import decision_table
 from paceline.command.plain_table import plain_table
-from paceline.study.overview import collected_rows, next_command, running
+from paceline.study.overview import collected_rows, next_command, num_of_other_code, running
 from paceline.study.preview import counts
 from paceline.study.progress import read_progress
 from paceline.study.study_points import StudyPoint, study_points
@@ -28,6 +28,9 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
         yield question
     yield _configurations(points, _shares(root, study))
     yield f"{study}: {counts(points)}"
+    num_other = num_of_other_code(point.result for point in points if point.result)
+    if num_other:
+        yield f"of other code: {num_other}; sweep.rerun=stale runs them again"
     decided = decision_table(root / "reports" / study / "tables/decision.csv")
     if decided is not None:
         yield decided

@@ -1,15 +1,16 @@
 """Overview of each study: its points, records, tables and page."""
 
 import csv
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
 from paceline.record.ownership import is_under_way, partial_records
+from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
 from paceline.study.compose import composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
@@ -20,17 +21,17 @@ from paceline.study.study_points import override_texts, overrides_of_grids, stud
 class Overview:
     """Overview of a study. `num_done`: of its `num_points`, those with a record.
 
-    `newest`: when the latest run began [seconds since 1970], None without one. `best`: the schemes
-    of tier best, with the number of situations in which they are. Records in runs/ count, else
-    those in the tables that were collected.
+    `num_other_code`: those that were made by other code than today's. `newest`: when the latest run
+    began [seconds since 1970], None without one. Records in runs/ count, else those in the tables
+    that were collected.
     """
 
     study: str
     num_points: int
     num_done: int
+    num_other_code: int
     state: str
     newest: float | None
-    best: Counter[str]
 
 
 def overviews(root: Path) -> list[Overview]:
@@ -60,6 +61,12 @@ def next_command(study: str, root: Path, *, complete: bool, exchanges: bool) -> 
     return f"paceline open {study}"
 
 
+def num_of_other_code(records: Iterable[Mapping[str, Any]]) -> int:
+    """Count the records, or rows of a table of them, that were made by other code than today's."""
+    digest = source_digest()
+    return sum(record["source_digest"] != digest for record in records if "source_digest" in record)
+
+
 def running(root: Path, study: str) -> dict[str, Path]:
     """Return the partial records of a study that a process makes, by key."""
     found = partial_records(root / "runs" / study)
@@ -73,7 +80,8 @@ def _overview(study: str, root: Path, compose: Callable[[Sequence[str]], DictCon
         for grid in overrides_of_grids(base)
         for job in jobs_of(parsed([*override_texts(base.hydra.sweeper.params), *grid]))
     ]
-    num_done, newest = _records(root, study, _seeds(jobs, base.seed))
+    records = _records(root, study, _seeds(jobs, base.seed))
+    num_done, num_other_code = len(records), num_of_other_code(records)
     report = root / "reports" / study
     if running(root, study):
         state = "running"
@@ -81,9 +89,9 @@ def _overview(study: str, root: Path, compose: Callable[[Sequence[str]], DictCon
         state = "not run" if not num_done else "not complete"
     else:
         state = "reported" if (report / "index.html").is_file() else "run"
-    rows = _rows(report / "tables/decision.csv")
-    best = Counter(row["scheme"] for row in rows if row.get("tier") == "best")
-    return Overview(study, len(jobs), min(num_done, len(jobs)), state, newest, best)
+    return Overview(
+        study, len(jobs), min(num_done, len(jobs)), num_other_code, state, _began(records)
+    )
 
 
 def _seeds(jobs: Sequence[Sequence[str]], default: int) -> set[int]:
@@ -92,16 +100,19 @@ def _seeds(jobs: Sequence[Sequence[str]], default: int) -> set[int]:
     return {int(seed) for seed in named} or {default}
 
 
-def _records(root: Path, study: str, seeds: set[int]) -> tuple[int, float | None]:
-    """Return the number of the study's records, and when the latest run began."""
-    results = [
+def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, Any]]:
+    """Return the records of the study's own points in runs/, or the rows of its tables."""
+    found = [
         result
         for path in (root / "runs" / study).glob("[!.]*/result.json")
         if (result := read_result(path.parent)) and result.get("seed") in {*seeds, None}
     ]
-    rows = results or collected_rows(root, study)
-    began = [datetime.fromisoformat(row["started"]).timestamp() for row in rows if "started" in row]
-    return len(rows), max(began, default=None)
+    return found or collected_rows(root, study)
+
+
+def _began(records: Sequence[Mapping[str, Any]]) -> float | None:
+    began = [datetime.fromisoformat(each["started"]) for each in records if "started" in each]
+    return max(began).timestamp() if began else None
 
 
 def _newest(root: Path, study: str) -> float:
