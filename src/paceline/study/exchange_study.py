@@ -144,4 +144,5 @@ def _rows(each: _Point, predict: Predict) -> Iterator[Row]:
             **{f"hardware.{name}": value for name, value in result["hardware"].items()},
             **{f"versions.{name}": value for name, value in result["versions"].items()},
             "commit": result["commit"],
+            "source_digest": result["source_digest"],
         }
