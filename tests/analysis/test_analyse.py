@@ -39,9 +39,9 @@ def test_metrics_are_a_dozen_numbers(tmp_path):
         "n_failed": 1,
         "n_missing": 0,
     }
-    assert found["n_situations"] == 2
-    tied = {row["workers"] for row in tables["decision"] if row["tier"] == "tied"}
-    assert found["n_decided"] == len({row["workers"] for row in best} - tied)
+    two = [row for row in tables["decision"] if row["workers"] == "2"]
+    assert sorted(row["tier"] for row in two) == ["best", "tied"]
+    assert (found["n_situations"], found["n_decided"]) == (1, 0)
     assert found["best_speedup"] == pytest.approx(float(fastest["speedup_mean"]), rel=1e-5)
     assert found["best_speedup_workers"] == int(fastest["workers"])
     scores = [float(row["test_top1_mean"]) for row in tables["summary"]]
@@ -115,4 +115,19 @@ def test_metrics_count_situations_of_split_workers_by_their_processes(tmp_path):
     folder = write_decided(tmp_path / "made", runs, axes=[*AXES, shards])
     analyse(folder)
     numbers = json.loads((folder / "metrics.json").read_text())
-    assert (numbers["n_situations"], numbers["n_decided"]) == (2, 2)
+    assert (numbers["n_situations"], numbers["n_decided"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("updates", "decided", "speedup"), [((401, 801), 1, 2), ((801, 820), 0, 1), ((401, 401), 0, 2)]
+)
+def test_metrics_count_what_is_shown(tmp_path, updates, decided, speedup):
+    one = arm("sync_allreduce", 801, 0.9, workers=1)
+    first, second = updates
+    runs = [*arm("sync_allreduce", first, 0.9), *arm("gossip", second, 0.9)]
+    folder = write_decided(tmp_path / "made", [*one, *runs])
+    analyse(folder)
+    numbers = json.loads((folder / "metrics.json").read_text())
+    assert (numbers["n_situations"], numbers["n_decided"]) == (1, decided)
+    assert numbers["best_speedup"] == pytest.approx(speedup, rel=0.05)
+    assert numbers["best_speedup_workers"] == (4 if speedup > 1 else 1)

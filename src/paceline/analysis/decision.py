@@ -66,6 +66,16 @@ def decision(tables: Tables) -> Frame:
     return pd.DataFrame(rows)
 
 
+def is_faster(best: Frame) -> bool:
+    """Return False if a situation's best scheme is not shown to be faster than one worker.
+
+    `best`: its row of `decision`. Without runs of one worker nothing is known of that; their best
+    has no interval.
+    """
+    mean, low = best["speedup_mean"], best["speedup_low"]
+    return bool(pd.isna(mean) or (mean >= 1 if pd.isna(low) else low > 1))
+
+
 def _rows(
     tables: Tables,
     situation: Configuration,

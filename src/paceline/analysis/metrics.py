@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups, situation_columns
+from paceline.analysis.configuration import PROCESSES, groups, situation_columns
+from paceline.analysis.decision import is_faster
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
 
@@ -10,9 +11,10 @@ from paceline.analysis.tables import Frame, Row, Tables
 def metrics(tables: Tables, summary: Frame, decision: Frame) -> Row:
     """Count the points of a study and its decisions, and give the best of its means.
 
-    `n_decided`: situations of which one scheme is best, and none tied with it. `best_speedup` is
-    that of the best of all schemes, and has `best_speedup_workers`. A number that does not exist is
-    left out.
+    `n_situations`: those of several workers with several schemes to choose from. `n_decided`: those
+    of them in which one scheme is shown to be faster than one worker, and none tied with it.
+    `best_speedup` is the largest that is shown, and has `best_speedup_workers`. A number that does
+    not exist is left out.
     """
     numbers = {
         "n": len(tables.runs),
@@ -28,14 +30,23 @@ def metrics(tables: Tables, summary: Frame, decision: Frame) -> Row:
 def _decisions(tables: Tables, decision: Frame) -> Row:
     if not len(decision):
         return {"n_situations": 0, "n_decided": 0}
-    tiers = [list(of["tier"]) for _, of in groups(decision, situation_columns(tables.axes))]
+    best = decision[decision["tier"] == "best"]
+    faster = [index for index, row in best.iterrows() if is_faster(row)]
+    shown = best.loc[faster]
+    found = [
+        own
+        for situation, own in groups(decision, situation_columns(tables.axes))
+        if len(own) > 1 and (situation.get("workers") or situation[PROCESSES]) > 1
+    ]
     numbers: Row = {
-        "n_situations": len(tiers),
-        "n_decided": sum("best" in each and "tied" not in each for each in tiers),
+        "n_situations": len(found),
+        "n_decided": sum(
+            any(own.index.isin(faster)) and "tied" not in list(own["tier"]) for own in found
+        ),
     }
-    best = decision[(decision["tier"] == "best") & decision["speedup_mean"].notna()]
-    if len(best):
-        row = best.loc[best["speedup_mean"].astype(float).idxmax()]
+    shown = shown[shown["speedup_mean"].notna()]
+    if len(shown):
+        row = shown.loc[shown["speedup_mean"].astype(float).idxmax()]
         numbers["best_speedup"] = _short(row["speedup_mean"])
         numbers["best_speedup_workers"] = int(row["workers"])
     return numbers

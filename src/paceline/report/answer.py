@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from paceline.analysis.decision import is_faster
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
 from paceline.report.fault_table import fault_sentences
@@ -159,15 +160,6 @@ def _answer(findings: StudyFindings, situation: Situation) -> Answer:
         shown = "" if first["speedup_high"] < 1 else "no speed-up is shown; "
         return Answer(words, ONE, f"{shown}of several, {scheme} is first, {reaches}", details)
     return Answer(words, scheme, reaches, details)
-
-
-def is_faster(best: Frame) -> bool:
-    """Return False if the best scheme of a situation is not shown to be faster than one worker.
-
-    Without runs of one worker nothing is known of that; their best has no interval.
-    """
-    mean, low = best["speedup_mean"], best["speedup_low"]
-    return bool(pd.isna(mean) or (mean >= 1 if pd.isna(low) else low > 1))
 
 
 def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from paceline.analysis.decision import is_faster
 from paceline.analysis.tables import Frame
-from paceline.report.answer import ONE, answered, counted, first_of, is_faster
+from paceline.report.answer import ONE, answered, counted, first_of
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation

@@ -6,8 +6,9 @@ from functools import partial
 import altair as alt
 import pandas as pd
 
+from paceline.analysis.decision import is_faster
 from paceline.analysis.tables import Frame, Row
-from paceline.report.answer import ONE, first_of, is_faster
+from paceline.report.answer import ONE, first_of
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH
