@@ -5,12 +5,13 @@ import math
 import statistics
 
 import pytest
+from scipy.stats import chi2
 
 from paceline.analysis.cautions import cautions
 from paceline.analysis.tables import read_tables
 from paceline.analysis.tuned import best_trials, edge_of, tuning_variance
 from paceline.analysis.tuning_curve import expected_best, tuning_curve
-from paceline.inference.tuning_luck import variance_of_largest
+from paceline.inference.tuning_luck import SURE, variance_of_largest
 from paceline.measurement.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 
@@ -85,7 +86,7 @@ def test_the_luck_of_tuning_is_that_of_whole_searches(tuned):
     tables = tuned([*trials(), *trials(workers=8, searches={100: [0.5, 0.6]})])
     of = {"kind": "virtual", "scheme": "gossip", "training.rate": "tuned"}
     family = [of | {"workers": 4}, of | {"workers": 8}]
-    share = variance_of_largest(2)
+    share = variance_of_largest(2) / chi2.ppf(1 - SURE, 1)
     assert tuning_variance(tables, family, "top1", 0.0) == pytest.approx(0.1**2 * share)
     assert tuning_variance(tables, family, "test_top1", 0.0) == pytest.approx(0.05**2 * share)
     assert tuning_variance(tables, family, "test_top1", 1.0) == 0  # all of it is that of seeds

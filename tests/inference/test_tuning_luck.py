@@ -4,17 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
-from paceline.inference.against_reference import against_reference
-from paceline.inference.pooled import pooled
-from paceline.inference.space import PLAIN
 from paceline.inference.tuning_luck import (
+    SURE,
     variance_of_chosen,
     variance_of_difference,
     variance_of_largest,
 )
 
-MEMBERS, SEEDS, NOISE = 6, 8, 0.2
+MEMBERS, NOISE = 6, 0.2
 
 
 def searched(rng, searches, spread, worlds, shared=0.0):
@@ -68,35 +67,18 @@ def test_no_difference_has_more_luck_than_is_said(searches, shared):
     found = [variance_of_difference(s, v, noise) for s, v in zip(scores, values, strict=True)]
     best = of_best(scores, means)
     true = (best - best.mean(axis=1, keepdims=True)).var(axis=1, ddof=1).mean() * 2
-    assert 0.9 * true < np.mean(found) < 1.45 * true
+    assert np.mean(np.array(found) >= true) >= 0.87
+    assert np.mean(found) < 6 / searches**0.5 * true
 
 
 def test_luck_that_all_share_is_in_no_difference():
     values = [[0.5, 0.7], [0.4, 0.6], [0.6, 0.8]]
     assert variance_of_difference(values, values, 0.0) == pytest.approx(0, abs=1e-15)
     values[2] = [0.8, 0.6]  # residuals of 2, 2 and -4 thirtieths, with 2 degrees of freedom
-    apart = 2 * 0.02 * variance_of_largest(2)
-    together = 2 * 2 * (2**2 + 2**2 + 4**2) / 30**2 / 2
+    apart = 2 * 3 * 0.02 * variance_of_largest(2) / chi2.ppf(1 - SURE, 3)
+    together = 2 * 2 * (2**2 + 2**2 + 4**2) / 30**2 / chi2.ppf(1 - SURE, 2)
     assert variance_of_difference(values, values, 0.0) == pytest.approx(min(apart, together))
     assert apart < together
     uneven = [[0.5, 0.7], [0.4, 0.6, 0.5]]
-    alone = variance_of_chosen(uneven, uneven, 0.0)
+    alone = variance_of_chosen(uneven, uneven, 0.0, SURE)
     assert variance_of_difference(uneven, uneven, 0.0) == pytest.approx(2 * alone)
-
-
-@pytest.mark.parametrize("shared", [0.0, 0.4, 1.0])
-def test_intervals_with_it_cover_the_difference_of_tuned_schemes(shared):
-    """Without it the interval is of two chosen trials; another tuning would choose others."""
-    rng = np.random.default_rng(2)
-    scores, values, means = searched(rng, 4, 0.4, 1000, shared)
-    chosen = of_best(scores, means)
-    runs = chosen[..., None] + NOISE * rng.standard_normal((*chosen.shape, SEEDS))
-    covered = {"with": 0, "without": 0}
-    for world in range(1000):
-        family = pooled(list(runs[world]), PLAIN)
-        luck = variance_of_difference(scores[world], values[world], float(family.variance))
-        for name, extra in (("with", luck), ("without", 0.0)):
-            found = against_reference(family, 0, extra_variance=extra)
-            covered[name] += bool(found.covers(0.0).all())
-    assert covered["with"] >= 930
-    assert covered["without"] <= 700

@@ -6,9 +6,11 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import Normal, order_statistic
+from scipy.stats import Normal, chi2, order_statistic
 
 from paceline.inference.estimate import Array
+
+SURE = 0.9  # of upper ends, one-sided: plain estimates of few searches let too much seem real
 
 
 def variance_of_difference(
@@ -24,21 +26,26 @@ def variance_of_difference(
 
     Two numbers bound it from above, and the smaller is returned: twice `variance_of_chosen`, as if
     each member had luck of its own; and twice the variance of what is left of values when the mean
-    of each search over all members is taken out, since members try the same points.
+    of each search over all members is taken out, since members try the same points. Few searches of
+    few members tell little of either, so both are upper ends, of probability SURE.
     """
-    apart = 2 * variance_of_chosen(scores, values, noise)
-    together = 2 * _interaction(values, noise)
+    apart = 2 * variance_of_chosen(scores, values, noise, SURE)
+    together = 2 * _interaction(values, noise, SURE)
     return apart if math.isnan(together) else min(apart, together)
 
 
 def variance_of_chosen(
-    scores: Sequence[ArrayLike], values: Sequence[ArrayLike], noise: float
+    scores: Sequence[ArrayLike],
+    values: Sequence[ArrayLike],
+    noise: float,
+    sure: float | None = None,
 ) -> float:
     """Return the variance of the mean value at the best of all searches, were they repeated.
 
     Arguments as in `variance_of_difference`. Members are taken to be alike but for their means, and
     normal: of the best of m, whatever goes with its score varies less, and the rest as of any. NaN
-    if no member has two searches.
+    if no member has two searches. An estimate, or the upper end of what is between searches, of
+    probability `sure`.
     """
     pairs = [
         np.stack([np.asarray(own, float), np.asarray(other, float)])
@@ -48,7 +55,7 @@ def variance_of_chosen(
     if not pairs:
         return float("nan")
     degrees = sum(pair.shape[1] - 1 for pair in pairs)
-    products = np.sum([_products(pair) for pair in pairs], axis=0) / degrees
+    products = np.sum([_products(pair) for pair in pairs], axis=0) / _divisor(degrees, sure)
     common, own = max(products[0, 1] - noise, 0.0), max(products[1, 1] - noise, 0.0)
     searches = min(pair.shape[1] for pair in pairs)
     by_score = common**2 / products[0, 0] if products[0, 0] > 0 else 0.0
@@ -66,7 +73,12 @@ def _products(pair: Array) -> Array:
     return centred @ centred.T
 
 
-def _interaction(values: Sequence[ArrayLike], noise: float) -> float:
+def _divisor(degrees: int, sure: float | None) -> float:
+    """Return that of a sum of squares for an estimate of the variance, or for its upper end."""
+    return degrees if sure is None else float(chi2.ppf(1 - sure, degrees))
+
+
+def _interaction(values: Sequence[ArrayLike], noise: float, sure: float) -> float:
     """Return the variance of what is a member's own in a search; NaN if it is not known."""
     if len({np.size(own) for own in values}) != 1:
         return float("nan")
@@ -75,4 +87,4 @@ def _interaction(values: Sequence[ArrayLike], noise: float) -> float:
         return float("nan")
     degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
     own = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
-    return max(float(np.sum(own**2)) / degrees - noise, 0.0)
+    return max(float(np.sum(own**2)) / _divisor(degrees, sure) - noise, 0.0)
