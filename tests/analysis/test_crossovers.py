@@ -41,14 +41,12 @@ def test_a_scheme_that_is_ahead_at_every_number_has_no_crossover(tmp_path):
     assert (row["ahead_from"], row["everywhere"]) == (0, 1)
 
 
-def test_runs_that_do_not_get_there_count_with_the_horizon(tmp_path):
-    table = found(tmp_path / "made", worlds(gossip=(401, None))).set_index("scheme")
-    assert table.loc["gossip"]["ahead_from"] == math.inf
-
-
-def test_numbers_of_workers_at_which_nobody_gets_there_are_left_out(tmp_path):
-    nobody = worlds(gossip=(401, None), mixed=(501, None), reference=(301, None))
-    assert found(tmp_path / "made", nobody).empty
+def test_numbers_of_workers_at_which_a_run_does_not_get_there_are_left_out(tmp_path):
+    """Of two numbers of workers one is left, in which nothing crosses."""
+    table = found(tmp_path / "made", worlds(gossip=(401, None), mixed=(501, 201)))
+    assert list(table["scheme"]) == ["mixed"]
+    nobody = worlds(gossip=(401, 201), mixed=(501, 201), reference=(301, None))
+    assert found(tmp_path / "nobody", nobody).empty
 
 
 def test_without_a_target_or_a_scale_there_is_none(tmp_path):

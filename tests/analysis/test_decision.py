@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse, table_path
-from paceline.analysis.decision import decision
+from paceline.analysis.decision import decision, is_faster
 from paceline.analysis.family_times import tiers
 from paceline.analysis.tables import read_tables
 from paceline.inference.crossing import NEVER, Crossing
@@ -56,7 +56,20 @@ def test_a_reference_that_never_gets_there_is_no_measure_of_speed(tmp_path):
     runs = [*arm("sync_allreduce", 801, 0.9, workers=1), *arm("sync_allreduce", None, 0.9)]
     table = decided(tmp_path / "made", [*runs, *arm("gossip", 201, 0.9)])
     assert table["reference_speedup_mean"].isna().tolist() == [False, True, True]
-    assert table["speedup_mean"].notna().all()
+    assert table["speedup_mean"].isna().tolist() == [False, True, False]
+
+
+def test_a_lost_run_leaves_no_speed_up_and_none_is_shown(tmp_path):
+    """Its time would be that of the horizon, which says nothing of the scheme."""
+    one = arm("sync_allreduce", 801, 0.9, workers=1)
+    losing = arm("gossip", 201, 0.9)
+    losing[0]["crossing"] = None
+    (_, first) = decided(tmp_path / "made", [*one, *losing]).to_dict("records")
+    assert (first["tier"], first["n_reached"]) == ("best", 3)
+    assert np.isnan(first["speedup_mean"])
+    assert not is_faster(first)
+    (alone,) = decided(tmp_path / "alone", losing).to_dict("records")  # held to no one worker
+    assert is_faster(alone)
 
 
 def test_the_baseline_is_once_as_fast_as_itself_without_doubt(tmp_path):

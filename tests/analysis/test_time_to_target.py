@@ -33,8 +33,31 @@ def test_the_target_is_two_points_below_the_best_mean_of_one_worker(made):
 
 
 def test_each_kind_has_its_own_target(made):
-    table = targets(made([make_run(top1=0.8), make_run(kind="virtual", top1=0.6)]))
+    table = targets(made([make_run(top1=0.8), make_run(kind="virtual", top1=0.6, key="other")]))
     assert list(table["target"]) == pytest.approx([0.78, 0.58])
+
+
+def test_the_target_and_those_held_to_it_are_of_equal_images(made):
+    """The last evaluation, of 0.8, is on all images; the one before reads 0.795 on fewer."""
+    runs = [make_run(top1=0.8), make_run(workers=2, top1=0.79)]
+    fewer = {"measurement.curve_images": 2000}
+    tables = made(runs, settings=fewer)
+    assert tables.curves.groupby("key").size().tolist() == [7, 7]
+    ends = [0.8 * (1 - 0.5 ** (1.2 * n)) / (1 - 0.5**9.6) for n in (7, 8)]
+    assert ends[1] == pytest.approx(0.8)
+    assert targets(tables)["target"].tolist() == pytest.approx([ends[0] - 0.02])
+    assert targets(made(runs))["target"].tolist() == pytest.approx([ends[1] - 0.02])
+    varying = [run | fewer for run in runs[:1]] + runs[1:]
+    assert made(varying).curves.groupby("key").size().tolist() == [7, 8]
+
+
+def test_a_single_evaluation_is_kept_on_whatever_images(made):
+    tables = made([make_run(top1=0.8)], settings={"measurement.curve_images": 2000})
+    key = tables.runs["key"].iloc[0]
+    one = made([make_run(top1=0.8)])
+    one = replace(one, curves=one.curve(key).tail(1))
+    assert targets(one)["target"].tolist() == pytest.approx([0.78])
+    assert len(targets(replace(one, curves=one.curves.iloc[:0]))) == 1
 
 
 def reach(made, *top1, **statuses):

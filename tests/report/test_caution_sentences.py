@@ -25,6 +25,26 @@ def test_fewer_cores_than_workers_and_servers(findings):
     assert "3 on 2" in text
 
 
+def test_rates_that_were_searched_elsewhere(findings):
+    """Of two networks one is that of the search, and a rate by rule has no search."""
+    name = "cluster.link.bandwidth"
+    axes = ["scheme", "workers", "seed", "training.rate", name]
+    runs = [
+        make_run(seed=seed, key=f"{seed}{rate}{bandwidth}")
+        | {name: bandwidth, "training.rate": rate}
+        for seed in (0, 1)
+        for rate, bandwidth in (("tuned", None), ("tuned", 125e6), ("by_rule", 125e6))
+    ]
+    at = {name: None, "cluster.slow_workers": 0}  # of which the second is no axis
+    said = cautions(findings(runs, axes=axes, tuned_at=at))
+    assert [text for text in said if "searched" in text] == [
+        "2 of 4 tuned points ran elsewhere than with links without a limit, where their rates were "
+        "searched: schemes whose updates depend on times may have better ones."
+    ]
+    del at[name]
+    assert not [t for t in cautions(findings(runs, axes=axes, tuned_at=at)) if "searched" in t]
+
+
 def test_points_at_the_same_time_share_cores(findings):
     (text,) = cautions(findings(seeds(workers=2, jobs=4)))
     assert "8 on 4" in text

@@ -40,6 +40,36 @@ def test_a_setting_that_is_not_known_is_not_told(findings, unknown):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"training.epochs": 5, "training.samples": None}, "5 epochs over all workers together"),
+        ({"training.epochs": 5, "training.samples": 96000}, "96,000 images over all workers"),
+        ({"training.epochs": 5}, "96,000 images over all workers"),  # samples differ by point
+    ],
+)
+def test_the_budget_is_that_of_the_runs(findings, settings, words):
+    assert dict(how_it_was_run(findings([make_run()], settings=settings)))["Budget"].startswith(
+        words
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "images", "words"),
+    [
+        (None, 2000, None),
+        (1, 2000, "1 a run, on all validation images"),
+        (50, None, "50 a run, on all validation images"),
+        (50, 2000, "50 a run; all but the last on 2,000 validation images"),
+    ],
+)
+def test_evaluations_say_on_which_images_they_are(findings, number, images, words):
+    names = ("measurement.evaluations", "measurement.curve_images")
+    settings = dict(zip(names, (number, images), strict=True))
+    told = dict(how_it_was_run(findings([make_run()], settings=settings))).get("Evaluations")
+    assert told == words if words is None else told.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
         ({"workload.name": "sized", "workload.num_bytes": 10**8}, "gradients of 100 MB"),
         ({"workload.name": "resnet50"}, "gradients as of resnet50"),
         ({"workload.name": "own"}, "s a step"),

@@ -13,7 +13,13 @@ def made(rows, axes):
 
 
 def row(workers, scheme="gossip", **settings):
-    return {"kind": "virtual", "data": "made", "workers": workers, "scheme": scheme, **settings}
+    return {
+        "kind": "virtual",
+        "data": "made",
+        "workers": workers,
+        "scheme": scheme,
+        "n_reached": 0,
+    } | settings
 
 
 def test_only_what_varies_is_said_and_no_value_is_a_value():
@@ -36,6 +42,11 @@ def test_the_most_workers_and_tuned_rates_come_first():
     assert [each.size for each in found] == [8, 4, 1] * 2
     assert [each.values["training.rate"] for each in found] == ["tuned"] * 3 + ["by_rule"] * 3
     assert [each.name for each in found] == [f"s{place}" for place in range(6)]
+
+
+def test_those_in_which_the_target_is_reached_come_before_larger_ones():
+    rows = [row(8), row(2, n_reached=1), row(4)]
+    assert [each.size for each in situations(made(rows, ["workers"]))] == [2, 8, 4]
 
 
 def test_one_scheme_or_one_worker_is_no_choice():

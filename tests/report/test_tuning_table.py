@@ -1,9 +1,12 @@
 """What the rates of tuned points were tuned on: a table of tuning.csv, and of no result."""
 
+import json
+
 import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.report.findings import read_findings
+from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.origin_tables import tuning
 from paceline.report.page import report
 from tests.made_reports import make_run, write_reports, write_rows
@@ -82,6 +85,17 @@ def test_momentum_and_an_edge_are_shown_and_cautioned_of(tuned):
         "it cannot be said that they fail, diverge or cost accuracy: sync_allreduce, workers 1, "
         "lowest effective_rate."
     ) in report(folder).read_text()
+
+
+def test_the_search_says_what_it_was_done_with(tuned):
+    folder = tuned(TRIED)
+    assert "; all with" not in dict(how_it_was_run(read_findings(folder)))["Search"]
+    about = json.loads((folder / "study.json").read_text())
+    about["tuned_at"] = {"batch_size": 32}
+    (folder / "study.json").write_text(json.dumps(about))
+    search = dict(how_it_was_run(read_findings(folder)))["Search"]
+    words = "; all with 32 images per worker and step, whose best the others take, too; best by"
+    assert words in search
 
 
 def test_without_tuning_there_is_no_table(tuned, reported):

@@ -20,12 +20,11 @@ def crossovers(tables: Tables) -> Frame:
     """Return one row per scheme and situation that was run with several numbers of workers.
 
     `ahead_from` is the number of workers, between `least` and `most`, from which its time to the
-    target is the shorter: 0 if it is at every number, infinity if it is not at the largest. A run
-    that did not reach the target counts with the horizon. `everywhere` and `nowhere` are the
-    shares of draws that say so, and `at_edge` is an edge of what was tried at which a best trial of
-    the scheme lies: then nothing may be said against it. Numbers of workers at which no run of
-    either reached the target are left out. The table has no rows without a target, or with several
-    settings of the reference.
+    target is the shorter: 0 if it is at every number, infinity if it is not at the largest.
+    `everywhere` and `nowhere` are the shares of draws that say so, and `at_edge` is an edge of what
+    was tried at which a best trial of the scheme lies: then nothing may be said against it. Numbers
+    of workers at which a run of either did not reach the target are left out. The table has no rows
+    without a target, or with several settings of the reference.
     """
     goals = targets(tables)
     if not len(goals) or "workers" not in tables.axes or {*SPLIT} & {*tables.axes}:
@@ -65,7 +64,7 @@ def _times(points: Frame, found: Crossings, horizon: float) -> dict[int, Array]:
 def _crossover(own: dict[int, Array], reference: dict[int, Array], horizon: float) -> Row | None:
     """Return the columns of one scheme; None unless both ran with two numbers of workers."""
     both = sorted(n for n in own if n in reference)
-    both = [n for n in both if min(own[n].min(), reference[n].min()) < horizon]
+    both = [n for n in both if max(own[n].max(), reference[n].max()) < horizon]
     if len(both) < 2:
         return None
     rng = np.random.default_rng(_SEED)

@@ -40,8 +40,8 @@ def decision(tables: Tables) -> Frame:
 
     - `success`: the share of runs that reach the target; a diverged run is one that does not;
     - `target_seconds`: the mean time to it, restricted to `horizon_seconds`;
-    - `speedup`: that of the best one-worker runs, `baseline`, over it;
-    - `reference_speedup`: that of the scheme `reference` over it;
+    - `speedup`: that of the best one-worker runs, `baseline`, over it, if all of both get there;
+    - `reference_speedup`: that of the scheme `reference` over it, likewise;
     - `worker_seconds`: the number of workers times `target_seconds`;
     - `tier`: best, the smallest time to the target; tied, not told from it; behind; never, if no
       run reached the target; empty without a target;
@@ -73,7 +73,9 @@ def is_faster(best: Frame) -> bool:
     has no interval.
     """
     mean, low = best["speedup_mean"], best["speedup_low"]
-    return bool(pd.isna(mean) or (mean >= 1 if pd.isna(low) else low > 1))
+    if pd.isna(mean):
+        return best["baseline"] in ("", None) or pd.isna(best["baseline"])
+    return bool(mean >= 1 if pd.isna(low) else low > 1)
 
 
 def _rows(

@@ -34,7 +34,8 @@ def family_times(
     """Return the columns on time of each member.
 
     Speed-ups are against the runs of one worker `alone`, and against the member at the place
-    `reference`.
+    `reference`. There is none where a run of either did not reach the target: it would be a number
+    of the horizon.
     """
     times = [target_times(own, found, horizon) for own in members]
     one, baseline = (alone.time, alone.name) if alone else (None, "")
@@ -87,6 +88,8 @@ def _speedup(base: RestrictedMean | None, own: RestrictedMean) -> Interval:
         return NONE
     if own == base:  # the baseline itself
         return Interval(1.0, math.nan, math.nan, own.n)
+    if _lost(base) or _lost(own):
+        return NONE
     return interval_of(ratio_of_means(base, own), own.n)
 
 

@@ -34,6 +34,7 @@ _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
+CURVE_IMAGES = "measurement.curve_images"  # on which all evaluations but that of the end are
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
 _LATER = ("timeline", "test")  # tables that reports of older code lack
 _LATER_ABOUT = {
@@ -41,6 +42,7 @@ _LATER_ABOUT = {
     "target": None,
     "settings": {},
     "unfit": {},
+    "tuned_at": {},
 }  # what their study.json lacks: as in conf/paceline.yaml
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
@@ -57,7 +59,8 @@ class About(TypedDict):
     why a record counts as missing that does not fit. `margin` is the
     difference of accuracies, in points, up to which the study calls them equal. `target`
     is {metric, value} or {metric, below_baseline} as the study asks for it, or None. `settings`
-    are those that all points have in common, by dotted name.
+    are those that all points have in common, by dotted name; `tuned_at` those that the trials of
+    its tuning had in place of a point's own.
     """
 
     study: str
@@ -71,6 +74,7 @@ class About(TypedDict):
     margin: float
     target: Row | None
     settings: Row
+    tuned_at: Row
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,9 @@ class Tables:
     """Collected tables of a study.
 
     `runs` has one row per point, in the order of the study, without the throughput of blocks that
-    were dropped. `blocks` judges these, and `repeats` has the last reference run of each; both have
+    were dropped. `curves` has the evaluations on equal images: without that at the end of a run, if
+    it is on more of them than the others, since what is read off curves is held to a target, and to
+    other runs. `blocks` judges these, and `repeats` has the last reference run of each; both have
     no row if the study has no blocks. The other tables have any number of
     rows per point, which they name by `key`. `predictions` has no row if the study asks for none,
     `tuning` (tuning.csv) none if no rate was tuned.
@@ -180,7 +186,17 @@ def read_tables(folder: Path) -> Tables:
         message = f"{folder / 'runs.csv'} {what}; first: paceline collect {study}"
         raise SettingError("study", message)
     blocks = judged(tables.runs, tables.repeats, tables.axes)
-    return replace(tables, blocks=blocks, runs=without_dropped(tables.runs, blocks))
+    kept = without_dropped(tables.runs, blocks)
+    return replace(tables, blocks=blocks, runs=kept, curves=_on_equal_images(tables))
+
+
+def _on_equal_images(tables: Tables) -> Frame:
+    """Leave out the evaluation at the end of each run that is on more images than the others."""
+    curves, runs, everywhere = tables.curves, tables.runs, tables.about["settings"]
+    fewer = runs.get(CURVE_IMAGES, pd.Series(everywhere.get(CURVE_IMAGES), runs.index))
+    ends = runs[fewer.notna()].set_index("key")["samples"]
+    alone = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
+    return curves[alone | (curves["samples"] != curves["key"].map(ends))]
 
 
 def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:

@@ -1,7 +1,8 @@
 """Computes the seconds and samples until top-1, top-5 or loss of validation first reach a target.
 
 Runs that never reach it are counted. The target is the one that the study asks for, or else
-two points below the best mean final top-1 of one worker.
+two points below the best mean top-1 of one worker, at the last evaluation of its curves: on the
+images on which others are held to it.
 """
 
 import math
@@ -37,7 +38,7 @@ def targets(tables: Tables) -> Frame:
     alone = tables.finished[tables.finished["workers"] == 1]
     for group, points in configurations(alone, ["data"]):
         means = {
-            _configuration_text(configuration): interval(metric.gain(same)).mean
+            _configuration_text(configuration): interval(metric.gain(_last(tables, same))).mean
             for configuration, same in configurations(points, tables.axes)
         }
         name, best = max(means.items(), key=lambda item: item[1])
@@ -45,6 +46,13 @@ def targets(tables: Tables) -> Frame:
             target = metric.sign * (best - asked["below_baseline"])
             rows.append(group | {"target": target, "set_by": name})
     return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _last(tables: Tables, points: Frame) -> Frame:
+    """Return the last evaluation of each point on its curve; the row of a point without a curve."""
+    ends = [tables.curve(key).sort_values("samples").tail(1) for key in points["key"]]
+    without = [not len(end) for end in ends]
+    return pd.concat([*ends, points[without]])
 
 
 def time_to_target(tables: Tables) -> Frame:

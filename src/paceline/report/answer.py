@@ -20,15 +20,16 @@ from paceline.report.number_format import (
 )
 from paceline.report.prediction_sentences import predictions
 from paceline.report.situations import RATE, Situation, of_several_schemes
-from paceline.report.target_sentences import is_of_loss
+from paceline.report.target_sentences import is_of_loss, validation_images
 from paceline.report.tiers import MEANINGS, NOT_JUDGED, is_at_edge, tier_of
 from paceline.report.words import scheme_words
 
 HEDGE = (
     "Intervals are of 95 %, and at most one family of comparisons in twenty holds a false one: "
     "times between all schemes of a situation by Holm's tests, accuracies against one of them, or "
-    "against one worker, by Dunnett's. How many times as fast is an interval by itself; who lost a "
-    "run before the target is behind, without a test, where all runs of the first got there. "
+    "against one worker, by Dunnett's. How many times as fast is an interval by itself, and is "
+    "not said where a run did not get there; who lost such a run is behind, without a test, where "
+    "all runs of the first got there. "
     "Where the search for rates was repeated, accuracies include what another would change; times "
     "do not. Not told apart is not equal."
 )
@@ -40,7 +41,8 @@ MOST = 8  # situations with a sentence each; more are counted by what to use
 class Answer(NamedTuple):
     """Answer for a situation.
 
-    `use`: the scheme, ONE if none is shown to be faster than one worker, "" if none can be named.
+    `use`: the scheme, ONE if none is shown to be faster than one worker, "" if no run reached the
+    target, or there is none.
     `text`: what it brings, in a sentence. `details`: what else is known of it and of the others, a
     short sentence each.
     """
@@ -136,7 +138,7 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     texts = [*fault_sentences(findings), *agreement(findings), *predictions(findings)]
     found = answers(findings)
     if len(found) > MOST and not texts:
-        best = pd.Series([each.use for each in found if each.use]).value_counts()
+        best = pd.Series([each.use or "not known" for each in found]).value_counts()
         uses = "; ".join(f"{name} in {number}" for name, number in best.items())
         texts.append(f"Of {len(found)} situations, the one to use is: {uses}.")
     elif not found and not texts:
@@ -158,12 +160,15 @@ def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     scheme, reaches = scheme_words(first), _reaches(findings, first)
     if not is_faster(first):
         shown = "" if first["speedup_high"] < 1 else "no speed-up is shown; "
-        return Answer(words, ONE, f"{shown}of several, {scheme} is first, {reaches}", details)
+        return Answer(words, ONE, f"{shown}of several, {scheme} is first; {reaches}", details)
     return Answer(words, scheme, reaches, details)
 
 
 def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
-    """Name the scheme with the most images/s, where none reaches the target or there is none."""
+    """Name the scheme with the most images/s, where none reaches the target or there is none.
+
+    It is not one to use: nothing says whether it learns.
+    """
     none = ""
     if (rows["tier"] == "never").any():
         none = f"No run reached {target_words(findings, rows.iloc[0])}."
@@ -177,7 +182,7 @@ def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
     most = f"the most images per second: {scheme_words(first)}, {rate}"
     if none:
         return Answer(words, "", none, [f"{most[:1].upper()}{most[1:]}."])
-    return Answer(words, scheme_words(first), f"{most}.", _against(first))
+    return Answer(words, "", f"{most}.", [])
 
 
 def target_words(findings: StudyFindings, row: Frame) -> str:
@@ -186,14 +191,14 @@ def target_words(findings: StudyFindings, row: Frame) -> str:
     if is_of_loss(asked):
         return f"a validation loss of {decimals(row['target'])}"
     top5 = " (top-5)" if asked is not None and asked["metric"] == "top5" else ""
-    return f"{percent(row['target'])}{top5} on validation images"
+    return f"{percent(row['target'])}{top5} on {validation_images(findings)}"
 
 
 def _reaches(findings: StudyFindings, row: Frame) -> str:
     target, runs = target_words(findings, row), int(row["n"] - row["n_failed"])
     reached = f"{row['n_reached']:.0f} of {plural(runs, 'run')} reached {target}"
     if pd.isna(row["speedup_mean"]):
-        return f"the first to get there; {reached}."
+        return f"{reached}."
     speed = _spread(row, "speedup", times)
     return f"{speed} times as fast as the best one worker; {reached}."
 

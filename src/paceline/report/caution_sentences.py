@@ -8,6 +8,7 @@ from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import percent, plural, setting
 from paceline.report.speed_sentences import dropped, one_machine, super_linear
+from paceline.report.words import value_words
 
 _CROWDED = {
     "measured": "They shared cores, so their images/s and speed-ups are those of a crowded "
@@ -34,6 +35,7 @@ def cautions(findings: StudyFindings) -> list[str]:
         *_sentences(findings, "super_linear", super_linear),
         *_sentences(findings, "few_seeds", _few_seeds),
         *_sentences(findings, "at_edge", _at_edge),
+        *_tuned_elsewhere(findings),
     ]
 
 
@@ -101,6 +103,20 @@ def _at_edge(row: Frame) -> str:
         "an edge of what was tried, so that it cannot be said that they fail, diverge or cost "
         f"accuracy: {row['value']}."
     )
+
+
+def _tuned_elsewhere(findings: StudyFindings) -> list[str]:
+    runs, axes = findings.tables.runs, findings.tables.axes
+    at = {name: value for name, value in findings.tables.about["tuned_at"].items() if name in axes}
+    tuned = runs[runs["training.rate"] == "tuned"] if "training.rate" in runs else runs
+    others = len(tuned) - len(matching(tuned, at))
+    if not at or not others:
+        return []
+    words = " and ".join(value_words(name, value) for name, value in at.items())
+    return [
+        f"{others} of {plural(len(tuned), 'tuned point')} ran elsewhere than with {words}, where "
+        "their rates were searched: schemes whose updates depend on times may have better ones."
+    ]
 
 
 def _ended_badly(findings: StudyFindings) -> list[str]:

@@ -1,5 +1,6 @@
 """Makes the table of faults on the page of a study, and the sentences above it."""
 
+import math
 from collections.abc import Iterable
 
 from paceline.analysis.configuration import groups
@@ -60,11 +61,16 @@ def _sentence(fault: str, rows: Frame) -> str:
         parts.append(f"{_listed(names)} did")
     if len(ended):
         longest = ended["seconds_to_end"].max()
-        by = f" within {seconds(longest)} s" if longest == longest else ""
+        by = f" within {seconds(_bound(longest))} s" if longest == longest else ""
         parts.append(
             f"every run of {_listed(map(scheme_words, ended.to_dict('records')))} ended{by}"
         )
     return f"When {_WORDS[fault]}, {'; '.join(parts)}."
+
+
+def _bound(value: float) -> float:
+    """Round up to the hundredths that are shown, so that no number lies above its bound."""
+    return math.ceil(100 * value) / 100
 
 
 def _with_ratio(row: Row) -> str:

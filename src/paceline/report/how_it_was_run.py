@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from paceline.analysis.tables import Frame
+from paceline.analysis.tables import CURVE_IMAGES, Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import bit_rate, count, percent, plural, setting, size
-from paceline.report.words import COUNTED, scheme_words
+from paceline.report.words import COUNTED, scheme_words, value_words
 
 _CLUSTER = "cluster."
 _OF_CLUSTER: dict[str, Callable[[float], str]] = {
@@ -35,6 +35,7 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Network", _network(runs)
     yield "Images per worker and step", _listed(runs, "batch_size")
     yield "Budget", _budget(runs, known)
+    yield "Evaluations", _evaluations(known)
     for name in findings.of_size:
         yield f"{COUNTED.get(name, name)}s".capitalize(), _by_size(runs, name)
     yield "Optimizer", _optimizer(known)
@@ -66,7 +67,7 @@ def _network(runs: Frame) -> str:
 
 def _budget(runs: Frame, known: Mapping[str, Any]) -> str:
     epochs = known.get("training.epochs")
-    if epochs is not None:
+    if epochs is not None and known.get("training.samples", epochs) is None:  # which take its place
         return f"{plural(epochs, 'epoch')} over all workers together"
     samples = runs["samples"].dropna() if "samples" in runs else pd.Series(dtype=float)
     if samples.empty:
@@ -74,6 +75,18 @@ def _budget(runs: Frame, known: Mapping[str, Any]) -> str:
     low, high = samples.min(), samples.max()
     both = count(low) if low == high else f"{count(low)} to {count(high)}"
     return f"{both} images over all workers together"
+
+
+def _evaluations(known: Mapping[str, Any]) -> str:
+    number, images = known.get("measurement.evaluations"), known.get(CURVE_IMAGES)
+    if number is None:
+        return ""
+    if images is None or number < 2:
+        return f"{number} a run, on all validation images"
+    return (
+        f"{number} a run; all but the last on {count(images)} validation images, the same for all, "
+        "by which the target is set and reached; the last on all"
+    )
 
 
 def _by_size(runs: Frame, name: str) -> str:
@@ -116,7 +129,14 @@ def _search(findings: StudyFindings) -> str:
     if "momentum" in tuning and tuning["momentum"].notna().any():
         momenta = tuning["momentum"].astype(float)
         text += f", momentum {momenta.min():.3g} to {momenta.max():.3g}"
-    return f"{text}, best by validation; the page reports other seeds"
+    elsewhere = [
+        value_words(name, value)
+        for name, value in findings.tables.about["tuned_at"].items()
+        if name in findings.tables.axes
+    ]
+    if elsewhere:
+        text += f"; all with {' and '.join(elsewhere)}, whose best the others take, too"
+    return f"{text}; best by validation; the page reports other seeds"
 
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:

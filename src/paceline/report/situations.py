@@ -50,16 +50,19 @@ class Situation:
 
 
 def situations(findings: StudyFindings) -> list[Situation]:
-    """Return all situations; first several schemes, then tuned rates, then the most workers."""
+    """Return all situations, first those of several schemes.
+
+    Then of tuned rates, then those in which the target is reached, then of the most workers.
+    """
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)
     varying = [name for name in columns if decision[name].nunique(dropna=False) > 1]
     found = [
-        (Situation("", values, _words(values, varying)), len(rows) > 1)
+        (Situation("", values, _words(values, varying)), len(rows) < 2, not rows["n_reached"].any())
         for values, rows in groups(decision, columns)
     ]
-    found.sort(key=lambda pair: (not pair[1], pair[0].values.get(RATE) == "by_rule", -pair[0].size))
-    return [replace(each, name=f"s{place}") for place, (each, _) in enumerate(found)]
+    found.sort(key=lambda it: (it[1], it[0].values.get(RATE) == "by_rule", it[2], -it[0].size))
+    return [replace(each, name=f"s{place}") for place, (each, *_) in enumerate(found)]
 
 
 def of_several_schemes(findings: StudyFindings) -> list[Situation]:

@@ -2,8 +2,9 @@
 
 import pandas as pd
 
-from paceline.analysis.tables import Row
+from paceline.analysis.tables import CURVE_IMAGES, Row
 from paceline.report.findings import StudyFindings
+from paceline.report.number_format import count
 from paceline.report.words import configuration_words
 
 _NAMES = {"top1": "top-1", "top5": "top-5", "loss": "loss"}
@@ -17,6 +18,12 @@ def is_of_loss(asked: Row | None) -> bool:
 def side(asked: Row | None) -> str:
     """Name the side of the target on which it is reached."""
     return "below" if is_of_loss(asked) else "above"
+
+
+def validation_images(findings: StudyFindings) -> str:
+    """Name the images on which targets are set and reached, as in "2,000 validation images"."""
+    images = findings.tables.about["settings"].get(CURVE_IMAGES)
+    return "validation images" if images is None else f"{count(images)} validation images"
 
 
 def target_origin(findings: StudyFindings) -> str:

@@ -30,7 +30,7 @@ class StudyState(TypedDict):
     source. `unfit`: why a record does not fit, by its key; it counts as missing. `margin`:
     difference of accuracies, in points, up to which they count as equal. `target`: what the study
     asks for as its target, None if nothing. `settings`: those that all points have in common, by
-    dotted name.
+    dotted name. `tuned_at`: the settings that trials had in place of a point's own.
     """
 
     study: str
@@ -44,6 +44,7 @@ class StudyState(TypedDict):
     margin: float
     target: Row | None
     settings: Row
+    tuned_at: Row
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -77,7 +78,7 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     _write(folder / "tuning.csv", ("key", *axes, *TUNING), rows)
     trials = points_of(tuned)
     write_archive(folder / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
-    state = _state(study, points, trials, root)
+    state = _state(study, points, trials, root, dict(tuning.at) if tuning else {})
     (folder / "study.json").write_text(json.dumps(state, indent=1) + "\n")
     _print(state, folder)
     return folder
@@ -116,7 +117,11 @@ def _write(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None:
 
 
 def _state(
-    study: str, points: Sequence[StudyPoint], trials: Sequence[StudyPoint], root: Path
+    study: str,
+    points: Sequence[StudyPoint],
+    trials: Sequence[StudyPoint],
+    root: Path,
+    tuned_at: Row,
 ) -> StudyState:
     keys = {point.key for point in (*points, *trials)}
     records = sorted(path.parent.name for path in (root / "runs" / study).glob("*/result.json"))
@@ -133,6 +138,7 @@ def _state(
         "margin": points[0].config.margin,
         "target": points[0].config.asked_target,
         "settings": _common([flat_settings(point.config.values) for point in points]),
+        "tuned_at": tuned_at,
     }
 
 

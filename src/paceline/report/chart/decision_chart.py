@@ -22,14 +22,14 @@ from paceline.report.chart.chart_style import (
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, plural, shown, times
 from paceline.report.situations import of_several_schemes
-from paceline.report.tiers import tier_of
+from paceline.report.tiers import NOT_JUDGED, tier_of
 from paceline.report.words import scheme_words
 
 _CAPTION = (
-    "First: how many times as fast as the best one worker a scheme reaches the target; one that "
-    "never does is named there. Second: accuracy less that of {other}, in points, with the margin "
-    "of {margin:g} in grey. Third: images per second. Lines are 95 % intervals, of accuracies "
-    "simultaneous over the schemes of a situation."
+    "First: how many times as fast as the best one worker a scheme reaches the target; where not "
+    "every run got there, how many did. Second: accuracy less that of {other}, in points, with the "
+    "margin of {margin:g} in grey. Third: images per second. Lines are 95 % intervals, of "
+    "accuracies simultaneous over the schemes of a situation."
 )
 _ROW = 24  # height of a scheme
 _PADDING = {"left": 35, "right": 5, "top": 5, "bottom": 5}  # where a reader's font is wider
@@ -68,13 +68,15 @@ def _side(decision: Frame) -> tuple[str, str]:
 
 def _rows(situation: str, decision: Frame, side: str) -> list[Row]:
     order = decision.assign(
-        speed=decision["speedup_mean"].where(decision["tier"] != "never"),
-    ).sort_values(["speed", "images_per_second_mean"], ascending=False, na_position="last")
+        seconds=decision["target_seconds_mean"].where(decision["tier"] != "never"),
+    ).sort_values(
+        ["seconds", "images_per_second_mean"], ascending=[True, False], na_position="last"
+    )
     return [_row(situation, place, row, side) for place, (_, row) in enumerate(order.iterrows())]
 
 
 def _row(situation: str, place: int, row: Frame, side: str) -> Row:
-    never = row["tier"] == "never"
+    lost = row["n_reached"] < row["n"] - row["n_failed"]
     runs = plural(int(row["n"] - row["n_failed"]), "run")
     reached = f"{row['n_reached']:.0f} of {runs}"
     tier = tier_of(row)
@@ -85,22 +87,24 @@ def _row(situation: str, place: int, row: Frame, side: str) -> Row:
         "tier": tier,
         "tier_colour": TIER_COLOURS.get(tier, FAINT),
         "target_known": bool(pd.notna(row["target"])),
-        "speedup": None if never else short(row["speedup_mean"], 6),
-        "low": None if never else short(row["speedup_low"], 6),
-        "high": None if never else short(row["speedup_high"], 6),
-        "instead": _instead(tier, reached) if never else "",
+        "speedup": short(row["speedup_mean"], 6),
+        "low": short(row["speedup_low"], 6),
+        "high": short(row["speedup_high"], 6),
+        "instead": _instead(tier, reached) if lost else "",
         "reached": reached,
         "points": short(100 * row[f"{side}top1_difference_mean"], 6),
         "points_low": short(100 * row[f"{side}top1_difference_low"], 6),
         "points_high": short(100 * row[f"{side}top1_difference_high"], 6),
         "rate": short(row["images_per_second_mean"], 6),
         "rate_text": shown(row["images_per_second_mean"], count),
-        "cost": shown(None if never else row["worker_seconds"], times),
+        "cost": shown(None if lost else row["worker_seconds"], times),
     }
 
 
 def _instead(tier: str, reached: str) -> str:
-    return f"never ({reached})" if tier == "never" else f"{reached}, rate at an edge"
+    if tier == NOT_JUDGED:
+        return f"{reached}, rate at an edge"
+    return f"never ({reached})" if tier == "never" else f"{reached} got there"
 
 
 def _y(**axis: Any) -> alt.Y:

@@ -86,7 +86,8 @@ def _cell(first: Frame | None, tied: int) -> Row:
         return {"scheme": "", "speed": "no run", "others": "reaches it", "pale": False}
     name, speed = scheme_words(first), shown(first["speedup_mean"], times)
     if not is_faster(first):
-        return {"scheme": ONE, "speed": ONE, "others": f"{speed} at best", "pale": False}
+        best = f"{speed} at best" if speed else "others lose runs"
+        return {"scheme": ONE, "speed": ONE, "others": best, "pale": False}
     others = f"or {tied} more" if tied else "alone"
     return {"scheme": name, "speed": speed, "others": others, "pale": tied > 0}
 

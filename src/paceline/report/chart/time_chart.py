@@ -17,14 +17,15 @@ from paceline.report.chart.chart_style import (
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
+from paceline.report.target_sentences import validation_images
 from paceline.report.words import scheme_words
 
 _CAPTION = (
-    "Mean top-1 on validation over finished seeds against seconds of training, a line per scheme. "
+    "Mean top-1 on {images} over finished seeds against seconds of training, a line per scheme. "
     "Large points: no other scheme of the situation was as accurate by then; faint: never "
     "ahead. Dashed: the target."
 )
-_MOST = 6000  # points of the page
+_MOST = 4000  # points of the page, 75 bytes each
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
@@ -47,7 +48,8 @@ def time_chart(findings: StudyFindings) -> Chart | None:
     if not rows:
         return None
     spec = specification(_marks(names).add_params(HIGHLIGHT))
-    return Chart("time", "Accuracy against time", _CAPTION, spec, rows, True)
+    caption = _CAPTION.format(images=validation_images(findings))
+    return Chart("time", "Accuracy against time", caption, spec, rows, True)
 
 
 def _thinned(rows: list[Row]) -> list[Row]:

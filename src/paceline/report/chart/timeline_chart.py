@@ -60,7 +60,7 @@ def _runs(findings: StudyFindings, runs: Frame, situation: Situation) -> list[Fr
     """Return a run of the reference, and one of the best of the others."""
     own = situation.of(runs)
     decision = situation.of(findings.concluded["decision"])
-    decision = decision.sort_values("speedup_mean", ascending=False, kind="stable")
+    decision = decision.sort_values("target_seconds_mean", kind="stable")
     reference = reference_scheme(findings.tables.runs)
     names = [name for name in decision["scheme"] if name != reference]
     found = []
