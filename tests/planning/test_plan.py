@@ -69,12 +69,15 @@ def test_plans_need_what_the_allocator_counts(point, measured):
 
 
 def test_no_plan_needs_more_than_it_says(point, measured):
-    """Of 1,114 random ones the bytes were 0.98 to 1.30 times those that the allocator counted."""
+    """Of 1,114 random ones the bytes were 0.98 to 1.30 times those that the allocator counted.
+
+    That was under torch 2.15; under 2.11 it was 0.968 once.
+    """
     programme, draw = measured.programme, Random(0)
     for _ in range(40):
         plan = programme.plan([draw.choice(block.options) for block in programme.blocks])
         counted = peak_of(point, choice_of(programme, plan))
-        assert 0.97 * counted <= plan.fullest.bytes <= 1.35 * counted
+        assert 0.96 * counted <= plan.fullest.bytes <= 1.35 * counted
 
 
 @pytest.mark.gpu
