@@ -6,7 +6,7 @@ A share of 1,000 draws has a standard error of 0.7 points: 93 to 97 % is 95 % wi
 import numpy as np
 import pytest
 
-from benchmarks.planted_accuracies import SPREAD, families, power, unequal_variance
+from benchmarks.planted_accuracies import SPREAD, families, power, tuned_schemes, unequal_variance
 from benchmarks.planted_times import cut_off, failures
 from benchmarks.planted_world import Aim, found
 from benchmarks.planted_worlds import PROMISED
@@ -45,6 +45,9 @@ def test_limits_are_limits():
     text = "one scheme's s.d. is 3 times that of the others, n 8"
     assert one_differs[f"all 10 differences, {text}"] < 0.93
     assert one_differs[f"the 9 others' differences, {text}"] > 0.97
+    tuned = {row.name: row.share for row in tuned_schemes(300)}
+    luck = "luck s.d. 0.1 own and 0.4 shared, luck added"
+    assert 0.9 < tuned[f"all differences of 11 tuned schemes, {luck}"] < 0.95
     rare, *_, often = (row.share for row in failures(300))
     assert rare < 0.85
     assert often > 0.9
