@@ -1,11 +1,16 @@
 """What README.md says of studies besides its generated table: tables and pages say the same."""
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 import yaml
 
+from paceline.analysis.configuration import groups
+from paceline.analysis.decision import decision
+from paceline.analysis.tables import read_tables
+from paceline.report.choice import choice
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -156,6 +161,39 @@ def test_the_seeds_and_the_search_of_the_map():
     several = runs[runs["workers"] > 1]
     cells = ["scheme", "workers", "cluster.slow_workers", "cluster.link.bandwidth"]
     assert set(several.groupby(cells, dropna=False).size()) == {seeds}
+
+
+def test_schemes_to_use_by_other_targets():
+    less, more, loose, others, of, same = map(
+        float,
+        said(
+            r"are the same at ([\d.]+) and ([\d.]+) points below one worker. At (\d) points "
+            r"gossip or local SGD takes (\d) of the (\d) situations of 16 workers; with 4 workers "
+            r"gossip keeps all (\d)"
+        ),
+    )
+    tables = read_tables(ROOT / "reports/when_asynchronous")
+    asked = uses(tables, 100 * TARGET["below_baseline"])
+    assert uses(tables, less) == uses(tables, more) == asked
+    found = uses(tables, loose)
+    changed = {place: use for place, use in found.items() if use != asked[place]}
+    assert {place[0] for place in changed} == {16, 64}
+    of_16 = [use for place, use in changed.items() if place[0] == 16]
+    assert (len(of_16), set(of_16)) == (others, {"gossip", "local SGD"})
+    assert len([place for place in found if place[0] == 16]) == of
+    assert [use for place, use in found.items() if place[0] == 4] == ["gossip"] * int(same)
+
+
+def uses(tables, points):
+    """What to use in each situation, if the target is so many points below one worker."""
+    target = {"metric": "top1", "below_baseline": points / 100}
+    table = decision(replace(tables, about=tables.about | {"target": target}))
+    cells = groups(table, ["workers", "cluster.slow_workers", "cluster.link.bandwidth"])
+    return {
+        tuple(str(each) if each != each else each for each in place.values()): choice(rows).use
+        for place, rows in cells
+        if place["workers"] > 1
+    }
 
 
 def test_the_luck_of_the_searches():

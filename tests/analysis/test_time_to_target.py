@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.points import points
+from paceline.analysis.tables import read_tables
 from paceline.analysis.time_to_target import first_crossing, targets, time_to_target
-from tests.made_reports import fail, make_run
+from tests.made_reports import fail, make_curve, make_run, write_reports, write_rows
 
 CURVE = pd.DataFrame(
     {"samples": [10, 20, 30, 40], "seconds": [1.0, 2.0, 3.0, 4.0], "top1": [0.2, 0.6, 0.5, 0.7]}
@@ -51,13 +52,26 @@ def test_the_target_and_those_held_to_it_are_of_equal_images(made):
     assert made(varying).curves.groupby("key").size().tolist() == [7, 8]
 
 
-def test_a_single_evaluation_is_kept_on_whatever_images(made):
-    tables = made([make_run(top1=0.8)], settings={"measurement.curve_images": 2000})
-    key = tables.runs["key"].iloc[0]
-    one = made([make_run(top1=0.8)])
-    one = replace(one, curves=one.curve(key).tail(1))
-    assert targets(one)["target"].tolist() == pytest.approx([0.78])
-    assert len(targets(replace(one, curves=one.curves.iloc[:0]))) == 1
+def test_a_single_evaluation_is_kept_on_whatever_images(tmp_path):
+    runs = [make_run(top1=0.8), make_run(workers=2, top1=0.79)]
+    fewer = {"measurement.curve_images": 2000}
+    folder = write_reports(tmp_path / "made", runs, settings=fewer)
+    ends = [make_curve(runs[0])[-1], *make_curve(runs[1])]
+    write_rows(folder / "curves.csv", list(ends[0]), ends)
+    tables = read_tables(folder)
+    assert tables.curves.groupby("key", sort=False).size().tolist() == [1, 7]
+    assert targets(tables)["target"].tolist() == pytest.approx([0.78])
+    write_rows(folder / "curves.csv", list(ends[0]), [])  # where the run itself is all there is
+    assert targets(read_tables(folder))["target"].tolist() == pytest.approx([0.78])
+
+
+def test_where_no_setting_says_fewer_images_curves_are_whole(made):
+    name = "measurement.curve_images"
+    runs = [make_run() | {name: "null"}, make_run(workers=2) | {name: ""}]
+    assert made(runs).curves.groupby("key").size().tolist() == [8, 8]
+    for run in runs:
+        del run["samples"]
+    assert len(made(runs).curves) == 16
 
 
 def reach(made, *top1, **statuses):

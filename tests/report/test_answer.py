@@ -133,6 +133,40 @@ def test_where_no_speed_up_is_shown_one_worker_is_to_be_used(decided):
     assert answer.text.startswith("no speed-up is shown; of several, gossip is first; 1.1 (0.9")
 
 
+def lose(runs, number=1):
+    """Let so many runs not get there."""
+    return [run | ({"crossing": None} if n < number else {}) for n, run in enumerate(runs)]
+
+
+def test_where_one_worker_loses_runs_nothing_is_known_to_be_faster(decided):
+    runs = [*lose(arm("sync_allreduce", 801, 0.9, workers=1)), *arm("gossip", 201, 0.9)]
+    (answer,) = answers(decided([*runs, *arm("local_sgd", 401, 0.9)]))
+    assert answer.use == ""
+    assert answer.text == (
+        "gossip is first; 4 of 4 runs reached 80.0 % on validation images, and 3 of 4 of one "
+        "worker: how much sooner is not known."
+    )
+
+
+def test_of_those_not_told_apart_one_that_is_shown_to_be_faster_is_used(decided):
+    """The first lost runs, and is not told from another that lost one, or none."""
+
+    def made(lost):
+        one = arm("sync_allreduce", 801, 0.9, workers=1)
+        return [*one, *lose(arm("gossip", 201, 0.9)), *lose(arm("local_sgd", 401, 0.9), lost)]
+
+    found = decided(made(0))
+    decision = found.concluded["decision"]
+    decision.loc[decision["scheme"] == "gossip", "tier"] = "best"
+    decision.loc[decision["scheme"] == "local_sgd", "tier"] = "tied"
+    (answer,) = answers(found)
+    assert answer.use == "local SGD"
+    assert answer.details[-1] == "Not told from it: gossip (3 of 4 runs got there)."
+    (answer,) = answers(decided(made(1)))
+    assert answer.use == ""
+    assert answer.text.endswith("of one worker: how much sooner is not known.")
+
+
 def test_one_lost_run_is_told_beside_who_is_behind_for_it(decided):
     runs = made_family()
     lost = next(run for run in runs if run["scheme"] == "local_sgd")
@@ -178,12 +212,15 @@ def test_many_situations_are_counted_by_their_size_too(decided):
     most, *others = counted(found)
     assert (most.words, most.use) == (
         "6 workers, 2 situations",
-        "one worker in 1; gossip in 1 (told from all others)",
+        "one worker in 1; gossip in 1 (the others are later, or lose runs)",
     )
     assert list(most.rows["scheme"]) == ["gossip"]
     for each in others:
-        names = each.use.replace(" in 1 (never told from all others)", "")
-        assert {*names.split("; ")} == {"gossip in 1 (told from all others)", "all-reduce"}
+        names = each.use.replace(" in 1 (others are not told from it)", "")
+        assert {*names.split("; ")} == {
+            "gossip in 1 (the others are later, or lose runs)",
+            "all-reduce",
+        }
         assert {*each.rows["scheme"]} == {"gossip", "sync_allreduce"}
     assert counted(decided(made_family())) == []
 

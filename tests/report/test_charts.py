@@ -131,14 +131,25 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
     assert (late, even) == ({"gossip"}, {"all-reduce"})
 
 
-def map_of_links(folder, **about):
+def map_of_links(folder, lost=0, **about):
+    """`lost`: runs of one worker that do not get there."""
     link = "cluster.link.bandwidth"
     runs = [run | {link: None} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
+    for run in runs[:lost]:
+        run["crossing"] = None
     for workers in (2, 4):
         for bandwidth, crossing in ((None, 201), (1e9, 301), (1e8, 901)):
             runs += two_arms((crossing + 50, crossing), workers, **{link: bandwidth})
     analyse(write_decided(folder, runs, axes=[*AXES, link], **about))
     return next(c for c in charts(read_findings(folder)) if c.name == "map")
+
+
+def test_a_map_names_nothing_to_use_where_runs_of_one_worker_are_lost(tmp_path):
+    cells = {
+        (row["scheme"], row["speed"], row["others"])
+        for row in map_of_links(tmp_path / "made", lost=1).rows
+    }
+    assert cells == {("", "not known:", "runs were lost")}
 
 
 def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):

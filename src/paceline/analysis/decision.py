@@ -42,6 +42,7 @@ def decision(tables: Tables) -> Frame:
     - `target_seconds`: the mean time to it, restricted to `horizon_seconds`;
     - `speedup`: that of the best one-worker runs, `baseline`, over it, if all of both get there;
     - `reference_speedup`: that of the scheme `reference` over it, likewise;
+    - `baseline_n`, `baseline_reached`: the runs of `baseline`, and how many of them got there;
     - `worker_seconds`: the number of workers times `target_seconds`;
     - `tier`: best, the smallest time to the target; tied, not told from it; behind; never, if no
       run reached the target; empty without a target;

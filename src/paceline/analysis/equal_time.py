@@ -13,6 +13,7 @@ from paceline.analysis.configuration import configurations
 from paceline.analysis.intervals import interval
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.time_to_target import last_evaluations
 from paceline.inference.space import POINTS
 
 BUDGETS = {"time": "seconds", "updates": "updates"}
@@ -23,9 +24,9 @@ def equal_time(tables: Tables) -> Frame:
     """Return one row per configuration with the validation top-1 at equal budgets.
 
     `common_seconds` and `common_updates` are the budgets; `top1_equal_time` and
-    `top1_equal_updates` are the accuracies when they are spent. `top1` is the accuracy at the end
-    of the run's own budget. A finished run without an evaluation within the common budget is left
-    out of that mean and its n.
+    `top1_equal_updates` are the accuracies when they are spent. `top1` is the accuracy at the last
+    evaluation of the run's own budget, on the images of the others. A finished run without an
+    evaluation within the common budget is left out of that mean and its n.
     """
     values = at_equal_budgets(tables)
     rows = []
@@ -47,7 +48,8 @@ def at_equal_budgets(tables: Tables) -> Frame:
     """
     finished = tables.finished
     same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(RATES))]
-    values = finished[["key", "top1"]].copy()
+    ends = last_evaluations(tables, finished).set_index("key")["top1"]
+    values = finished[["key"]].assign(top1=finished["key"].map(ends))
     for budget, name in BUDGETS.items():
         common = finished.groupby(same, dropna=False)[name].transform("min").astype(float)
         values[f"common_{budget}"] = common

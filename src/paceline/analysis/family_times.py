@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 def no_times(members: Sequence[Frame]) -> list[Row]:
     """Return the columns on time of each member where there is no target: they are empty."""
-    return [_row(None, NONE, NONE, "", "") for _ in members]
+    return [_row(None, NONE, NONE, "", "") | _counts_of(None) for _ in members]
 
 
 def family_times(
@@ -41,9 +41,17 @@ def family_times(
     one, baseline = (alone.time, alone.name) if alone else (None, "")
     centre = None if reference is None else times[reference]
     return [
-        _row(own, _speedup(one, own), _speedup(centre, own), baseline, tier)
+        _row(own, _speedup(one, own), _speedup(centre, own), baseline, tier) | _counts_of(one)
         for own, tier in zip(times, tiers(times), strict=True)
     ]
+
+
+def _counts_of(one: RestrictedMean | None) -> Row:
+    known = one is not None
+    return {
+        "baseline_n": one.n if known else None,
+        "baseline_reached": one.reached if known else None,
+    }
 
 
 def tiers(times: Sequence[RestrictedMean]) -> list[str]:

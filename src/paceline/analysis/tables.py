@@ -194,7 +194,10 @@ def _on_equal_images(tables: Tables) -> Frame:
     """Leave out the evaluation at the end of each run that is on more images than the others."""
     curves, runs, everywhere = tables.curves, tables.runs, tables.about["settings"]
     fewer = runs.get(CURVE_IMAGES, pd.Series(everywhere.get(CURVE_IMAGES), runs.index))
-    ends = runs[fewer.notna()].set_index("key")["samples"]
+    fewer = runs[pd.Series(pd.to_numeric(fewer, errors="coerce"), runs.index).notna()]
+    if fewer.empty:
+        return curves
+    ends = fewer.set_index("key")["samples"]
     alone = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
     return curves[alone | (curves["samples"] != curves["key"].map(ends))]
 

@@ -38,7 +38,9 @@ def targets(tables: Tables) -> Frame:
     alone = tables.finished[tables.finished["workers"] == 1]
     for group, points in configurations(alone, ["data"]):
         means = {
-            _configuration_text(configuration): interval(metric.gain(_last(tables, same))).mean
+            _configuration_text(configuration): interval(
+                metric.gain(last_evaluations(tables, same))
+            ).mean
             for configuration, same in configurations(points, tables.axes)
         }
         name, best = max(means.items(), key=lambda item: item[1])
@@ -48,11 +50,14 @@ def targets(tables: Tables) -> Frame:
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _last(tables: Tables, points: Frame) -> Frame:
-    """Return the last evaluation of each point on its curve; the row of a point without a curve."""
+def last_evaluations(tables: Tables, points: Frame) -> Frame:
+    """Return the last row of each point's curve, or the point itself if it has none.
+
+    The rows have `key` and the metrics of validation; their order is not that of `points`.
+    """
     ends = [tables.curve(key).sort_values("samples").tail(1) for key in points["key"]]
     without = [not len(end) for end in ends]
-    return pd.concat([*ends, points[without]])
+    return pd.concat([*ends, points.loc[without]])
 
 
 def time_to_target(tables: Tables) -> Frame:

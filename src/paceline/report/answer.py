@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.decision import is_faster
 from paceline.analysis.tables import Frame
 from paceline.report.agreement_sentences import agreement
+from paceline.report.choice import LOST, ONE, Choice, choice
 from paceline.report.fault_table import fault_sentences
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
@@ -33,16 +33,14 @@ HEDGE = (
     "Where the search for rates was repeated, accuracies include what another would change; times "
     "do not. Not told apart is not equal."
 )
-ONE = "one worker"  # what to use where no scheme is faster
-NOBODY = "no run reaches the target"
 MOST = 8  # situations with a sentence each; more are counted by what to use
 
 
 class Answer(NamedTuple):
     """Answer for a situation.
 
-    `use`: the scheme, ONE if none is shown to be faster than one worker, "" if no run reached the
-    target, or there is none.
+    `use`: the scheme, ONE if none is shown to be faster than one worker, "" if that is not known,
+    or no run reached the target, or there is none.
     `text`: what it brings, in a sentence. `details`: what else is known of it and of the others, a
     short sentence each.
     """
@@ -88,42 +86,33 @@ def counted(findings: StudyFindings) -> list[Counted]:
     counts = []
     for size in dict.fromkeys(each.size_words for each in found):
         own = [each.of(decision) for each in found if each.size_words == size]
-        firsts = [first_of(rows) for rows in own]
-        faster = [first for first in firsts if first is not None and is_faster(first)]
+        choices = [choice(rows) for rows in own]
         words = f"{size}, {plural(len(own), 'situation')}"
-        counts.append(Counted(words, _in_so_many(firsts, own), pd.DataFrame(faster)))
+        rows = pd.DataFrame([each.row for each in choices if each.is_scheme])
+        counts.append(Counted(words, _in_so_many(choices), rows))
     return counts
 
 
-def first_of(rows: Frame) -> Frame | None:
-    """Return the row of the best scheme of a situation, None if no run reached the target."""
-    best = rows[rows["tier"] == "best"]
-    return best.iloc[0] if len(best) else None
-
-
-def _in_so_many(firsts: Sequence[Frame | None], rows: Sequence[Frame]) -> str:
-    """Say how often each is to be used, and in how many of them it is told from all others."""
-    used = pd.Series(
-        [NOBODY if e is None else scheme_words(e) if is_faster(e) else ONE for e in firsts]
-    )
-    alone = pd.Series([not (each["tier"] == "tied").any() for each in rows])
+def _in_so_many(choices: Sequence[Choice]) -> str:
+    """Say how often each is to be used, and in how many of them all others are behind it."""
+    uses = pd.Series([each.use for each in choices])
+    alone = pd.Series([each.tied.empty for each in choices])
     parts = []
-    for name, number in used.value_counts(sort=True).items():
-        told = int(alone[used == name].sum())
-        from_all = "told from all others"
-        if told < number:
-            from_all = f"told from all others in {told}" if told else "never told from all others"
-        parts.append(
-            f"{name} in {number}" + (f" ({from_all})" if name not in (ONE, NOBODY) else "")
-        )
+    for use, number in uses.value_counts(sort=True).items():
+        first = int(alone[uses == use].sum())
+        others = "the others are later, or lose runs"
+        if first < number:
+            others = f"in {first} {others}" if first else "others are not told from it"
+        is_scheme = any(each.is_scheme for each in choices if each.use == use)
+        parts.append(f"{use} in {number}" + (f" ({others})" if is_scheme else ""))
     return "; ".join(parts)
 
 
 def schemes_to_use(findings: StudyFindings) -> list[tuple[Situation, Frame]]:
     """Return each situation in which a scheme is faster than one worker, with its decision."""
     decision = findings.concluded["decision"]
-    firsts = [(each, first_of(each.of(decision))) for each in answered(findings)]
-    return [(each, row) for each, row in firsts if row is not None and is_faster(row)]
+    found = [(each, choice(each.of(decision))) for each in answered(findings)]
+    return [(each, chosen.row) for each, chosen in found if chosen.is_scheme]
 
 
 def asks_of_time(findings: StudyFindings) -> bool:
@@ -153,15 +142,17 @@ def _without_rate(situation: Situation) -> tuple:
 def _answer(findings: StudyFindings, situation: Situation) -> Answer:
     rows = situation.of(findings.concluded["decision"])
     words = situation.title
-    first = first_of(rows)
-    if first is None:
+    chosen = choice(rows)
+    if chosen.row is None:
         return _by_rate(findings, rows, words)
-    details = [*_against(first), *_others(rows)]
-    scheme, reaches = scheme_words(first), _reaches(findings, first)
-    if not is_faster(first):
-        shown = "" if first["speedup_high"] < 1 else "no speed-up is shown; "
-        return Answer(words, ONE, f"{shown}of several, {scheme} is first; {reaches}", details)
-    return Answer(words, scheme, reaches, details)
+    details = [*_against(chosen.row), *_others(rows, chosen)]
+    first, reaches = scheme_words(chosen.row), _reaches(findings, chosen.row)
+    if chosen.is_scheme:
+        return Answer(words, chosen.use, reaches, details)
+    if chosen.use == LOST:
+        return Answer(words, "", f"{first} is first; {reaches}", details)
+    shown = "" if chosen.row["speedup_high"] < 1 else "no speed-up is shown; "
+    return Answer(words, ONE, f"{shown}of several, {first} is first; {reaches}", details)
 
 
 def _by_rate(findings: StudyFindings, rows: Frame, words: str) -> Answer:
@@ -198,9 +189,17 @@ def _reaches(findings: StudyFindings, row: Frame) -> str:
     target, runs = target_words(findings, row), int(row["n"] - row["n_failed"])
     reached = f"{row['n_reached']:.0f} of {plural(runs, 'run')} reached {target}"
     if pd.isna(row["speedup_mean"]):
-        return f"{reached}."
+        return f"{reached}{_of_one_worker(row)}."
     speed = _spread(row, "speedup", times)
     return f"{speed} times as fast as the best one worker; {reached}."
+
+
+def _of_one_worker(row: Frame) -> str:
+    """Say how many of the best one-worker runs got there, where a lost run leaves no speed-up."""
+    if not row["baseline"] or not row.get("baseline_n"):  # or of a table of older code
+        return ""
+    runs = f"{row['baseline_reached']:.0f} of {row['baseline_n']:.0f}"
+    return f", and {runs} of one worker: how much sooner is not known"
 
 
 def _spread(row: Frame, name: str, form) -> str:
@@ -210,14 +209,13 @@ def _spread(row: Frame, name: str, form) -> str:
     return form(mean) if pd.isna(low) else f"{form(mean)} ({form(low)} to {form(high)})"
 
 
-def _others(rows: Frame) -> list[str]:
+def _others(rows: Frame, chosen: Choice) -> list[str]:
     """Name the other schemes by tier; nothing is said against one at the edge of its search."""
     tiers = [tier_of(row) for _, row in rows.iterrows()]
     named = {tier: rows[[each == tier for each in tiers]] for tier in MEANINGS}
-    of = " (times as fast as one worker)" if rows["speedup_mean"].notna().any() else ""
     texts = [
-        (f"Not told from it{of}", _with_speeds(named["tied"])),
-        (f"Behind{of}", _with_speeds(named["behind"])),
+        (f"Not told from it{_of(chosen.tied)}", _with_speeds(chosen.tied)),
+        (f"Behind{_of(named['behind'])}", _with_speeds(named["behind"])),
         ("Never there", _names(named["never"])),
         (
             "Not judged, since the best rate lies at an edge of what was tried",
@@ -225,6 +223,10 @@ def _others(rows: Frame) -> list[str]:
         ),
     ]
     return [f"{start}: {names}." for start, names in texts if names]
+
+
+def _of(rows: Frame) -> str:
+    return " (times as fast as one worker)" if rows["speedup_mean"].notna().any() else ""
 
 
 def _with_speeds(rows: Frame) -> str:

@@ -22,8 +22,8 @@ def crossovers(findings: StudyFindings) -> Table:
     }
     caption = (
         "The number of workers from which a scheme reaches the target before the reference, where "
-        "its advantage rises with their number; runs that did not reach it count with the longest "
-        "run. By a bootstrap of the logarithms of times with one variance."
+        "its advantage rises with their number; numbers at which a run of either did not reach it "
+        "are left out. By a bootstrap of the logarithms of times with one variance."
     )
     return concluded_table(findings, "crossovers", "Crossovers in scale", caption, cells)
 

@@ -29,7 +29,12 @@ from paceline.report.number_format import (
 )
 from paceline.report.prediction_sentences import about_predictions, predictions
 from paceline.report.table import Cell, Table, cell, concluded_table, spread
-from paceline.report.target_sentences import is_of_loss, side, target_origin
+from paceline.report.target_sentences import (
+    is_of_loss,
+    side,
+    target_origin,
+    validation_images,
+)
 
 _MEANS = (
     "Means over finished seeds with 95 % intervals: geometric ones of rates, times and losses; "
@@ -105,9 +110,10 @@ def equal_budgets(findings: StudyFindings) -> Table:
         "those updates": cell("common_updates", count),
     }
     caption = (
-        "Top-1 on validation. Equal samples: at the end of the budget. Equal time: when the first "
-        "finished run with as many workers ended, whatever its scheme and rate; equal updates "
-        "likewise. Each run by its last evaluation until then, so that seeds may differ by one."
+        f"Top-1 on {validation_images(findings)}. Equal samples: at the end of the budget. Equal "
+        "time: when the first finished run with as many workers ended, whatever its scheme and "
+        "rate; equal updates likewise. Each run by its last evaluation until then, so that seeds "
+        "may differ by one."
     )
     return concluded_table(findings, "equal_time", "Equal budgets", caption, cells)
 

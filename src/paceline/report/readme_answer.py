@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from paceline.analysis.decision import is_faster
 from paceline.analysis.tables import Frame
-from paceline.report.answer import ONE, answered, counted, first_of
+from paceline.report.answer import answered, counted
+from paceline.report.choice import choice
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation
@@ -66,16 +66,23 @@ def _from_to(rows: Frame, name: str, form: Form) -> str:
 
 def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -> tuple[str, ...]:
     rows = situation.of(findings.concluded["decision"])
-    first = first_of(rows)
+    chosen = choice(rows)
+    first = chosen.row
     place, kind = f"{study}, {situation.title}", situation.values["kind"]
     if first is None:
         return place, "no winner", "", "", kind, page
-    tied = [scheme_words(row) for _, row in rows[rows["tier"] == "tied"].iterrows()]
+    tied = [_tied(row, first) for _, row in chosen.tied.iterrows()]
     use = f"**{scheme_words(first)}**" + (f" (not told from it: {'; '.join(tied)})" if tied else "")
-    if not is_faster(first):
-        use = f"**{ONE}**; of several, {use}"
+    if not chosen.is_scheme:
+        use = f"**{chosen.use}**; of several, {use}"
     speed, accuracy = (_interval(first, name, form) for name, form in _NUMBERS)
     return place, use, speed, accuracy, kind, page
+
+
+def _tied(row: Frame, first: Frame) -> str:
+    """Name a scheme that is not told from the first, and whether its accuracy is."""
+    better = row["scheme"] == first["reference"] and first["accuracy"] == "worse"
+    return scheme_words(row) + (", of higher accuracy" if better else "")
 
 
 def _interval(row: Frame, name: str, form: Form) -> str:

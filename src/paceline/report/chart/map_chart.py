@@ -6,10 +6,9 @@ from functools import partial
 import altair as alt
 import pandas as pd
 
-from paceline.analysis.decision import is_faster
 from paceline.analysis.tables import Frame, Row
-from paceline.report.answer import ONE, first_of
 from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
+from paceline.report.choice import LOST, ONE, Choice, choice
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import shown, times
@@ -19,7 +18,8 @@ from paceline.report.words import scheme_words, value_words
 _CAPTION = (
     "The scheme that is first at the target in each situation, with how many times as fast as the "
     "best one worker it is. Pale: another scheme is not told from it; their number is below. Grey: "
-    "no scheme is shown to be faster than one worker, or no run reaches the target."
+    "no scheme is shown to be faster than one worker, or no run reaches the target, or runs of one "
+    "worker are lost."
 )
 _GREY = "#d0d0d0"  # where no scheme is to be used
 _LINES = r"split(datum.label, '\n')"
@@ -69,27 +69,28 @@ def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str
 
 
 def _row(situation: Situation, rows: Frame, panels: Sequence[str], down: str, across: str) -> Row:
-    tied = rows[rows["tier"] == "tied"]
+    chosen = choice(rows)
     return {
         "panel": ", ".join(value_words(name, situation.values[name]) for name in panels),
         "down": down,
         "across": across,
         "words": situation.words,
-        "tied_with": ", ".join(scheme_words(row) for _, row in tied.iterrows()),
-        **_cell(first_of(rows), len(tied)),
+        "tied_with": ", ".join(scheme_words(row) for _, row in chosen.tied.iterrows()),
+        **_cell(chosen),
     }
 
 
-def _cell(first: Frame | None, tied: int) -> Row:
+def _cell(chosen: Choice) -> Row:
     """Return what a cell says in two lines, its colour's scheme, and whether it is pale."""
-    if first is None:
+    if chosen.row is None:
         return {"scheme": "", "speed": "no run", "others": "reaches it", "pale": False}
-    name, speed = scheme_words(first), shown(first["speedup_mean"], times)
-    if not is_faster(first):
-        best = f"{speed} at best" if speed else "others lose runs"
-        return {"scheme": ONE, "speed": ONE, "others": best, "pale": False}
+    if chosen.use == LOST:
+        return {"scheme": "", "speed": "not known:", "others": "runs were lost", "pale": False}
+    speed, tied = shown(chosen.row["speedup_mean"], times), len(chosen.tied)
+    if chosen.use == ONE:
+        return {"scheme": ONE, "speed": ONE, "others": f"{speed} at best", "pale": False}
     others = f"or {tied} more" if tied else "alone"
-    return {"scheme": name, "speed": speed, "others": others, "pale": tied > 0}
+    return {"scheme": chosen.use, "speed": speed, "others": others, "pale": tied > 0}
 
 
 def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> Marks:
