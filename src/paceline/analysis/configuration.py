@@ -33,6 +33,11 @@ def num_processes(settings: Configuration | Frame) -> Entry:
 PROCESSES = "processes"
 
 
+def size_of(situation: Configuration) -> int:
+    """Return the number of workers of a situation, or of processes where workers may be split."""
+    return int(situation.get("workers") or situation[PROCESSES])
+
+
 def situation_columns(axes: Sequence[str]) -> list[str]:
     """Return the columns that identify a situation, in which schemes are compared.
 

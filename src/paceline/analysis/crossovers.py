@@ -6,7 +6,7 @@ import pandas as pd
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import SPLIT, groups, situation_columns
 from paceline.analysis.tables import Frame, Row, Tables
-from paceline.analysis.target_times import Crossings, crossings, horizon_of
+from paceline.analysis.target_times import Crossings, crossings
 from paceline.analysis.time_to_target import targets
 from paceline.analysis.tuned import edge_of
 from paceline.inference.crossover import crossover
@@ -40,31 +40,28 @@ def crossovers(tables: Tables) -> Frame:
         centre = [own for arm, own in arms if arm["scheme"] == reference]
         if len(centre) != 1:
             continue
-        horizon = horizon_of(tables, given)
-        known = _times(centre[0], found, horizon)
+        known = _times(centre[0], found)
         for arm, own in others:
-            times = _times(own, found, horizon)
-            if row := _crossover(times, known, horizon):
-                edges = (edge_of(tables, {**given, **arm, "workers": n}) for n in times)
+            if row := _crossover(_times(own, found), known):
+                sizes = own["workers"].unique()
+                edges = (edge_of(tables, {**given, **arm, "workers": n}) for n in sizes)
                 row["at_edge"] = next(filter(None, edges), "")
                 rows.append({**given, **arm, "reference": reference, **row})
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes])
 
 
-def _times(points: Frame, found: Crossings, horizon: float) -> dict[int, Array]:
-    """Return the seconds of all runs to the target by workers; the horizon without one."""
+def _times(points: Frame, found: Crossings) -> dict[int, Array]:
+    """Return the seconds of all runs to the target by workers, of which all runs reach it."""
     return {
-        int(own["workers"]): np.array(
-            [found[key].middle if found[key].reached else horizon for key in rows["key"]]
-        )
+        int(own["workers"]): np.array([found[key].middle for key in rows["key"]])
         for own, rows in groups(points, ["workers"])
+        if all(found[key].reached for key in rows["key"])
     }
 
 
-def _crossover(own: dict[int, Array], reference: dict[int, Array], horizon: float) -> Row | None:
-    """Return the columns of one scheme; None unless both ran with two numbers of workers."""
+def _crossover(own: dict[int, Array], reference: dict[int, Array]) -> Row | None:
+    """Return the columns of one scheme; None unless both have two numbers of workers in common."""
     both = sorted(n for n in own if n in reference)
-    both = [n for n in both if max(own[n].max(), reference[n].max()) < horizon]
     if len(both) < 2:
         return None
     rng = np.random.default_rng(_SEED)

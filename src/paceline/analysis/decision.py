@@ -12,12 +12,12 @@ import pandas as pd
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import (
-    PROCESSES,
     Configuration,
     groups,
     matching,
     num_processes,
     situation_columns,
+    size_of,
     with_processes,
 )
 from paceline.analysis.family_accuracy import Member, accuracies, means_of_family
@@ -95,7 +95,7 @@ def _rows(
     if not math.isnan(target) and not math.isnan(horizon):
         alone = best_one_worker(tables, situation, found, horizon)
         times = family_times(runs, found, horizon, alone, centre)
-    workers = situation.get("workers") or situation[PROCESSES]
+    workers = size_of(situation)
     columns = zip(
         members,
         times,

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from paceline.analysis.configuration import PROCESSES, groups, situation_columns
+from paceline.analysis.configuration import groups, situation_columns, size_of
 from paceline.analysis.decision import is_faster
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Row, Tables
@@ -36,7 +36,7 @@ def _decisions(tables: Tables, decision: Frame) -> Row:
     found = [
         own
         for situation, own in groups(decision, situation_columns(tables.axes))
-        if len(own) > 1 and (situation.get("workers") or situation[PROCESSES]) > 1
+        if len(own) > 1 and size_of(situation) > 1
     ]
     numbers: Row = {
         "n_situations": len(found),

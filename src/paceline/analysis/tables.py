@@ -129,6 +129,11 @@ class Tables:
         """Return the difference of accuracies, a share, up to which the study calls them equal."""
         return self.about["margin"] / 100
 
+    @property
+    def tuned_at(self) -> Row:
+        """Return the axes that the trials of tuning had at one value, by name."""
+        return {n: value for n, value in self.about["tuned_at"].items() if n in self.axes}
+
     def _implied_by_scheme(self, name: str) -> bool:
         """Return True if `name` is a setting of schemes that has one value for each scheme."""
         if not name.startswith("scheme."):

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.tables import About, Frame
 from paceline.report.findings import StudyFindings
-from paceline.report.how_it_was_run import BANDWIDTH
+from paceline.report.how_it_was_run import BANDWIDTH, searched_with
 from paceline.report.number_format import percent, plural, setting
 from paceline.report.speed_sentences import dropped, one_machine, super_linear
-from paceline.report.words import value_words
 
 _CROWDED = {
     "measured": "They shared cores, so their images/s and speed-ups are those of a crowded "
@@ -106,16 +105,15 @@ def _at_edge(row: Frame) -> str:
 
 
 def _tuned_elsewhere(findings: StudyFindings) -> list[str]:
-    runs, axes = findings.tables.runs, findings.tables.axes
-    at = {name: value for name, value in findings.tables.about["tuned_at"].items() if name in axes}
+    runs, at = findings.tables.runs, findings.tables.tuned_at
     tuned = runs[runs["training.rate"] == "tuned"] if "training.rate" in runs else runs
     others = len(tuned) - len(matching(tuned, at))
     if not at or not others:
         return []
-    words = " and ".join(value_words(name, value) for name, value in at.items())
     return [
-        f"{others} of {plural(len(tuned), 'tuned point')} ran elsewhere than with {words}, where "
-        "their rates were searched: schemes whose updates depend on times may have better ones."
+        f"{others} of {plural(len(tuned), 'tuned point')} ran elsewhere than with "
+        f"{searched_with(at)}, where their rates were searched: schemes whose updates depend on "
+        "times may have better ones."
     ]
 
 

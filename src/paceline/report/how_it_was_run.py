@@ -129,14 +129,14 @@ def _search(findings: StudyFindings) -> str:
     if "momentum" in tuning and tuning["momentum"].notna().any():
         momenta = tuning["momentum"].astype(float)
         text += f", momentum {momenta.min():.3g} to {momenta.max():.3g}"
-    elsewhere = [
-        value_words(name, value)
-        for name, value in findings.tables.about["tuned_at"].items()
-        if name in findings.tables.axes
-    ]
-    if elsewhere:
-        text += f"; all with {' and '.join(elsewhere)}, whose best the others take, too"
+    if elsewhere := searched_with(findings.tables.tuned_at):
+        text += f"; all with {elsewhere}, whose best the others take, too"
     return f"{text}; best by validation; the page reports other seeds"
+
+
+def searched_with(tuned_at: Mapping[str, Any]) -> str:
+    """Say the settings that trials had in place of those of points, "" without any."""
+    return " and ".join(value_words(name, value) for name, value in tuned_at.items())
 
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:

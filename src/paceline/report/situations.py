@@ -8,6 +8,7 @@ from paceline.analysis.configuration import (
     groups,
     matching,
     situation_columns,
+    size_of,
     with_processes,
 )
 from paceline.analysis.tables import Frame, Row
@@ -46,7 +47,7 @@ class Situation:
     @property
     def size(self) -> int:
         """Return the number of workers, or of processes where workers may be split."""
-        return int(self.values.get("workers") or self.values[PROCESSES])
+        return size_of(self.values)
 
 
 def situations(findings: StudyFindings) -> list[Situation]:

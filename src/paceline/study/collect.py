@@ -11,9 +11,9 @@ from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.queue.jobs import read_jobs
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
-from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
 from paceline.study.logged_study import log_missing
+from paceline.study.overview import num_of_other_code
 from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
 from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
@@ -125,7 +125,6 @@ def _state(
 ) -> StudyState:
     keys = {point.key for point in (*points, *trials)}
     records = sorted(path.parent.name for path in (root / "runs" / study).glob("*/result.json"))
-    digest = source_digest()
     return {
         "study": study,
         "axes": [name for name in points[0].axes if name != REPEAT],
@@ -134,7 +133,7 @@ def _state(
         "missing": [p.key for p in points if not p.result and not is_repeat(p)],
         "other_records": [key for key in records if key not in keys and not key.startswith(".")],
         "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
-        "stale_code": sum(p.result["source_digest"] != digest for p in points if p.result),
+        "stale_code": num_of_other_code(p.result for p in points if p.result),
         "margin": points[0].config.margin,
         "target": points[0].config.asked_target,
         "settings": _common([flat_settings(point.config.values) for point in points]),
