@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.report.answer import answers, counted, summary_sentences
+from paceline.report.answer import answers, summary_sentences
 from paceline.report.findings import read_findings
+from paceline.report.use_counts import counted
 from tests.made_decisions import AXES, arm, made_family, made_tuning, two_arms, write_decided
 from tests.made_reports import fail, make_run, write_rows
 
@@ -212,14 +213,15 @@ def test_many_situations_are_counted_by_their_size_too(decided):
     most, *others = counted(found)
     assert (most.words, most.use) == (
         "6 workers, 2 situations",
-        "one worker in 1; gossip in 1 (the others are later, or lose runs)",
+        "one worker in 1, that of even workers; "
+        "gossip in 1, that of one slow worker (the others are later, or lose runs)",
     )
     assert list(most.rows["scheme"]) == ["gossip"]
     for each in others:
-        names = each.use.replace(" in 1 (others are not told from it)", "")
+        names = each.use.replace(" (others are not told from it)", "")
         assert {*names.split("; ")} == {
-            "gossip in 1 (the others are later, or lose runs)",
-            "all-reduce",
+            "gossip in 1, that of one slow worker (the others are later, or lose runs)",
+            "all-reduce in 1, that of even workers",
         }
         assert {*each.rows["scheme"]} == {"gossip", "sync_allreduce"}
     assert counted(decided(made_family())) == []

@@ -1,5 +1,6 @@
 """The table of answers in README.md: that of the committed tables, and renewed by the command."""
 
+import itertools
 from argparse import Namespace
 from pathlib import Path
 
@@ -63,6 +64,20 @@ def test_many_situations_have_a_row_for_each_number_of_workers(tmp_path):
     assert speed == f"{low:.1f} to {high:.1f}, by situation"
     assert accuracy == "+0.00 to +0.00, by situation"
     assert second.startswith("| quick, 2 workers, 5 situations | ")
+
+
+def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(tmp_path):
+    slow, links = "cluster.slow_workers", "cluster.link.bandwidth"
+    runs = arm("sync_allreduce", 801, 0.9, workers=1)
+    runs = [run | {slow: 0, links: None} for run in runs]
+    for late, bandwidth in itertools.product((0, 1, 2), (None, 1e8, 1e9)):
+        seconds = (101, 301) if bandwidth is None else (301, 101)
+        runs += two_arms(seconds, 4, **{slow: late, links: bandwidth})
+    analyse(write_decided(tmp_path / "reports" / STUDIES[0], runs, axes=[*AXES, slow, links]))
+    (row,) = readme_answer(tmp_path / "reports").splitlines()[3:-1]
+    others = "(the others are later, or lose runs)"
+    uses = f"gossip in 6 {others}; all-reduce in 3, those of links without a limit {others}"
+    assert f"| quick, 4 workers, 9 situations | {uses} |" in row
 
 
 def test_the_command_renews_what_is_between_the_markers_alone(root):

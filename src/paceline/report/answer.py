@@ -67,47 +67,6 @@ def answered(findings: StudyFindings) -> list[Situation]:
     ]
 
 
-class Counted(NamedTuple):
-    """Count of what is to be used in the situations of one size.
-
-    `words`: the size and the number of situations. `rows`: of `decision`, those of schemes to use.
-    """
-
-    words: str
-    use: str
-    rows: Frame
-
-
-def counted(findings: StudyFindings) -> list[Counted]:
-    """Count what to use by size, if situations are many and the study asks for that first."""
-    found, decision = answered(findings), findings.concluded["decision"]
-    if len(found) <= MOST or asks_of_time(findings):
-        return []
-    counts = []
-    for size in dict.fromkeys(each.size_words for each in found):
-        own = [each.of(decision) for each in found if each.size_words == size]
-        choices = [choice(rows) for rows in own]
-        words = f"{size}, {plural(len(own), 'situation')}"
-        rows = pd.DataFrame([each.row for each in choices if each.is_scheme])
-        counts.append(Counted(words, _in_so_many(choices), rows))
-    return counts
-
-
-def _in_so_many(choices: Sequence[Choice]) -> str:
-    """Say how often each is to be used, and in how many of them all others are behind it."""
-    uses = pd.Series([each.use for each in choices])
-    alone = pd.Series([each.tied.empty for each in choices])
-    parts = []
-    for use, number in uses.value_counts(sort=True).items():
-        first = int(alone[uses == use].sum())
-        others = "the others are later, or lose runs"
-        if first < number:
-            others = f"in {first} {others}" if first else "others are not told from it"
-        is_scheme = any(each.is_scheme for each in choices if each.use == use)
-        parts.append(f"{use} in {number}" + (f" ({others})" if is_scheme else ""))
-    return "; ".join(parts)
-
-
 def schemes_to_use(findings: StudyFindings) -> list[tuple[Situation, Frame]]:
     """Return each situation in which a scheme is faster than one worker, with its decision."""
     decision = findings.concluded["decision"]

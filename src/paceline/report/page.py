@@ -13,10 +13,8 @@ from paceline.measurement.rows import POINT_TABLES
 from paceline.report.answer import (
     HEDGE,
     MOST,
-    Counted,
     answers,
     asks_of_time,
-    counted,
     summary_sentences,
 )
 from paceline.report.caution_sentences import cautions
@@ -31,6 +29,7 @@ from paceline.report.rule_sentences import broken_rules
 from paceline.report.situations import Situation, situations
 from paceline.report.subtitle import subtitle
 from paceline.report.target_sentences import target_origin
+from paceline.report.use_counts import Counted, counted
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",

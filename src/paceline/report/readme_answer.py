@@ -7,11 +7,12 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.tables import Frame
-from paceline.report.answer import answered, counted
+from paceline.report.answer import answered
 from paceline.report.choice import choice
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
 from paceline.report.situations import Situation
+from paceline.report.use_counts import counted
 from paceline.report.words import scheme_words
 
 STUDIES = ("quick", "schemes", "accuracy_vs_workers", "when_asynchronous")
