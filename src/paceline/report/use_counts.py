@@ -51,7 +51,7 @@ def _in_so_many(found: Sequence[Situation], choices: Sequence[Choice]) -> str:
         first = int(alone[uses == use].sum())
         others = "the others are later, or lose runs"
         if first < number:
-            others = f"in {first} {others}" if first else "others are not told from it"
+            others = f"in {first} of them {others}" if first else "others are not told from it"
         is_scheme = any(each.is_scheme for each in choices if each.use == use)
         parts.append(f"{use} in {number}{which}" + (f" ({others})" if is_scheme else ""))
     return "; ".join(parts)
