@@ -1,5 +1,6 @@
 """Counts what is to be used where a study has too many situations for a row each."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,28 +33,26 @@ def counted(findings: StudyFindings) -> list[Counted]:
         return []
     counts = []
     for size in dict.fromkeys(each.size_words for each in found):
-        own = [each for each in found if each.size_words == size]
-        choices = [choice(each.of(decision)) for each in own]
+        own = [(each, choice(each.of(decision))) for each in found if each.size_words == size]
         words = f"{size}, {plural(len(own), 'situation')}"
-        rows = pd.DataFrame([each.row for each in choices if each.is_scheme])
-        counts.append(Counted(words, _in_so_many(own, choices), rows))
+        rows = pd.DataFrame([chosen.row for _, chosen in own if chosen.is_scheme])
+        counts.append(Counted(words, _in_so_many(own), rows))
     return counts
 
 
-def _in_so_many(found: Sequence[Situation], choices: Sequence[Choice]) -> str:
+def _in_so_many(found: Sequence[tuple[Situation, Choice]]) -> str:
     """Say how often each is to be used, and in how many of them all others are behind it."""
-    uses = pd.Series([each.use for each in choices])
-    alone = pd.Series([each.tied.empty for each in choices])
     parts = []
-    for use, number in uses.value_counts(sort=True).items():
-        own = [each for each, its in zip(found, uses, strict=True) if its == use]
-        which = _which(own, [each for each in found if each not in own])
-        first = int(alone[uses == use].sum())
+    for use, number in Counter(chosen.use for _, chosen in found).most_common():
+        own = [each for each, chosen in found if chosen.use == use]
+        choices = [chosen for _, chosen in found if chosen.use == use]
+        text = f"{use} in {number}"
+        text += _which(own, [each for each, chosen in found if chosen.use != use])
+        first = sum(each.tied.empty for each in choices)
         others = "the others are later, or lose runs"
         if first < number:
             others = f"in {first} of them {others}" if first else "others are not told from it"
-        is_scheme = any(each.is_scheme for each in choices if each.use == use)
-        parts.append(f"{use} in {number}{which}" + (f" ({others})" if is_scheme else ""))
+        parts.append(f"{text} ({others})" if choices[0].is_scheme else text)
     return "; ".join(parts)
 
 
