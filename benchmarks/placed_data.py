@@ -148,8 +148,8 @@ def measure(
 
 
 def _epoch(point: Point, buckets: bool, folder: Path) -> float:
+    from paceline.clock.wall.ddp import SyncAllReduceStrategy
     from paceline.run.training_process import TrainingProcess
-    from paceline.wall_clock.ddp import SyncAllReduceStrategy
 
     process = TrainingProcess(point, folder)
     strategy: Any = process._strategy

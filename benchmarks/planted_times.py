@@ -7,13 +7,13 @@ from numpy.random import Generator
 from scipy.stats import lognorm
 
 from benchmarks.planted_world import Aim, Found, found
-from paceline.inference.against_reference import alone
-from paceline.inference.crossing import NEVER, Crossing, crossing
-from paceline.inference.crossover import crossover
-from paceline.inference.pooled import pooled
-from paceline.inference.ratio import paired_ratio, ratio_of_means
-from paceline.inference.restricted_mean import restricted_mean
-from paceline.inference.space import PLAIN, POSITIVE
+from paceline.analysis.statistics.against_reference import alone
+from paceline.analysis.statistics.crossing import NEVER, Crossing, crossing
+from paceline.analysis.statistics.crossover import crossover
+from paceline.analysis.statistics.pooled import pooled
+from paceline.analysis.statistics.ratio import paired_ratio, ratio_of_means
+from paceline.analysis.statistics.restricted_mean import restricted_mean
+from paceline.analysis.statistics.space import PLAIN, POSITIVE
 
 SPREAD = 0.15  # standard deviation of the logarithm of a time
 MEDIAN, FASTER = 300.0, 200.0  # seconds

@@ -1,4 +1,4 @@
-"""Statistics of paceline.inference in worlds whose truth is planted: coverage, size, power.
+"""Statistics of `paceline.analysis.statistics` in planted worlds: coverage, size, power.
 
 Coverage is the share of draws in which an interval, or all of a family, contains the truth. Size is
 the share of families in which anything is claimed that is false; power, that something true is.

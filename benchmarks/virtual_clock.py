@@ -14,6 +14,7 @@ from pytorch_lightning import Callback
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.cluster.launcher import launch
 from paceline.record.point import Point
 from paceline.run.open_data import open_data
@@ -22,7 +23,6 @@ from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.training_process import reading_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.virtual_clock.virtual_strategy import VirtualStrategy
 
 TURNS = 3
 LEAST = 0.93

@@ -9,13 +9,13 @@ import torch
 from hydra.utils import instantiate
 from torch import Tensor, nn
 
+from paceline.clock.reports import ServerReport, WorkerReport
 from paceline.cluster.cluster import Task
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.batches import Batch, Normalisation, WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
-from paceline.engine.reports import ServerReport, WorkerReport
 from paceline.measurement.certificate import run_log
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point

@@ -8,18 +8,18 @@ import torch.distributed as dist
 from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
+from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
+from paceline.clock.wall.server import serve
 from paceline.cluster.launcher import launch
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.timing.step_times import StepTimes
-from paceline.virtual_clock.virtual_strategy import VirtualStrategy
-from paceline.wall_clock.own_weights_strategy import OwnWeightsStrategy
-from paceline.wall_clock.parameter_server_strategy import ParameterServerStrategy
-from paceline.wall_clock.server import serve
+from tests.clock.virtual.trained import trainer_of
 from tests.compatibility.asked import ASKED, BATCH, IMAGES
-from tests.virtual_clock.trained import trainer_of
 
 WORKERS, EPOCHS = 2, 2
 WORKS, LATE = "works", "refused in training"

@@ -8,10 +8,10 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 
+from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.order import StreamOrder
 from paceline.data.stream import SampleStream
-from paceline.engine.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.measurement.ending import result
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.numbers import measured

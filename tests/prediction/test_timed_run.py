@@ -5,15 +5,15 @@ from statistics import fmean
 
 import pytest
 
+from paceline.clock.virtual.virtual_strategy import FREE
 from paceline.prediction.timed_run import point_clock, timed_clock, timed_run
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.shared_cores import SharedCores
 from paceline.timing.workload import OwnNetwork
-from paceline.virtual_clock.virtual_strategy import FREE
+from tests.clock.virtual.trained import JITTERED, SCHEMES, train, workers_for
 from tests.tiny import CONF, point_of, run_tiny, tiny_point
-from tests.virtual_clock.trained import JITTERED, SCHEMES, train, workers_for
 
 NUM_WEIGHTS = 103  # of the tiny network
 NUM_BYTES = 8 * NUM_WEIGHTS

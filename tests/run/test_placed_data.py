@@ -14,8 +14,8 @@ from paceline.data.shuffle import Shuffle
 from paceline.measurement.numbers import measured
 from paceline.measurement.observed import Observed
 from paceline.run.open_data import open_data
+from tests.clock.references import plain_weights
 from tests.data.made_data import settings, write_image_folder
-from tests.engine.references import plain_weights
 from tests.run.own import OWN_TRAINING
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE

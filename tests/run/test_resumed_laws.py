@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.record.checkpoint import latest
 from paceline.scheme.accounting import Accounting
-from tests.engine.test_laws import LAWS
+from tests.clock.test_laws import LAWS
 from tests.tiny import point_of, run_tiny, tiny_point
 
 OFTEN = 1e-6  # s between checkpoints: after each step

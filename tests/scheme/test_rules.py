@@ -42,7 +42,7 @@ from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
-from tests.engine.test_laws import LAWS
+from tests.clock.test_laws import LAWS
 
 ROOT = Path(__file__).parent.parent.parent
 CONF = sorted((ROOT / "conf/scheme").glob("*.yaml"))

@@ -15,8 +15,8 @@ import pytest
 
 from paceline.command.cancel_command import COMMAND
 from paceline.errors import SettingError
-from paceline.queue.jobs import living_jobs, read_jobs
 from paceline.study.collect import collect
+from paceline.study.queue.jobs import living_jobs, read_jobs
 from paceline.study.study_points import study_points
 from paceline.study.sweep import sweep
 from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to

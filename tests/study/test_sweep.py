@@ -7,13 +7,13 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
+from paceline.record.tracking.mlflow_log import PointLog
+from paceline.record.tracking.mlflow_record import write_marker
+from paceline.record.tracking.mlflow_store import client, prepare_store
 from paceline.study.preview import counts, estimate, finished_results, table
 from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
 from paceline.study.study_points import study_points
 from paceline.study.sweep import points_to_run, sweep
-from paceline.tracking.mlflow_log import PointLog
-from paceline.tracking.mlflow_record import write_marker
-from paceline.tracking.mlflow_store import client, prepare_store
 from tests.made_records import make_record
 
 

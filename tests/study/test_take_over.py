@@ -5,9 +5,9 @@ import yaml
 
 from paceline.measurement.rows import POINT_TABLES
 from paceline.record.provenance import source_digest
+from paceline.record.tracking.mlflow_store import client
 from paceline.study.study_points import study_points
 from paceline.study.sweep import sweep
-from paceline.tracking.mlflow_store import client
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]

@@ -5,8 +5,8 @@ import pandas as pd
 from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import configurations
 from paceline.analysis.intervals import interval_of
+from paceline.analysis.statistics.ratio import paired_ratio
 from paceline.analysis.tables import Frame, Tables
-from paceline.inference.ratio import paired_ratio
 
 CAPTION = (
     "Images/s over the mean of the two reference runs in the same block: geometric means over the "

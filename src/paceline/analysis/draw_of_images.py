@@ -7,8 +7,8 @@ one is right on it than the other (McNemar 1947, for means over seeds).
 
 import numpy as np
 
+from paceline.analysis.statistics.estimate import Array
 from paceline.analysis.tables import Frame, Tables
-from paceline.inference.estimate import Array
 
 
 def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:

@@ -13,8 +13,8 @@ from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration, paired
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.scaling import speedups
+from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
 from paceline.analysis.tables import Frame, Row, Tables
-from paceline.inference.space import DIFFERENCES, POSITIVE
 
 Verdict = Literal["equal", "different", "not shown"]
 _COLUMNS = ["metric", "margin", "lost_seeds", "verdict"]

@@ -11,10 +11,10 @@ import pandas as pd
 
 from paceline.analysis.configuration import configurations
 from paceline.analysis.intervals import interval
+from paceline.analysis.statistics.space import POINTS
 from paceline.analysis.summary import counts
 from paceline.analysis.tables import Frame, Tables
 from paceline.analysis.time_to_target import last_evaluations
-from paceline.inference.space import POINTS
 
 BUDGETS = {"time": "seconds", "updates": "updates"}
 RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared

@@ -8,8 +8,8 @@ import pandas as pd
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.intervals import interval
+from paceline.analysis.statistics.space import POSITIVE
 from paceline.analysis.tables import Frame, read_table, require
-from paceline.inference.space import POSITIVE
 
 NAME = "exchanges.csv"
 _SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")

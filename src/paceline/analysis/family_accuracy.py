@@ -9,13 +9,13 @@ from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration
 from paceline.analysis.draw_of_images import variance_of_draw
 from paceline.analysis.intervals import NONE, Interval, interval_of
+from paceline.analysis.statistics.against_reference import against_reference, for_equivalence
+from paceline.analysis.statistics.equivalence import judge
+from paceline.analysis.statistics.estimate import Array
+from paceline.analysis.statistics.pooled import intervals_of_means, pooled
+from paceline.analysis.statistics.space import POINTS, POSITIVE
 from paceline.analysis.tables import Frame, Row, Tables
 from paceline.analysis.tuned import tuning_variance
-from paceline.inference.against_reference import against_reference, for_equivalence
-from paceline.inference.equivalence import judge
-from paceline.inference.estimate import Array
-from paceline.inference.pooled import intervals_of_means, pooled
-from paceline.inference.space import POINTS, POSITIVE
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
 

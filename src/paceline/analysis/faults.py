@@ -4,8 +4,8 @@ import pandas as pd
 
 from paceline.analysis.configuration import configurations, matching, paired
 from paceline.analysis.intervals import interval
+from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
 from paceline.analysis.tables import Frame, Row, Tables
-from paceline.inference.space import DIFFERENCES, POSITIVE
 
 FAULT, NONE = "cluster.fault", "none"
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from paceline.inference.estimate import Estimate
-from paceline.inference.pooled import intervals_of_means, pooled
-from paceline.inference.space import COUNTS, PLAIN, POSITIVE, Space
+from paceline.analysis.statistics.estimate import Estimate
+from paceline.analysis.statistics.pooled import intervals_of_means, pooled
+from paceline.analysis.statistics.space import COUNTS, PLAIN, POSITIVE, Space
 
 
 class Interval(NamedTuple):

@@ -5,8 +5,8 @@ import pandas as pd
 from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
 from paceline.analysis.intervals import interval
+from paceline.analysis.statistics.space import POSITIVE
 from paceline.analysis.tables import Frame
-from paceline.inference.space import POSITIVE
 
 NO_DIFFERENCE = "no difference shown"
 

@@ -23,8 +23,8 @@ from paceline.analysis.configuration import (
     paired,
 )
 from paceline.analysis.intervals import interval
+from paceline.analysis.statistics.space import POSITIVE
 from paceline.analysis.tables import Frame, Row, Tables
-from paceline.inference.space import POSITIVE
 
 
 def scaling(tables: Tables) -> Frame:

@@ -10,11 +10,11 @@ from paceline.analysis.configuration import (
     matching,
     num_processes,
 )
+from paceline.analysis.statistics.crossing import NEVER, Crossing, crossing
+from paceline.analysis.statistics.ratio import fastest
+from paceline.analysis.statistics.restricted_mean import RestrictedMean, restricted_mean
 from paceline.analysis.tables import Frame, Tables
 from paceline.analysis.target_metric import TargetMetric, target_metric
-from paceline.inference.crossing import NEVER, Crossing, crossing
-from paceline.inference.ratio import fastest
-from paceline.inference.restricted_mean import RestrictedMean, restricted_mean
 
 _CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains
 

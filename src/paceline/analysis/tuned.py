@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from paceline.analysis.configuration import Configuration, groups, matching
+from paceline.analysis.statistics.tuning_luck import variance_of_difference
 from paceline.analysis.tables import Frame, Tables
 from paceline.analysis.tuning_curve import scored_trials, tuning_axes
-from paceline.inference.tuning_luck import variance_of_difference
 
 _RATE = "training.rate"
 

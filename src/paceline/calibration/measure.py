@@ -26,6 +26,7 @@ from paceline.calibration.messages import (
 )
 from paceline.calibration.pauses import PAUSE
 from paceline.calibration.steps import MANY, PAIRS_OF_BLOCKS, TimedSteps
+from paceline.clock.wall.ddp import SyncAllReduceStrategy
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
 from paceline.record import provenance
@@ -34,7 +35,6 @@ from paceline.record.point_config import PointConfig
 from paceline.run.run_point import prepare_data
 from paceline.scheme.independent import Independent
 from paceline.timing.step_seconds import seconds_of_step
-from paceline.wall_clock.ddp import SyncAllReduceStrategy
 
 SECONDS = 10.0  # time spent on each kind of steps
 _TURNS = 4  # in which the kinds follow each other, as other guests of a host come and go

@@ -13,8 +13,8 @@ import torch.distributed as dist
 
 from paceline.calibration.fits import Times, added_by
 from paceline.calibration.pauses import PAUSE, sleep
-from paceline.engine.segment import Segment, group_segments
-from paceline.engine.served_weights import ServedWeights, ServerSpec
+from paceline.clock.segment import Segment, group_segments
+from paceline.clock.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.push_pull import Header, ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire

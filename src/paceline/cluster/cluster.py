@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from paceline.clock.assignment import Assignment
+from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.accelerator import Device, choose
 from paceline.cluster.slurm_queue import SlurmQueue
-from paceline.engine.assignment import Assignment
-from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET
 from paceline.scheme.rule import AbstractScheme
@@ -20,7 +20,7 @@ from paceline.timing.pacing import AbstractPacing
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
-    from paceline.engine.training_strategy import AbstractTrainingStrategy
+    from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 Kind = Literal["measured", "paced", "virtual"]
 

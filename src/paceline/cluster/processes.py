@@ -27,8 +27,8 @@ from paceline.errors import SettingError
 _PRELOADED = [
     "hydra.utils",
     "torchmetrics.classification",
-    "paceline.wall_clock.ddp",  # torch, Lightning
-    "paceline.virtual_clock.virtual_strategy",
+    "paceline.clock.wall.ddp",  # torch, Lightning
+    "paceline.clock.virtual.virtual_strategy",
 ]
 # glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
 # page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from paceline.clock.assignment import Assignment
 from paceline.cluster.cluster import Kind, Task
 from paceline.cluster.fault import SLOWER_LINK, SLOWER_STEPS, Fault, at_half_time, has_struck
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.namespaces import ShapedNetwork, check_permitted, shaped_network
 from paceline.cluster.wall_clock import AbstractWallClockCluster
-from paceline.engine.assignment import Assignment
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Whole, settings

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from paceline.clock.assignment import Assignment
+from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.cluster import AbstractCluster, Kind, Task
 from paceline.cluster.launcher import launch
 from paceline.cluster.slurm_queue import SlurmQueue
-from paceline.engine.assignment import Assignment
-from paceline.engine.training_clock import TrainingClock
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
@@ -20,7 +20,7 @@ from paceline.timing.step_rate import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
-    from paceline.engine.training_strategy import AbstractTrainingStrategy
+    from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 
 @settings("cluster")
@@ -139,7 +139,7 @@ class VirtualCluster(AbstractCluster):
         device: torch.device,
         clock: TrainingClock,
     ) -> "AbstractTrainingStrategy":
-        from paceline.virtual_clock.virtual_strategy import VirtualStrategy  # Lightning: seconds
+        from paceline.clock.virtual.virtual_strategy import VirtualStrategy  # Lightning: seconds
 
         return VirtualStrategy(
             scheme,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from paceline.clock.assignment import Assignment
+from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.cluster import AbstractCluster, Kind
-from paceline.engine.assignment import Assignment
-from paceline.engine.training_clock import TrainingClock
 from paceline.exchange.process_group import worker_index
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
@@ -17,7 +17,7 @@ from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 
 if TYPE_CHECKING:
-    from paceline.engine.training_strategy import AbstractTrainingStrategy
+    from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 
 @settings("cluster")
@@ -52,7 +52,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         device: torch.device,
         clock: TrainingClock,
     ) -> "AbstractTrainingStrategy":
-        from paceline.wall_clock.wall_strategies import wall_strategy  # Lightning takes seconds
+        from paceline.clock.wall.wall_strategies import wall_strategy  # Lightning takes seconds
 
         times, split = self.paced_times(assignment), assignment.split
         if times is not None and split is not None:

@@ -8,7 +8,7 @@ from paceline.command.command import Command
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.errors import SettingError
-    from paceline.queue.jobs import cancel, living_jobs
+    from paceline.study.queue.jobs import cancel, living_jobs
 
     jobs = living_jobs(options.study)
     if jobs is None:

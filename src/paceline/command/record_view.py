@@ -16,10 +16,10 @@ from paceline.errors import SettingError, did_you_mean
 from paceline.measurement.numbers import NUMBERS
 from paceline.record.point_config import UNKEYED, PointConfig
 from paceline.record.reading import require_fit
+from paceline.record.tracking.mlflow_log import flat_params
 from paceline.report.number_format import form_of
 from paceline.study.compose import composed
 from paceline.study.study_points import studies
-from paceline.tracking.mlflow_log import flat_params
 
 _KEY = re.compile(r"[0-9a-f]{2,12}")
 

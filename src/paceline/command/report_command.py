@@ -8,11 +8,11 @@ from paceline.command.command import Command
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.record.tracking.study_run import log_study_files
     from paceline.report.exchange_page import report_exchanges
     from paceline.report.front_page import is_of_exchanges, write_front_page
     from paceline.report.page import report
     from paceline.report.readme_answer import write_readme_answer
-    from paceline.tracking.study_run import log_study_files
 
     reports = root / "reports"
     if options.study is not None:

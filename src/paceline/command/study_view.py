@@ -11,11 +11,11 @@ from rich.table import Table
 
 from paceline.command.decision_table import decision_table
 from paceline.command.plain_table import plain_table
+from paceline.record.tracking.run_label import run_label
 from paceline.study.overview import collected_rows, next_command, num_of_other_code, running
 from paceline.study.preview import counts
 from paceline.study.progress import read_progress
 from paceline.study.study_points import StudyPoint, study_points
-from paceline.tracking.run_label import run_label
 
 _MOST = 20  # lines on points that did not finish
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from paceline.engine.reports import ServerReport, WorkerReport
+from paceline.clock.reports import ServerReport, WorkerReport
 from paceline.scheme.audit import RunLog, ServedLog
 from paceline.scheme.rule import AbstractScheme
 

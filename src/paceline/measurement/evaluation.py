@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from paceline.engine.snapshot import Snapshot, fill, statistics_of
+from paceline.clock.snapshot import Snapshot, fill, statistics_of
 from paceline.model.score import Score, score
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from paceline.clock.reports import ServerReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.moved import DataMoved
-from paceline.engine.reports import ServerReport, WorkerReport
 from paceline.measurement.certificate import Certificate, certificate
 from paceline.measurement.images_seen import num_distinct
 from paceline.measurement.throughput import images_per_second

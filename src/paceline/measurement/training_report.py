@@ -1,6 +1,6 @@
 """Defines the report that a training process returns to its launcher.
 
-Rooms without torch import it, so this file must not import torch, as engine/reports.py.
+Rooms without torch import it, so this file must not import torch, as clock/reports.py.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paceline.clock.reports import StrategyReport
 from paceline.data.moved import DataMoved
-from paceline.engine.reports import StrategyReport
 
 if TYPE_CHECKING:
     from paceline.data.order import AbstractOrder

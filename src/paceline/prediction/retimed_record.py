@@ -12,8 +12,8 @@ from typing import cast
 
 import yaml
 
+from paceline.clock.reports import StrategyReport
 from paceline.cluster.virtual import VirtualCluster
-from paceline.engine.reports import StrategyReport
 from paceline.measurement.numbers import NUMBERS
 from paceline.measurement.observed import Observed
 from paceline.measurement.rows import POINT_TABLES
@@ -25,9 +25,9 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord, Result
+from paceline.record.tracking.mlflow_record import MARKER
 from paceline.scheme.accounting import Accounting
 from paceline.study.study_points import StudyPoint
-from paceline.tracking.mlflow_record import MARKER
 
 # Settings of a modelled cluster that change times alone, for workers that meet in each mean.
 _OF_TIME = (

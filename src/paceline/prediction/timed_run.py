@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.segment import plain_segment
+from paceline.clock.virtual.clock import VirtualClock
+from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.traffic import DataTraffic
-from paceline.engine.run_spec import RunSpec
-from paceline.engine.segment import plain_segment
 from paceline.errors import SettingError
 from paceline.measurement.throughput import images_per_second
 from paceline.record.point import Point
@@ -22,8 +24,6 @@ from paceline.timing.profile import ClusterProfile
 from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
-from paceline.virtual_clock.clock import VirtualClock
-from paceline.virtual_clock.clock_parts import ClockParts
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from paceline.clock.clipping import check_clipping
+from paceline.clock.served_weights import SERVED_PRECISIONS
 from paceline.cluster.accelerator import Device
 from paceline.cluster.cluster import AbstractCluster, Kind
 from paceline.data.placement import Placement
-from paceline.engine.clipping import check_clipping
-from paceline.engine.served_weights import SERVED_PRECISIONS
 from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.exchange.find_collective import collective as check_collective

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from paceline.engine.moving_average import decay_per_sample
+from paceline.clock.moving_average import decay_per_sample
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum

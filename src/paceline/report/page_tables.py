@@ -7,8 +7,8 @@ from paceline.analysis.axes import implied_by_scheme
 from paceline.analysis.clocks import LITTLE
 from paceline.analysis.configuration import matching
 from paceline.analysis.scaling import unequal_samples
+from paceline.analysis.statistics.crossing import IN_A_ROW
 from paceline.analysis.tables import Frame
-from paceline.inference.crossing import IN_A_ROW
 from paceline.measurement.numbers import NUMBERS, Section, Shown, shown_numbers
 from paceline.report.agreement_sentences import agreement, has_twins
 from paceline.report.crossover_table import crossovers

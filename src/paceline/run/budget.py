@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from paceline.engine.snapshot import evenly_spaced
+from paceline.clock.snapshot import evenly_spaced
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.scheme.accounting import Accounting

@@ -7,15 +7,15 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from paceline.engine.training_clock import TrainingClock
-from paceline.engine.training_strategy import AbstractTrainingStrategy
+from paceline.clock.training_clock import TrainingClock
+from paceline.clock.training_strategy import AbstractTrainingStrategy
+from paceline.clock.wall.cuts import Cuts, end_cuts
+from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.activity import rest
 from paceline.record.point import Point
 from paceline.run.asked import when_asked
 from paceline.run.checkpoint_files import CheckpointFiles
 from paceline.scheme.accounting import Accounting
-from paceline.wall_clock.cuts import Cuts, end_cuts
-from paceline.wall_clock.wall_strategy import AbstractWallStrategy
 
 _LOOK_SECONDS = 0.25  # from one look at what was asked to the next
 

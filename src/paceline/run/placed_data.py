@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from paceline.clock.training_strategy import SizedBatches
 from paceline.data.order import PartitionedOrder, order_of
 from paceline.data.stream import SampleStream
 from paceline.data.traffic import DataTraffic
-from paceline.engine.training_strategy import SizedBatches
 from paceline.errors import SettingError
 from paceline.exchange.node_feed import NodeFeed
 from paceline.exchange.sample_exchange import SampleExchange

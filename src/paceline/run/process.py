@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from paceline.clock.reports import ServerReport
+from paceline.clock.wall.server import serve
 from paceline.cluster.child import tolerate
-from paceline.engine.reports import ServerReport
 from paceline.exchange.process_group import divide, join, leave
 from paceline.measurement.training_report import TrainingReport
 from paceline.record.point import Point
@@ -16,7 +17,6 @@ from paceline.run.checkpoint_files import ServerCheckpoints
 from paceline.run.quiet import silence
 from paceline.run.training_process import TrainingProcess
 from paceline.timing.pace import give_way
-from paceline.wall_clock.server import serve
 
 
 def run(point: Point, folder: Path) -> TrainingReport | ServerReport:

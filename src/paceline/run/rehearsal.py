@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.engine.random_state import random_state, set_random_state
+from paceline.clock.random_state import random_state, set_random_state
 from paceline.errors import SettingError, first_line
 from paceline.model.score import score
 from paceline.run.batch_hooks import check_batch_hooks

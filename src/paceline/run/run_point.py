@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from paceline.clock.reports import ServerReport
 from paceline.cluster.cluster import Task
 from paceline.cluster.fault import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.data.image_set import AbstractImageData
-from paceline.engine.reports import ServerReport
 from paceline.errors import SettingError
 from paceline.measurement.ending import result as result_of
 from paceline.measurement.numbers import unmeasured
@@ -25,10 +25,10 @@ from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
 from paceline.record.target import Target
+from paceline.record.tracking.log import log, prepare_log
+from paceline.record.tracking.mlflow_store import impatient
+from paceline.record.tracking.progress_follower import ProgressFollower
 from paceline.run.asked import asked_by_signals
-from paceline.tracking.log import log, prepare_log
-from paceline.tracking.mlflow_store import impatient
-from paceline.tracking.progress_follower import ProgressFollower
 
 PROCESS = "paceline.run.process:run"  # not imported here: Lightning takes seconds
 

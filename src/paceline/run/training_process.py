@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 
+from paceline.clock.assignment import Assignment
+from paceline.clock.evaluated_weights import evaluated_weights
+from paceline.clock.snapshot import Snapshot
+from paceline.clock.split_worker import SplitWorker
+from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.accelerator import device
-from paceline.engine.assignment import Assignment
-from paceline.engine.evaluated_weights import evaluated_weights
-from paceline.engine.snapshot import Snapshot
-from paceline.engine.split_worker import SplitWorker
-from paceline.engine.training_clock import TrainingClock
 from paceline.exchange.activity import rest
 from paceline.exchange.process_group import division, local_rank, shard_index, worker_index
 from paceline.measurement.evaluation import Evaluation

@@ -8,16 +8,16 @@ from typing import Any, TypedDict
 
 from paceline.errors import SettingError
 from paceline.measurement.rows import POINT_TABLES, TUNING
-from paceline.queue.jobs import read_jobs
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import fault_of
+from paceline.record.tracking.log import prepare_log
 from paceline.study.logged_study import log_missing
 from paceline.study.overview import num_of_other_code
+from paceline.study.queue.jobs import read_jobs
 from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
 from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
-from paceline.tracking.log import prepare_log
 
 Row = Mapping[str, Any]  # cells of a CSV file
 

@@ -20,13 +20,13 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Result
+from paceline.record.tracking.log import log, prepare_log
+from paceline.record.tracking.run_label import run_label
 from paceline.study.hydra_error import as_setting_error, check_groups
 from paceline.study.result_line import result_line
 from paceline.study.run_watch import RunWatch
 from paceline.study.status_line import StatusLine
 from paceline.study.tuned_rate import Rates
-from paceline.tracking.log import log, prepare_log
-from paceline.tracking.run_label import run_label
 
 if TYPE_CHECKING:
     from paceline.record.point import Point
@@ -91,9 +91,9 @@ def _run(config: PointConfig, number: int | None) -> str:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
             print(f"paceline: {config.folder} does not fit: {fault}", file=sys.stderr)
         preload()
-        from paceline.queue.submission import has_queue
         from paceline.record.point import Point  # torch, while the forkserver imports it
         from paceline.run.run_point import run_point
+        from paceline.study.queue.submission import has_queue
 
         point = Point.of(config)
         if number == 1:

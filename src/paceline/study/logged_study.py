@@ -8,9 +8,9 @@ from pathlib import Path
 
 from paceline.measurement.measurement import MLflow
 from paceline.record.reading import read_result
+from paceline.record.tracking.log import log
+from paceline.record.tracking.study_run import begin_study_run, end_study_run
 from paceline.study.study_points import StudyPoint
-from paceline.tracking.log import log
-from paceline.tracking.study_run import begin_study_run, end_study_run
 
 
 @dataclass

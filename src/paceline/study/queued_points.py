@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-from paceline.queue.jobs import last_words, log_of
-from paceline.queue.submission import submit
-from paceline.queue.waiting import ended
 from paceline.record.point import Point
 from paceline.record.reading import read_result, record_version
+from paceline.record.tracking.log import log
+from paceline.study.queue.jobs import last_words, log_of
+from paceline.study.queue.submission import submit
+from paceline.study.queue.waiting import ended
 from paceline.study.result_line import result_line
-from paceline.tracking.log import log
 
 
 def run_queued(points: Sequence[Point]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import read_result
+from paceline.record.tracking.log import prepare_log
 from paceline.study.abstract_tuning import AbstractTuning, trial_override
 from paceline.study.logged_study import log_missing, logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
@@ -35,7 +36,6 @@ from paceline.study.tuning import (
     untried,
 )
 from paceline.study.unsettled import tell_unsettled, unsettled
-from paceline.tracking.log import prepare_log
 
 Untrained = Callable[[Sequence[StudyPoint]], None]
 
@@ -167,7 +167,7 @@ class _Runner:
         self, points: Sequence[StudyPoint], arguments: Iterable[list[str]]
     ) -> Iterable[list[str]]:
         """Run those of the points in jobs whose cluster has a queue; return the multiruns left."""
-        from paceline.queue.submission import has_queue  # torch takes seconds
+        from paceline.study.queue.submission import has_queue  # torch takes seconds
         from paceline.study.queued_points import run_queued, waits
 
         queued = [point for point in points if has_queue(point.point)]

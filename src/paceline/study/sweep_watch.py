@@ -6,11 +6,11 @@ from pathlib import Path
 from paceline.record.ownership import partial_records
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result
+from paceline.record.tracking.run_label import run_label
 from paceline.study.preview import Costs, duration, finished_results
 from paceline.study.progress import read_progress
 from paceline.study.status_line import Status
 from paceline.study.study_points import StudyPoint
-from paceline.tracking.run_label import run_label
 
 
 class SweepWatch:

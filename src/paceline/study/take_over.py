@@ -5,8 +5,8 @@ from pathlib import Path
 
 from paceline.record.other_study import copy_record, record_elsewhere
 from paceline.record.provenance import source_digest
+from paceline.record.tracking.mlflow_record import MARKER
 from paceline.study.study_points import StudyPoint
-from paceline.tracking.mlflow_record import MARKER
 
 
 def to_take_over(points: Sequence[StudyPoint]) -> dict[str, Path]:

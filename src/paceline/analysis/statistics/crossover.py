@@ -1,0 +1,91 @@
+"""Finds the number of workers from which one scheme stays ahead of another."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from paceline.analysis.statistics.estimate import LEVEL, Array
+from paceline.analysis.statistics.pooled import pooled
+from paceline.analysis.statistics.space import PLAIN, Space
+
+
+class Crossover(NamedTuple):
+    """Number of workers, with its interval and the shares of bootstrap draws without one.
+
+    0 stands for 'ahead at every scale of the study', infinity for 'not ahead at the largest';
+    `everywhere` and `nowhere` are the shares of draws that say so.
+    """
+
+    workers: float
+    low: float
+    high: float
+    everywhere: float
+    nowhere: float
+
+
+def crossover(
+    workers: Sequence[int],
+    challenger: Sequence[ArrayLike],
+    other: Sequence[ArrayLike],
+    rng: Generator,
+    *,
+    space: Space = PLAIN,
+    draws: int = 2000,
+    level: float = LEVEL,
+) -> Crossover:
+    """Return from where on the `challenger` is ahead, up to the largest of `workers`, which rise.
+
+    Both have observations [runs] for each number of workers, better if larger; for times, swap the
+    two. The advantage, a difference of means in `space`, is taken to rise with the number of
+    workers, and between two of them to be linear in log(workers): where noise has it fall, it is
+    flat, for the last of several passages through 0 would come too late. The bootstrap is
+    parametric, with the pooled variance, itself drawn: to draw 3 runs again and again would take a
+    third of the variance away. Without two runs of anything there is none.
+    """
+    num = len(workers)
+    family = pooled([*challenger, *other], space)
+    means, variances = family.means, family.variance_of_means()
+    difference = means[:num] - means[num:]
+    (value,) = overtakings(workers, difference[None]).tolist()
+    if not family.degrees:
+        return Crossover(value, *[math.nan] * 4)
+    error = np.sqrt(variances[:num] + variances[num:])
+    scale = np.sqrt(family.degrees / rng.chisquare(family.degrees, (draws, 1)))
+    drawn = difference + scale * error * rng.standard_normal((draws, num))
+    found = overtakings(workers, drawn)
+    ends = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    everywhere, nowhere = np.mean(found == 0), np.mean(np.isinf(found))
+    return Crossover(value, *map(float, (*ends, everywhere, nowhere)))
+
+
+def overtakings(workers: Sequence[int], differences: Array) -> Array:
+    """Return where each row of differences [rows, workers], made to rise, passes 0.
+
+    The result is 0 if it is above everywhere, and infinity if it is not above 0 at the end.
+    """
+    logs, rising = np.log(workers), isotonic(differences)
+    num_behind = (rising <= 0).sum(axis=1)
+    rows, after = np.arange(len(rising)), np.clip(num_behind, 1, len(logs) - 1)
+    behind, ahead = rising[rows, after - 1], rising[rows, after]
+    inside = (num_behind > 0) & (num_behind < len(logs))
+    way = -behind / np.where(inside, ahead - behind, 1)
+    found = np.exp(logs[after - 1] + np.where(inside, way, 0) * (logs[after] - logs[after - 1]))
+    return np.where(inside, found, np.where(num_behind > 0, np.inf, 0.0))
+
+
+def isotonic(rows: Array) -> Array:
+    """Return the rising sequence next to each row, by the max-min formula of least squares.
+
+    scipy.optimize.isotonic_regression takes one row at a time, and here are thousands.
+    """
+    num = rows.shape[1]
+    sums = np.concatenate([np.zeros((len(rows), 1)), rows.cumsum(axis=1)], axis=1)
+    means = np.full((num, num, len(rows)), np.nan)  # from the first index to the second
+    for start, end in zip(*np.triu_indices(num), strict=True):
+        means[start, end] = (sums[:, end + 1] - sums[:, start]) / (end + 1 - start)
+    columns = [means[: i + 1, i:].min(axis=1).max(axis=0) for i in range(num)]
+    return np.stack(columns, axis=1)

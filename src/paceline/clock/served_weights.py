@@ -1,0 +1,245 @@
+"""Weights of a server, and the effect of pushes on them, the same on both clocks."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.clock.flat_optimizer import flat_optimizer
+from paceline.clock.moving_average import MovingAverage, scored_weights
+from paceline.clock.reports import ServerReport
+from paceline.clock.segment import Segment
+from paceline.clock.snapshot import Snapshot, state_of
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.serving import Arrival, Release
+
+# A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
+SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """Specification of a server's part of a run, which `asdict` turns into JSON.
+
+    `dtype`: type of weights and gradients, "float32" or "float64". `segments`: the server's weights
+    in order. `num_statistics`: number of BatchNorm values in each push. `num_steps`: budget, steps
+    of all workers together; None if the run has no end. `snapshot_samples`: applied samples after
+    which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
+    least time for a push, on the wall clock. `parts`: numbers of weights, in order, of the parts in
+    which pushes leave during backward; none if they leave as a whole. `sample_decay`: of the
+    moving average that snapshots have, too; None for no average. `num_numbers`: options of the
+    optimizer in each push.
+    """
+
+    server: int
+    num_workers: int
+    dtype: str
+    segments: list[Segment]
+    num_statistics: int
+    batch_size: int
+    num_steps: int | None
+    snapshot_samples: list[int]
+    learning_rate: LearningRate | None
+    seconds: float = 0
+    parts: Sequence[int] = ()
+    sample_decay: float | None = None
+    num_numbers: int = 0
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
+        """Build a specification from JSON."""
+        rate = content["learning_rate"]
+        fields: Mapping[str, Any] = {
+            **content,
+            "learning_rate": LearningRate(**rate) if rate else None,
+        }
+        return cls(**fields)
+
+    @property
+    def num_weights(self) -> int:
+        return sum(segment["num_weights"] for segment in self.segments)
+
+
+class ServedWeights:
+    """Weights of one server, to which pushes are applied by the scheme's rule.
+
+    No step is granted beyond the budget. `gradient(worker)`, `statistics(worker)`: content of the
+    worker's last push, valid until its answer. `numbers(worker)`: options of its optimizer; None
+    where they do not change. A mean of several pushes is applied with those of the first.
+    `seconds()`: training clock. A snapshot with weights that are not finite ends the run early, as
+    diverged.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        spec: ServerSpec,
+        weights: Tensor,
+        *,
+        gradient: Callable[[int], Tensor],
+        statistics: Callable[[int], Tensor],
+        seconds: Callable[[], float],
+        numbers: Callable[[int], Sequence[float]] | None = None,
+    ) -> None:
+        self._numbers = numbers if spec.num_numbers else None
+        self.report = ServerReport(spec.server)
+        self.snapshots: list[Snapshot] = []
+        self.weights = weights
+        self._scheme, self._spec = scheme, spec
+        self._accounting = Accounting(scheme, spec.num_workers)
+        self._serving = scheme.serving(spec.num_workers)
+        self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
+        self._optimizer = flat_optimizer(weights, spec.segments)
+        self._rate = spec.learning_rate
+        self._average: MovingAverage | None = None
+        self._snapshot_samples = list(spec.snapshot_samples)
+        self._granted = 0
+        self._num_pushes: Counter[int] = Counter()  # of each worker
+        self._staleness: dict[int, int] = {}  # of each worker's last push
+        self._read: dict[int, Tensor] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint, when every push has been answered or waits."""
+        return {
+            "weights": self.weights,
+            "optimizer": self._optimizer.state(),
+            "average": self._average.weights if self._average else None,
+            "report": vars(self.report),
+            "snapshots": state_of(self.snapshots),
+            "snapshot_samples": self._snapshot_samples,
+            "granted": self._granted,
+            "num_pushes": self._num_pushes,
+            "staleness": self._staleness,
+            "read": self._read,
+            "serving": self._serving,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of another server of the same part."""
+        self.weights.copy_(state["weights"])
+        self._optimizer.load_state(state["optimizer"])
+        if state["average"] is not None:
+            assert self._spec.sample_decay is not None
+            self._average = MovingAverage(state["average"], self._spec.sample_decay)
+        self.report = ServerReport(**state["report"])
+        self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
+        self._snapshot_samples = state["snapshot_samples"]
+        self._granted, self._read = state["granted"], state["read"]
+        self._num_pushes, self._staleness = state["num_pushes"], state["staleness"]
+        self._serving = state["serving"]
+
+    @property
+    def samples(self) -> int:
+        """Samples of all workers that have been applied to the weights."""
+        return self.report.samples
+
+    @property
+    def scored(self) -> Tensor:
+        """A copy of the weights, and of their moving average if there is one: [1 or 2, n]."""
+        return scored_weights(self.weights, self._begun_average())
+
+    def pushes_before_a_stop(self) -> int:
+        """Count the pushes after which each worker may stop, from now on."""
+        return self._serving.pushes_before_a_stop()
+
+    def num_pushes(self, worker: int) -> int:
+        """Count the pushes that have come from a worker."""
+        return self._num_pushes[worker]
+
+    def grant(self, worker: int) -> bool:
+        """Grant another step to a worker that is answered now; return False at the run's end."""
+        if self._accounting.needs_read:
+            self._read[worker] = self.weights.clone()
+        budget = self._spec.num_steps
+        granted = not self.report.diverged and (budget is None or self._granted < budget)
+        self._granted += granted * self._accounting.steps_per_push
+        return granted
+
+    def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
+        """Remove a worker that died; return the workers to answer now.
+
+        `stepping`: True if a granted step of the worker is not complete; it returns to the budget.
+        """
+        self.report.lost.append((worker, reason))
+        self._granted -= stepping * self._accounting.steps_per_push
+        self._staleness.pop(worker, None)  # its statistics would grow old
+        return self.leave(worker)
+
+    def arrive(self, worker: int, version: int) -> tuple[int, ...]:
+        """Take a push of `worker`, computed on `version`; return the workers to answer now."""
+        arrival = Arrival(worker, self.report.updates - version, self._progress)
+        self.report.pushes.append((arrival.worker, arrival.staleness))
+        self._staleness[worker] = arrival.staleness
+        self._num_pushes[worker] += 1
+        return self._carry_out(self._serving.arrive(arrival), worker)
+
+    def leave(self, worker: int) -> tuple[int, ...]:
+        """Remove a worker that sends no more pushes; return the workers to answer now."""
+        return self._carry_out(self._serving.leave(worker), worker)
+
+    @property
+    def _progress(self) -> float:
+        budget = self._spec.num_steps
+        return self.samples / (budget * self._spec.batch_size) if budget else 0.0
+
+    def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
+        if release.applied:
+            self._update(release.applied)
+        self._granted -= len(release.dropped) * self._accounting.steps_per_push
+        self.report.dropped += len(release.dropped)
+        self.report.dropped_steps += [(w, self._num_pushes[w] - 1) for w in release.dropped]
+        self.report.held += sum(each != worker for each in release.answered)
+        return release.answered
+
+    def _update(self, workers: tuple[int, ...]) -> None:
+        gradient = self._mean(workers)
+        images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
+        average = self._begun_average()
+        rate = self._rate.factor(self.samples, images) if self._rate else 1.0
+        stalest = max(self._staleness[worker] for worker in workers)
+        numbers = self._numbers(workers[0]) if self._numbers else None
+        self._optimizer.step(gradient, rate * self._scheme.step_factor(stalest), numbers)
+        if average is not None:
+            average.update([self.weights], images)
+        self.report.updates += 1
+        self.report.samples += images
+        if self._snapshot_samples and self.samples >= self._snapshot_samples[0]:
+            self._keep_snapshot()
+
+    def _begun_average(self) -> MovingAverage | None:
+        if self._average is None and self._spec.sample_decay is not None:
+            self._average = MovingAverage([self.weights], self._spec.sample_decay)
+        return self._average
+
+    def _mean(self, workers: tuple[int, ...]) -> Tensor:
+        """Return the mean gradient, with one additional vector for any number of workers."""
+        first, *others = workers
+        if not others:
+            return self._served(first)
+        total = self._served(first).clone()
+        for worker in others:
+            total += self._served(worker)
+        return total.div_(len(workers))
+
+    def _served(self, worker: int) -> Tensor:
+        read = self._read.get(worker, self.weights)
+        return self._scheme.served(self._gradient(worker), self.weights, read)
+
+    def _keep_snapshot(self) -> None:
+        """Copy the shard: the only work of evaluation inside the training clock."""
+        self._snapshot_samples.pop(0)
+        statistics = [self._statistics(worker) for worker in sorted(self._staleness)]
+        snapshot = Snapshot(
+            samples=self.samples,
+            updates=self.report.updates,
+            seconds=self._seconds(),
+            weights=self.scored,
+            statistics=torch.stack(statistics).mean(0),
+        )
+        self.snapshots.append(snapshot)
+        self.report.diverged = not bool(snapshot.weights.isfinite().all())

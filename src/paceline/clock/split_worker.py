@@ -1,0 +1,194 @@
+"""A worker whose network is split over several processes: the part of one of them."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning.plugins.precision import Precision
+from torch import Tensor
+from torch.optim import Optimizer
+
+from paceline.clock.snapshot import fill, flatten
+from paceline.exchange.process_group import Division
+from paceline.model.classifier import Classifier
+from paceline.model.sharding import Sharding
+from paceline.split.modelled_split import network_of
+from paceline.split.shard_group import ShardGroup
+from paceline.split.split_network import split_network
+from paceline.split.split_plan import plan_split
+from paceline.split.whole_weights import gather_state, gather_tensors, slices_of
+
+
+class SplitWorker:
+    """One process of a split worker.
+
+    `trained`: module with this process's slices. `whole`: in the worker's first process the module
+    with all weights, which follows by `gather`, or is ahead until `hand_out`; it is not trained
+    itself. In the other processes it is `trained`. `module`: equal in all processes. `images`: a
+    batch of the run. Raises SettingError for a module that cannot be split.
+    """
+
+    def __init__(self, module: Any, sharding: Sharding, division: Division, images: Tensor) -> None:
+        network, (size, *image_shape) = network_of(module), images.shape
+        self._plan = plan_split(network, sharding.split, sharding.shards, size, image_shape)
+        self._division = division
+        self._own = division.own
+        self.shard = dist.get_rank(self._own)
+        self.group = ShardGroup(self._own, self.shard, sharding.shards)
+        own = split_network(network, self._plan, self.group)
+        self.trained = copy.deepcopy(module, {id(network): own})
+        self.whole = module if self.is_first else self.trained
+        self.bytes_exchanged = (0, 0)  # of gradients and weights inside this worker
+        self._seconds = 0.0
+
+    @property
+    def is_first(self) -> bool:
+        """True in the process that speaks for its worker."""
+        return self.shard == 0
+
+    @property
+    def shards(self) -> int:
+        return self._division.shards
+
+    def begin(self, precision: Precision) -> None:
+        """Give all processes of the run the weights of the first; all call it before training.
+
+        `precision`: of the training, which `whole` gets.
+        """
+        if self.is_first:
+            self._convert(precision)
+            for weight in self.whole.parameters():
+                dist.broadcast(weight.detach(), group=self._division.members, group_src=0)
+            self.hand_out(goes_on=True)
+        else:
+            self.take()
+        self.bytes_exchanged = (0, 0)
+
+    def whole_optimizer(self, precision: Precision) -> Optimizer:
+        """Return an optimizer of `whole` with the options of that of `trained`.
+
+        The first process calls it. `precision`: of the training, which `whole` gets.
+        """
+        self._convert(precision)
+        optimizer = self.whole.configure_optimizers()
+        assert isinstance(optimizer, Optimizer)  # as that of `trained`
+        return optimizer
+
+    def take_seconds(self) -> float:
+        """Return the seconds in which activations were exchanged since the last call."""
+        before, self._seconds = self._seconds, self.group.seconds
+        return self._seconds - before
+
+    def zero_gradient(self) -> None:
+        for weight in self.trained.parameters():
+            weight.grad = None
+
+    def gather_gradient(self) -> None:
+        """Give `whole` in the first process the worker's gradient and its BatchNorm statistics.
+
+        All processes of the worker call it.
+        """
+        own = {**self._gradients(), **dict(self.trained.network.named_buffers())}
+        sent = (t for name, t in own.items() if name in {*self._plan.slices, *self._plan.summed})
+        self._count(sum(tensor.nbytes for tensor in sent), to_first=True)
+        found = gather_tensors(own, self._plan, self.group, self._plan.summed)
+        if found is not None:
+            for name, weight in self.whole.network.named_parameters():
+                weight.grad = found[name]
+            for name, buffer in self.whole.network.named_buffers():
+                buffer.copy_(found[name])
+
+    @torch.no_grad()
+    def hand_out(self, goes_on: bool) -> None:
+        """Send the weights of `whole` to all processes of the worker, and whether a step follows.
+
+        The first process calls it, the others `take`.
+        """
+        weights = dict(self.whole.network.named_parameters())
+        sliced = {name: weight for name, weight in weights.items() if name in self._plan.slices}
+        common = [weight for name, weight in weights.items() if name not in sliced]
+        flag = self._like.new_full((1,), float(goes_on))
+        parts = (slices_of(sliced, self._plan, shard).values() for shard in range(self.shards))
+        self._scatter([self._vector([flag, *common, *part]) for part in parts])
+
+    @torch.no_grad()
+    def take(self) -> bool:
+        """Receive the weights that the first process hands out; return whether a step follows."""
+        return self._scatter(None)
+
+    @torch.no_grad()
+    def gather(self) -> None:
+        """Bring `whole` up to date in the first process; all processes of the worker call it."""
+        state = gather_state(self.trained.network, self._plan, self.group)
+        if state is not None:
+            self.whole.network.load_state_dict(state)
+
+    def mean_gradient(self, workers: int) -> None:
+        """Replace the gradient by the mean over all `workers`; all processes of the run call it.
+
+        What was computed by images is summed over the processes of each worker.
+        """
+        gradients = self._gradients()
+        for together, group in ((True, dist.group.WORLD), (False, self._division.alike)):
+            part = [g for name, g in gradients.items() if (name in self._plan.summed) == together]
+            if part:
+                total = self._vector(part)
+                dist.all_reduce(total, group=group)
+                fill(part, total.div_(workers))
+
+    def num_averaged(self) -> tuple[int, int]:
+        """Return how many weights are averaged over all processes, and over those alike."""
+        sizes = {name: each.numel() for name, each in self.trained.network.named_parameters()}
+        summed = sum(size for name, size in sizes.items() if name in self._plan.summed)
+        return summed, sum(sizes.values()) - summed
+
+    def is_finite(self) -> bool:
+        """Return True if all weights of the worker are finite; all its processes call it."""
+        weights = self.trained.parameters()
+        finite = torch.tensor(float(all(bool(each.isfinite().all()) for each in weights)))
+        dist.all_reduce(finite, dist.ReduceOp.MIN, self._own)
+        return bool(finite)
+
+    @property
+    def _like(self) -> Tensor:
+        return next(self.trained.parameters()).detach()
+
+    def _vector(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return a copy of all `tensors` as one vector."""
+        size = sum(tensor.numel() for tensor in tensors)
+        return flatten(tensors, self._like.new_empty(size))
+
+    def _gradients(self) -> dict[str, Tensor]:
+        return {
+            name: torch.zeros_like(weight) if weight.grad is None else weight.grad
+            for name, weight in self.trained.network.named_parameters()
+        }
+
+    def _weights(self, *, sliced: bool) -> list[Tensor]:
+        weights = self.trained.network.named_parameters()
+        return [weight for name, weight in weights if (name in self._plan.slices) == sliced]
+
+    def _convert(self, precision: Precision) -> None:
+        self.whole = cast("Classifier", precision.convert_module(self.whole))
+        self.whole.to(self._like.device)
+
+    def _scatter(self, parts: list[Tensor] | None) -> bool:
+        """Take the own one of `parts`: a flag, which is returned, and weights."""
+        weights = [*self._weights(sliced=False), *self._weights(sliced=True)]
+        own = self._like.new_empty(1 + sum(weight.numel() for weight in weights))
+        dist.scatter(own, parts, group_src=0, group=self._own)
+        self._count(own.nbytes, to_first=False)
+        fill(weights, own[1:])
+        return bool(own[0])
+
+    def _count(self, num_bytes: int, *, to_first: bool) -> None:
+        """Count a message of each other process to the first, or of the first to each other."""
+        sent, received = self.bytes_exchanged
+        times = self.shards - 1 if self.is_first else 1
+        if to_first == self.is_first:
+            received += times * num_bytes
+        else:
+            sent += times * num_bytes
+        self.bytes_exchanged = sent, received

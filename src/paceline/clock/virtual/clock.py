@@ -1,0 +1,239 @@
+"""Virtual clock: many workers as processes, in the order of virtual time."""
+
+from collections import deque
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+from paceline.clock.links import Process
+from paceline.clock.reports import StrategyReport
+from paceline.clock.rule_driver import RuleDriver
+from paceline.clock.snapshot import Snapshot
+from paceline.clock.virtual.buffers import Buffer
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.content import content_of, fill_content
+from paceline.clock.virtual.kernel import Event
+from paceline.clock.virtual.virtual_links import VirtualLinks
+from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
+from paceline.clock.virtual.virtual_servers import VirtualServers
+from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.scheme.accounting import Accounting
+
+
+class ClockState(TypedDict):
+    """State of a clock between two steps. `steps`: gradients that it was given. `now`: virtual
+    seconds. `content`: all that it holds, see `content_of`.
+    """
+
+    steps: int
+    now: float
+    content: list[Tensor]
+
+
+class VirtualClock:
+    """Clock that runs the rules of all workers, and asks its caller for gradients.
+
+    `next_worker()` returns the worker whose backward ends next, or whose gradient a server has all
+    of before that: compute it on the worker's weights, and pass it to `finish_step`.
+    """
+
+    def __init__(self, parts: ClockParts) -> None:
+        self.kernel, self.workers = parts.kernel, parts.workers
+        self.pool, self.servers = parts.pool, parts.servers
+        self._spec, self._times = parts.spec, parts.step_times
+        self._seconds_of_ddp = parts.seconds_of_ddp
+        self._cores, self._network, self._links = parts.cores, parts.network, parts.links
+        self._push, self._own = parts.links.push, parts.links.own
+        self._split, self._data = parts.split, parts.data
+        self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
+        self._ending = False
+        self._accounting = Accounting(parts.scheme, parts.spec.num_workers)
+        self._num_steps = 0  # of all workers, with their gradients
+        self._start(parts)
+
+    def _start(self, parts: ClockParts) -> None:
+        """Give every worker the same first weights, and start its process."""
+        first = self.pool.copy(parts.weights)
+        for worker in self.workers:
+            if self._own is None:
+                worker.weights = self.pool.share(first)
+            if self.servers is not None:
+                worker.granted = self.servers.begin(worker)
+        for worker in self.workers:
+            if self._split is not None:
+                self._split.begin(worker)
+            links = VirtualLinks(worker, self._links)
+            driver = RuleDriver(
+                parts.scheme, links, worker.index, self._spec.num_workers, self._spec.seed
+            )
+            self.kernel.start(self._train(worker, links, driver))
+        self.pool.release(first)
+        self.kernel.settle()
+
+    # called by a Trainer
+
+    def next_worker(self) -> VirtualWorker | None:
+        """Advance to the end of the next backward; None if no worker may take another step."""
+        while not self._ready and len(self.kernel):
+            self.kernel.advance()
+        return self._ready.popleft() if self._ready else None
+
+    def finish_step(self, worker: VirtualWorker, gradient: Buffer | None) -> None:
+        """Continue a worker with its gradient, which the clock owns from now on.
+
+        `gradient`: None if the step is abandoned because training ends.
+        """
+        self._num_steps += gradient is not None
+        self.kernel.happen(worker.computed, gradient)
+        self.kernel.settle()
+
+    def batches_behind(self, worker: VirtualWorker) -> int:
+        """Count the batches of all workers in the weights that this one knows."""
+        if self._own is not None:
+            return worker.next_number
+        first = self.workers[self._accounting.group_of(worker.index)[0]]  # it speaks for its group
+        return self._accounting.batches(first.versions[0], self._spec.num_steps)
+
+    def state(self) -> ClockState:
+        """Return the state between two steps; its content is that of the clock, not a copy."""
+        return {"steps": self._num_steps, "now": self.kernel.now, "content": self._content()}
+
+    def resume(self, state: ClockState) -> None:
+        """Go on from the state of another clock with the same parts; this one has just started.
+
+        What happens when, and who holds which vector, follows from the parts alone: rules are pure,
+        and go by no value. So all that happened is repeated without computing, with gradients of
+        zero, and then every vector gets its content. Raises ValueError for other parts' state.
+        """
+        while self._num_steps < state["steps"] and (worker := self.next_worker()) is not None:
+            gradient = self.pool.take()
+            gradient.vector.zero_()
+            self.finish_step(worker, gradient)
+        if (self._num_steps, self.kernel.now) != (state["steps"], state["now"]):
+            raise ValueError(f"another run's state: {state['now']} s after {state['steps']} steps")
+        fill_content(self._content(), state["content"])
+
+    def _content(self) -> list[Tensor]:
+        data = () if self._data is None else (self._data.traffic,)  # drawn anew, by position
+        return content_of(self, apart_from=data)
+
+    def end(self) -> None:
+        """Deliver all messages under way; no worker takes another step."""
+        self._ending = True
+        if self._push is not None:
+            self._push.end()
+        while (worker := self.next_worker()) is not None:
+            self.finish_step(worker, None)
+        if self._own is not None:
+            for worker in self.workers:
+                worker.weights = self._own.begin(worker)  # what followed its last step included
+
+    # observations
+
+    @property
+    def holder(self) -> VirtualServers | VirtualOwnWeights:
+        """Owner of the evaluated weights: the servers, or the workers."""
+        holder = self.servers or self._own
+        assert holder is not None
+        return holder
+
+    def shared(self) -> Snapshot:
+        """Return a snapshot of the present weights: the servers', or the mean over workers."""
+        holder = self.holder
+        statistics = torch.stack(holder.statistics).mean(0)
+        weights = holder.mean()[None]
+        return Snapshot(holder.samples, holder.updates, self.kernel.now, weights, statistics)
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the virtual seconds in which each link or server that is modelled was busy."""
+        working = self._push.busy_seconds() if self._push else {}
+        inside = self._split.busy_seconds() if self._split else {}
+        links = {**self._links.mean.busy_seconds(), **self._network.busy_seconds()}
+        return {**links, **working, **inside}
+
+    def report(self) -> StrategyReport:
+        return StrategyReport(
+            counted=sum(worker.num_steps > 0 for worker in self.workers),
+            updates=self.holder.updates,
+            diverged=self.holder.diverged,
+            workers=[worker.report() for worker in self.workers],
+            servers=[each.report for each in self.servers.served] if self.servers else [],
+        )
+
+    # the life of a worker
+
+    def _train(
+        self, worker: VirtualWorker, links: VirtualLinks, driver: RuleDriver
+    ) -> Process[None]:
+        """Take all steps of a worker, then carry out the end of its rule."""
+        while self._may_step(worker):
+            if self._ending:
+                return
+            if self._data is not None:
+                yield from self._data.fetch(worker)
+            yield from self._compute(worker, driver)
+            worker.gradient = yield worker.computed  # by the Trainer
+            worker.computing = False
+            if worker.gradient is None:
+                return
+            if self._split is not None:
+                yield from self._split.gather(worker)
+            yield from self._drive(worker, driver)
+            links.release()
+            if self._split is not None:
+                yield from self._split.hand_out(worker)
+            yield from self._finish(worker)
+        if self._own is not None:
+            assert worker.weights is not None
+            yield from driver.end(worker.weights.vector, worker.num_steps)
+            links.release()
+        if self._push is not None:
+            self._push.leave(worker)
+
+    def _may_step(self, worker: VirtualWorker) -> bool:
+        if self._own is None:
+            return worker.granted
+        worker.weights = self._own.begin(worker)
+        return self._own.has_step(worker)
+
+    def _compute(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
+        worker.computing, worker.computed = True, Event()
+        self._go_on_beside(worker, driver)
+        begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
+        if self._split is not None:
+            yield from self._split.compute(worker, alone)
+            self._ready.append(worker)
+            return
+        worker.compute_seconds = alone + self._seconds_of_ddp
+        worker.computed_at = begun + worker.compute_seconds
+        early = self._push.begin(worker) if self._push is not None else None
+        if early is not None:
+            yield early
+        else:
+            yield self._cores.busy(worker.compute_seconds)
+            worker.computed_at = self.kernel.now
+        if self._cores.shared:
+            worker.compute_seconds = worker.computed_at - begun
+        worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
+        self._ready.append(worker)
+
+    def _go_on_beside(self, worker: VirtualWorker, driver: RuleDriver) -> None:
+        """Begin what the rule does beside the computing of a step, if the last of it has ended."""
+        if worker.beside is None or worker.beside.has_happened:
+            beside = driver.beside(worker.num_steps)
+            worker.beside = None if beside is None else self.kernel.start(beside)
+
+    def _drive(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
+        assert worker.gradient is not None
+        assert worker.weights is not None
+        gradient, weights = worker.gradient.vector, worker.weights.vector
+        progress = self._spec.progress(worker.next_number)
+        return driver.step(gradient, weights, worker.num_steps, progress)
+
+    def _finish(self, worker: VirtualWorker) -> Process[None]:
+        worker.num_steps += 1
+        worker.step_ends.append(self.kernel.now)
+        worker.seconds_communicating += self.kernel.now - worker.computed_at
+        if self._own is not None:
+            yield from self._own.finish(worker)

@@ -1,0 +1,141 @@
+"""Weights and optimizer state of workers that apply updates themselves, shared while equal."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from torch import Tensor
+
+from paceline.clock.flat_optimizer import AbstractFlatOptimizer, Numbers, flat_optimizer
+from paceline.clock.moving_average import MovingAverage, scored_weights
+from paceline.clock.segment import Segment
+from paceline.clock.virtual.buffers import Buffer, BufferPool
+from paceline.clock.virtual.running_mean import RunningMean
+
+
+class SharedState:
+    """Weights, optimizer state and moving average of all workers in `holders`."""
+
+    def __init__(
+        self,
+        weights: Buffer,
+        optimizer: AbstractFlatOptimizer,
+        average: MovingAverage | None,
+        holders: set[int],
+    ) -> None:
+        self.weights, self.optimizer = weights, optimizer
+        self.average, self.holders = average, holders
+
+    @property
+    def scored(self) -> Tensor:
+        """A copy of the weights, and of their moving average if there is one: [1 or 2, n]."""
+        return scored_weights(self.weights.vector, self.average)
+
+
+class SharedStates:
+    """States of all workers.
+
+    `of[worker]`: state of a worker. All workers begin with one state, or with a copy each if
+    `shared` is False. `sample_decay`: of the moving averages; None if there are none.
+    """
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        weights: Tensor,
+        segments: Sequence[Segment],
+        num_workers: int,
+        *,
+        shared: bool,
+        sample_decay: float | None,
+    ) -> None:
+        self._pool = pool
+        first = pool.copy(weights)
+        average = None if sample_decay is None else MovingAverage([first.vector], sample_decay)
+        optimizer = flat_optimizer(first.vector, segments)
+        state = SharedState(first, optimizer, average, set(range(num_workers)))
+        self.of = [state] * num_workers
+        self._kept: dict[int, Buffer] = {}  # weights of steps under way, if they have changed since
+        for worker in range(0 if shared else num_workers - 1):
+            self._split(state, {worker})
+
+    def begin(self, worker: int) -> Buffer:
+        """Return the weights on which the worker computes its next step."""
+        if (kept := self._kept.pop(worker, None)) is not None:
+            self._pool.release(kept)
+        return self.of[worker].weights
+
+    def keep(self, worker: int) -> Buffer:
+        """Copy the weights of a step under way, which are about to change.
+
+        Returns the copy, which is valid until the worker's next step begins.
+        """
+        if worker not in self._kept:
+            self._kept[worker] = self._pool.copy(self.of[worker].weights.vector)
+        return self._kept[worker]
+
+    def apply(
+        self, workers: set[int], gradient: Tensor, factor: float, numbers: Numbers | None = None
+    ) -> None:
+        """Apply one gradient for all these workers, once for those that share a state.
+
+        `factor` multiplies the rates. `numbers`: of the optimizer's options; None: as before.
+        """
+        for state in self._of_exactly(workers):
+            state.optimizer.step(gradient, factor, numbers)
+
+    def take_in(self, workers: set[int], images: int) -> None:
+        """Take the weights of these workers into their moving averages, if they have any.
+
+        `images`: of all workers together, since the last call for these.
+        """
+        for state in self._of_exactly(workers) if self.of[0].average else ():
+            assert state.average is not None
+            state.average.update([state.weights.vector], images)
+
+    def hold(self, worker: int, weights: Tensor) -> None:
+        """Copy `weights` to the worker; its optimizer's state does not change."""
+        self._own(worker).copy_(weights)
+
+    def average(self, worker: int, sent: Tensor) -> Tensor:
+        """Replace the worker's weights by the mean of them and `sent`.
+
+        Returns `sent`, which then holds the mean's difference from what it held.
+        """
+        mean = self._own(worker).add_(sent).mul_(0.5)
+        return sent.neg_().add_(mean)
+
+    def add(self, worker: int, change: Tensor) -> None:
+        """Add `change` to the worker's weights."""
+        self._own(worker).add_(change)
+
+    def mean(self) -> Tensor:
+        """Return the mean of all workers' weights, as a new vector."""
+        mean = RunningMean()
+        for state in self._distinct(range(len(self.of))):
+            mean.add(state.weights.vector, len(state.holders))
+        return mean.value
+
+    def _own(self, worker: int) -> Tensor:
+        """Return the worker's weights, which no other worker shares from now on."""
+        state = self.of[worker]
+        own = state if state.holders == {worker} else self._split(state, {worker})
+        return own.weights.vector
+
+    def _of_exactly(self, workers: set[int]) -> Iterator[SharedState]:
+        """Yield the states of these workers, which no other worker shares from now on."""
+        for state in self._distinct(sorted(workers)):
+            chosen = state.holders & workers
+            yield state if chosen == state.holders else self._split(state, chosen)
+
+    def _distinct(self, workers: Iterable[int]) -> list[SharedState]:
+        return list(dict.fromkeys(self.of[worker] for worker in workers))
+
+    def _split(self, state: SharedState, workers: set[int]) -> SharedState:
+        """Give these workers a copy of the state that they have shared until now."""
+        weights = self._pool.copy(state.weights.vector)
+        average = state.average.fork() if state.average else None
+        optimizer = state.optimizer.fork(weights.vector)
+        own = SharedState(weights, optimizer, average, set(workers))
+        state.holders -= workers
+        for worker in workers:
+            self.of[worker] = own
+        return own

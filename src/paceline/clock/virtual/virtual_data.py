@@ -1,0 +1,86 @@
+"""Movement of data on the virtual clock: shuffles among workers, and the feed of a node."""
+
+from collections.abc import Callable, Sequence
+
+from paceline.clock.links import Process
+from paceline.clock.virtual.kernel import Event, Kernel
+from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.data.order import PartitionedOrder
+from paceline.data.traffic import DataTraffic
+from paceline.timing.data_seconds import Exchanged, scatter_seconds, shuffle_seconds
+from paceline.timing.profile import ClusterProfile
+
+
+class _Meeting:
+    """Meeting of `size` workers, which takes the `seconds()` that are asked when all have come."""
+
+    def __init__(self, kernel: Kernel, size: int, seconds: Callable[[], float]) -> None:
+        self._kernel, self._size, self._seconds = kernel, size, seconds
+        self._come, self._ended, self._first = 0, Event(), 0.0
+        self.longest = 0.0  # seconds of the worker that came first, over all meetings
+
+    def join(self) -> Process[None]:
+        if self._come == 0:
+            self._first = self._kernel.now
+        self._come, ended = self._come + 1, self._ended
+        if self._come == self._size:
+            self._come, self._ended = 0, Event()
+            self._kernel.start(self._hold(ended))
+        yield ended
+
+    def _hold(self, ended: Event) -> Process[None]:
+        yield self._kernel.after(self._seconds())
+        self.longest += self._kernel.now - self._first
+        self._kernel.happen(ended)
+
+
+class VirtualData:
+    """Data of all workers, which move before some of their steps, as `traffic` says."""
+
+    def __init__(
+        self,
+        traffic: DataTraffic,
+        workers: Sequence[VirtualWorker],
+        profile: ClusterProfile,
+        kernel: Kernel,
+    ) -> None:
+        self.traffic, self._profile, self._kernel = traffic, profile, kernel
+        self._periods = [0 for _ in workers]
+        self._period = 0
+        self._shuffles = _Meeting(kernel, len(workers), self._shuffle)
+        nodes = [profile.node_of(worker.index) for worker in workers]
+        sizes = {node: nodes.count(node) for node in set(nodes)}
+        self._feeds = {
+            node: _Meeting(kernel, size, lambda size=size: self._scatter(size - 1))
+            for node, size in sizes.items()
+        }
+
+    def fetch(self, worker: VirtualWorker) -> Process[None]:
+        """Wait for the data of a worker's next step."""
+        begun, period = self._kernel.now, self.traffic.order.period(worker.num_steps)
+        if period != self._periods[worker.index]:
+            self._periods[worker.index] = period
+            yield from self._shuffles.join()
+            self.traffic.moved.shuffle_seconds = self._shuffles.longest
+        if self.traffic.fed_bytes:
+            yield from self._feeds[self._profile.node_of(worker.index)].join()
+        worker.seconds_fetching += self._kernel.now - begun
+        worker.spend("communicate", begun, self._kernel.now)
+
+    def _shuffle(self) -> float:
+        """Exchange the shares of all copies; return the seconds."""
+        order = self.traffic.order
+        assert isinstance(order, PartitionedOrder)
+        before, self._period = self._period, self._periods[0]
+        exchanges: list[Exchanged] = []
+        for copy in range(order.copies):
+            shuffle = self.traffic.shuffle(copy, before, self._period)
+            first = copy * order.members
+            num_bytes = shuffle.moved * shuffle.row_bytes
+            exchanges.append(Exchanged(range(first, first + order.members), num_bytes))
+            self.traffic.moved.shuffle_bytes += int(num_bytes.sum())
+        return shuffle_seconds(exchanges, self._profile)
+
+    def _scatter(self, receivers: int) -> float:
+        self.traffic.moved.feed_bytes += receivers * self.traffic.fed_bytes
+        return scatter_seconds(self.traffic.fed_bytes, receivers, self._profile)

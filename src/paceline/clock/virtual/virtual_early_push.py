@@ -1,0 +1,139 @@
+"""Pushes between nodes that leave by layer, during backward, on the virtual clock.
+
+To each server of another node a part begins when it is there and the one before it has left, as
+over one connection; latency passes once, behind the last of them. A server may have all of its push
+before backward has ended: then it serves it, and the gradient is computed at that instant.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from paceline.clock.links import Process
+from paceline.clock.virtual.kernel import Event, Kernel, Moment
+from paceline.clock.virtual.message_sizes import MessageSizes
+from paceline.clock.virtual.virtual_network import Passage, VirtualNetwork
+from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.timing.backward import parts_within, share_of_step
+
+
+class _Part(NamedTuple):
+    """Part of a push, and when it is there [virtual seconds]."""
+
+    num_bytes: int
+    ready_at: float
+
+
+class _Stream:
+    """Parts of a push to one server that are there before the end of backward.
+
+    `num_bytes`, `left_at`: of those that have left, and when the last of them had [virtual
+    seconds]. `end`: event after which none leaves any more.
+    """
+
+    def __init__(self, parts: Iterable[_Part]) -> None:
+        self.parts = deque(parts)
+        self.num_bytes = 0
+        self.left_at = 0.0
+        self.abandoned = False
+        self.end = Event()
+
+    def take(self, now: float) -> int:
+        """Remove the parts that are there; return their bytes."""
+        num_bytes = 0
+        while self.parts and self.parts[0].ready_at <= now:
+            num_bytes += self.parts.popleft().num_bytes
+        return num_bytes
+
+
+class VirtualEarlyPush:
+    """Carries pushes whose parts leave during backward.
+
+    `bounds`: each server's [first, last) of the weights, of `weight_bytes` each.
+    """
+
+    def __init__(
+        self,
+        bounds: Sequence[tuple[int, int]],
+        weight_bytes: int,
+        *,
+        network: VirtualNetwork,
+        sizes: MessageSizes,
+        kernel: Kernel,
+    ) -> None:
+        self._network, self._kernel = network, kernel
+        self._streams: dict[tuple[int, int], _Stream] = {}  # of steps under way
+        parts, num_weights = sizes.parts(), bounds[-1][1]
+        self._parts = [
+            parts_within(
+                parts,
+                first / num_weights,
+                last / num_weights,
+                sizes.weights((last - first) * weight_bytes),
+            )
+            for first, last in bounds
+        ]
+
+    def begin(self, worker: VirtualWorker) -> Event:
+        """Send parts while the worker computes, from now on until `computed_at`.
+
+        Returns the event at which its gradient is needed: a server has all of it, or backward ends.
+        The first server waits for the end, where the statistics come from.
+        """
+        needed, begun = Event(), self._kernel.now
+        for server, parts in enumerate(self._parts):
+            if self._network.inside(worker.index, server):
+                continue
+            times = (begun + worker.compute_seconds * share_of_step(ready) for _, ready in parts)
+            timed = [_Part(part.num_bytes, at) for part, at in zip(parts, times, strict=True)]
+            early = [part for part in timed if part.ready_at < worker.computed_at]
+            stream = self._streams[worker.index, server] = _Stream(early)
+            complete = server > 0 and 0 < len(early) == len(parts)
+            process = self._send(worker, server, stream, needed if complete else Event())
+            stream.end = self._kernel.start(process)
+        self._kernel.start(self._end_backward(worker, needed))
+        return needed
+
+    def push(self, worker: VirtualWorker, server: int, num_bytes: int) -> Process[Passage]:
+        """Send the rest of a push of `num_bytes`, and wait for its arrival."""
+        stream = self._streams.pop((worker.index, server), None)
+        if stream is None:
+            yield Moment(worker.computed_at)
+            return (yield from self._network.push(worker.index, server, num_bytes))
+        yield stream.end
+        begun = max(self._kernel.now, worker.computed_at)
+        if num_bytes > stream.num_bytes:
+            yield Moment(begun)
+            rest = num_bytes - stream.num_bytes
+            yield from self._network.send_part(worker.index, server, rest)
+            stream.left_at = self._kernel.now
+        yield from self._network.finish_push(worker.index, server, num_bytes, stream.left_at)
+        return Passage(begun, self._kernel.now)
+
+    def end(self) -> None:
+        """Send no more of steps that are under way: they are abandoned."""
+        for stream in self._streams.values():
+            stream.abandoned = True
+        self._streams.clear()
+
+    def _end_backward(self, worker: VirtualWorker, needed: Event) -> Process[None]:
+        yield Moment(worker.computed_at)
+        self._happen_once(needed)
+
+    def _happen_once(self, event: Event) -> None:
+        if not event.has_happened:
+            self._kernel.happen(event)
+
+    def _send(
+        self, worker: VirtualWorker, server: int, stream: _Stream, complete: Event
+    ) -> Process[None]:
+        """Send the parts of a stream; `complete` happens after the last of them."""
+        while stream.parts:
+            yield Moment(max(self._kernel.now, stream.parts[0].ready_at))
+            if stream.abandoned:
+                return
+            num_bytes = stream.take(self._kernel.now)
+            yield from self._network.send_part(worker.index, server, num_bytes)
+            stream.num_bytes += num_bytes
+            stream.left_at = self._kernel.now
+        self._happen_once(complete)

@@ -1,0 +1,159 @@
+"""Parameter servers on the virtual clock: their weights, and the answers under way."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.served_weights import ServedWeights
+from paceline.clock.snapshot import Snapshot, join_shards
+from paceline.clock.virtual.buffers import Buffer, BufferPool
+from paceline.clock.virtual.kernel import Kernel
+from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+
+
+class VirtualServers:
+    """All servers of a run.
+
+    `served`: each server's part of the weights. `bounds`: each server's [first, last) of them.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        spec: RunSpec,
+        weights: Tensor,
+        *,
+        workers: Sequence[VirtualWorker],
+        kernel: Kernel,
+        pool: BufferPool,
+    ) -> None:
+        self.weights = weights
+        self.bounds = spec.bounds(scheme.servers)
+        self._workers, self._pool = workers, pool
+        self._accounting = Accounting(scheme, len(workers))
+        self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
+        self._shared = Buffer(weights)  # version that answers of a single server share
+        self._answers: dict[int, Buffer] = {}  # under way, by worker
+        self._granted: dict[int, bool] = {}
+        self.served = [
+            ServedWeights(
+                scheme,
+                server_spec,
+                weights[first:last],
+                gradient=partial(self._gradient, first, last),
+                statistics=self._pushed.__getitem__ if server == 0 else _no_statistics,
+                seconds=lambda: kernel.now,
+                numbers=self._numbers,
+            )
+            for server, (server_spec, (first, last)) in enumerate(
+                zip(spec.server_specs(scheme), self.bounds, strict=True)
+            )
+        ]
+
+    @property
+    def updates(self) -> int:
+        """Number of updates of server 0's weights."""
+        return self.served[0].report.updates
+
+    @property
+    def samples(self) -> int:
+        """Samples of all workers that have been applied to server 0's weights."""
+        return self.served[0].samples
+
+    @property
+    def diverged(self) -> bool:
+        return any(each.report.diverged for each in self.served)
+
+    @property
+    def num_snapshots(self) -> int:
+        return len(self.served[-1].snapshots)
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        shards = [each.snapshots for each in self.served]
+        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+
+    def mean(self) -> Tensor:
+        """Return a copy of the weights."""
+        return self.weights.clone()
+
+    @property
+    def statistics(self) -> list[Tensor]:
+        """Statistics in each worker's last push; before the first push, those of worker 0."""
+        return list(self._pushed.values()) or [self._workers[0].statistics.vector]
+
+    def begin(self, worker: VirtualWorker) -> bool:
+        """Give the worker version 0; return True if it may take a step."""
+        first = self._accounting.group_of(worker.index)[0]
+        if worker.index == first:
+            worker.versions = [0] * len(self.served)
+            grants = [served.grant(worker.index) for served in self.served]
+            self._granted[first] = grants[0]
+        return self._granted[first]
+
+    def keep_statistics(self, worker: VirtualWorker, statistics: Tensor) -> None:
+        """Keep the statistics in the worker's push to server 0."""
+        self._pushed.setdefault(worker.index, torch.empty_like(statistics)).copy_(statistics)
+
+    def arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
+        """Take the worker's push; return the workers that this server answers now."""
+        self._preserve_version()
+        return self.served[server].arrive(worker.index, worker.versions[server])
+
+    def answer(self, server: int, worker: VirtualWorker) -> None:
+        """Put the server's present weights into the answer to the worker's push."""
+        served = self.served[server]
+        granted = served.grant(worker.index)
+        if server == 0:
+            self._granted[worker.index] = granted
+        worker.versions[server] = served.report.updates
+        self._answers[worker.index] = self._content(server, worker)
+
+    def collect(self, worker: VirtualWorker) -> tuple[Buffer, bool]:
+        """Return the answer of all servers, and True if the worker may take another step."""
+        self._release_message(worker)
+        return self._answers.pop(worker.index), self._granted[worker.index]
+
+    def _content(self, server: int, worker: VirtualWorker) -> Buffer:
+        """Return the buffer of an answer.
+
+        A single server shares its weights until they change; several copy theirs.
+        """
+        if len(self.served) == 1:
+            self._release_message(worker)
+            return self._pool.share(self._shared)
+        buffer = self._answers.get(worker.index) or self._pool.take()
+        first, last = self.bounds[server]
+        buffer.vector[first:last].copy_(self.served[server].weights)
+        return buffer
+
+    def _preserve_version(self) -> None:
+        """Copy the weights for the workers that share them, before the server changes its own."""
+        if self._shared.holders > 1:
+            self._shared.move(self._pool.copy(self.weights).vector)
+            self._pool.release(self._shared)
+            self._shared = Buffer(self.weights)
+
+    def _release_message(self, worker: VirtualWorker) -> None:
+        """Release the worker's message, which has been answered."""
+        if worker.gradient is not None and worker.message is worker.gradient.vector:
+            worker.release_gradient(self._pool)
+        worker.message = None
+
+    def _numbers(self, worker: int) -> Sequence[float]:
+        return self._workers[worker].take_numbers() or ()
+
+    def _gradient(self, first: int, last: int, worker: int) -> Tensor:
+        message = self._workers[worker].message
+        assert message is not None
+        return message[first:last]
+
+
+def _no_statistics(worker: int) -> Tensor:
+    """Return an empty vector: statistics are sent to server 0 only."""
+    return torch.empty(0)

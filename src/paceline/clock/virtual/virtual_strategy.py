@@ -1,0 +1,311 @@
+"""Lightning strategy by which one Trainer trains all workers: each batch is one worker's step."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import nn
+from torch.optim import Optimizer
+
+from paceline.clock.flat_weights import gather_gradients, zero_gradients
+from paceline.clock.held_weights import held_weights
+from paceline.clock.live_options import LiveOptions
+from paceline.clock.random_state import random_state, set_random_state
+from paceline.clock.remote_optimizer import RemoteOptimizer
+from paceline.clock.reports import StrategyReport
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.schedules import Schedules, check_schedulers
+from paceline.clock.snapshot import Snapshot, counters_of, statistics_of
+from paceline.clock.supported_options import check_honoured
+from paceline.clock.training_strategy import (
+    AbstractTrainingStrategy,
+    DrawAll,
+    DrawOne,
+    SizedBatches,
+    TrainerOptions,
+)
+from paceline.clock.virtual.buffers import Buffer
+from paceline.clock.virtual.checks import check_scheme
+from paceline.clock.virtual.clock import VirtualClock
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.held_tensors import HeldTensors
+from paceline.clock.virtual.virtual_batches import VirtualBatches, draw_from
+from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.data.traffic import DataTraffic
+from paceline.errors import SettingError
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.split_step import SplitStep
+from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import AbstractWorkload, OwnNetwork
+
+_FREE_LINK = Link(latency=0, bandwidth=math.inf)
+FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
+
+
+class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
+    """Strategy that trains many workers on a virtual clock.
+
+    `Trainer(strategy=VirtualStrategy(SyncAllReduce(), workers=64))` trains any LightningModule
+    with automatic optimization and one optimizer, from a DataLoader over map-style data.
+
+    Every worker's gradient is computed on the weights that it would have, on the one device; time
+    is modelled by `step_times` and `profile`, with messages of `workload` (by default of the module
+    itself). `split_step`: messages inside workers that are split over several processes; the
+    gradients stay those of whole ones. `num_steps`: number of steps of all workers
+    together, required by schemes that switch in the middle. A pass over the data is one of all
+    workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
+    `traffic`: how data move among workers, which takes time, too. `epoch_samples`: of the pass over
+    the data by which schedulers count epochs; None: they count the Trainer's.
+
+    During validation and after training the module has the shared weights and the mean of the
+    workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
+    the moving average that snapshots have, too, if any. Random numbers (dropout) are one stream for
+    all workers. Raises SettingError, before training starts, for options that it does not support.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        *,
+        workers: int,
+        batch_size: int = 0,
+        step_times: StepTimes | None = None,
+        profile: ClusterProfile | None = None,
+        workload: AbstractWorkload | None = None,
+        num_steps: int | None = None,
+        snapshot_samples: Sequence[int] = (),
+        learning_rate: LearningRate | None = None,
+        split_step: SplitStep | None = None,
+        seed: int = 0,
+        sample_decay: float | None = None,
+        device: torch.device | str = "cpu",
+        recycled: bool = True,
+        real_seconds: Callable[[], float] = time.perf_counter,
+        traffic: DataTraffic | None = None,
+        epoch_samples: int | None = None,
+    ) -> None:
+        super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
+        check_scheme(scheme, workers, num_steps)
+        self.scheme = scheme
+        self.workers = workers
+        self._step_times = step_times or StepTimes(seed=seed)
+        self._profile, self._workload = profile or FREE, workload or OwnNetwork()
+        self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
+        self._learning_rate, self._split_step = learning_rate, split_step
+        self._seed, self._sample_decay, self._recycled = seed, sample_decay, recycled
+        self._traffic, self._epoch_samples = traffic, epoch_samples
+        self._draw: DrawOne | None = None
+        self._batch_size = batch_size
+        self._current_worker: VirtualWorker | None = None
+        self._gradient: Buffer | None = None  # of the step under way
+        self._now = real_seconds
+        self._snapshots_at: list[float] = []  # real seconds
+        self._resumed: Mapping[str, Any] | None = None  # state of the checkpoint to go on from
+
+    def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
+        """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
+        self._draw, self._batch_size = draw, batch_size
+        return VirtualBatches(self._next_batch, length)
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        trainer = self._module.trainer
+        if not trainer.training or self._draw is not None:
+            return dataloader
+        draw, length = draw_from(dataloader, self.workers, self._seed)
+        return self.batches(draw, dataloader.batch_size, length)
+
+    # called by the runner
+
+    @property
+    def samples(self) -> int:
+        return self.clock.holder.samples
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return self._held.weights
+
+    def trainer_options(self) -> TrainerOptions:
+        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
+
+    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+        assert self._num_steps is not None
+        length = Accounting(self.scheme, self.workers).most_batches(self._num_steps)
+        return self.batches(batch, self._batch_size, length)
+
+    def batches_drawn(self) -> Iterable[tuple[int, int]]:
+        return ((each.index, n) for each in self.clock.workers for n in range(each.num_steps))
+
+    def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
+        return self.clock.report()
+
+    def finish(self) -> list[Snapshot]:
+        return self.clock.holder.snapshots
+
+    def seconds(self, real: float) -> float:
+        return self.clock.kernel.now
+
+    def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
+        return self._snapshots_at
+
+    # called by Lightning
+
+    def setup(self, trainer: Trainer) -> None:
+        super().setup(trainer)
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        options: Any = trainer  # some of which it sets without declaring them
+        if options.overfit_batches:
+            message = "workers draw from all samples; a small torch.utils.data.Subset is needed"
+            raise SettingError("overfit_batches", message)
+        if options.reload_dataloaders_every_n_epochs:
+            message = "the virtual clock draws from one DataLoader, throughout the run"
+            raise SettingError("reload_dataloaders_every_n_epochs", message)
+        check_honoured(
+            trainer,
+            self.optimizers,
+            "the virtual clock",
+            self.scheme,
+            self.workers,
+            again=hasattr(self, "clock"),
+        )
+        in_epochs = self._epoch_samples is not None
+        check_schedulers(trainer.lr_scheduler_configs, self._learning_rate, in_epochs=in_epochs)
+        own = self.optimizers[0]
+        weights, self._segments, self._shares = held_weights(own, self.scheme)
+        self._held = HeldTensors(
+            weights, statistics_of(self._module), counters_of(self._module), self.root_device
+        )
+        self._options = LiveOptions(own)
+        remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
+        self.optimizers = [remote]
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the state of the clock, which applies all updates, for a checkpoint."""
+        return {
+            "clock": self.clock.state(),
+            "snapshots_at": self._snapshots_at,
+            "random": random_state(),
+            "schedules": self._schedules.state(),
+        }
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        """Return what all workers share, not what one of them has, between two steps."""
+        if hasattr(self, "clock") and self._current_worker is None:
+            self._held.hold(self.clock.shared(), self.clock.workers[0])
+        return super().lightning_module_state_dict()
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        (self._resumed,) = checkpoint["optimizer_states"]
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        weights, statistics = self._held.flat_weights(), self._held.flat_statistics()
+        epoch = self._epoch_samples / self._batch_size if self._epoch_samples else None
+        configs = self._module.trainer.lr_scheduler_configs
+        self._schedules = Schedules(configs, self._options, epoch)
+        if self._resumed:
+            weights.zero_()  # no value of the repeated steps may grow
+        spec = RunSpec(
+            num_workers=self.workers,
+            batch_size=self._batch_size,
+            num_steps=self._num_steps,
+            snapshot_samples=self._snapshot_samples,
+            learning_rate=self._learning_rate,
+            segments=self._segments,
+            num_statistics=statistics.numel(),
+            dtype=str(weights.dtype).removeprefix("torch."),
+            seed=self._seed,
+            sample_decay=self._sample_decay,
+            shares=self._shares,
+            num_numbers=len(self._options.first),
+        )
+        parts = ClockParts(
+            self.scheme,
+            spec,
+            profile=self._profile,
+            step_times=self._step_times,
+            workload=self._workload,
+            weights=weights,
+            statistics=statistics,
+            counters=self._held.counters,
+            split_step=self._split_step,
+            recycled=self._recycled,
+            traffic=self._traffic,
+        )
+        self.clock = VirtualClock(parts)
+        for worker in self.clock.workers:
+            worker.numbers = torch.tensor(self._options.first, dtype=torch.float64)
+        if self._resumed:
+            self._resume(self._resumed)
+
+    def on_validation_start(self) -> None:
+        super().on_validation_start()
+        if hasattr(self, "clock"):
+            self._held.hold(self.clock.shared(), self.clock.workers[0])
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self.clock.end()
+        self._note_snapshots()
+        self._held.hold(self.clock.shared(), self.clock.workers[0])
+
+    @property
+    def _module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self.clock.resume(state["clock"])
+        self._snapshots_at = list(state["snapshots_at"])
+        set_random_state(state["random"])
+        self._schedules.load_state(state["schedules"])
+        self._resumed = None
+
+    def _next_batch(self) -> Any:
+        if self._current_worker is not None:
+            raise RuntimeError("a batch was asked for before the step of the one before had ended")
+        worker = self._current_worker = self.clock.next_worker()
+        if worker is None:
+            raise StopIteration
+        assert self._draw is not None
+        self._schedules.set(self.clock.batches_behind(worker))
+        self._gradient = self.clock.pool.take()
+        self._held.take(worker)
+        return self._draw(worker.index, worker.num_steps)
+
+    def _zero_gradient(self) -> None:
+        """Make backward add to a vector of the pool, so that gradients exist once."""
+        assert self._gradient is not None
+        weights = self._held.weights
+        zero_gradients(self._gradient.vector, weights, self._gradient.views(weights))
+
+    def _finish_step(self) -> None:
+        """Pass the gradient to the clock, which continues the worker's rule."""
+        assert self._current_worker is not None
+        assert self._gradient is not None
+        weights = self._held.weights
+        gather_gradients(weights, self._gradient.views(weights))
+        for weight in weights:
+            weight.grad = None  # the clock's from now on
+        worker, self._current_worker = self._current_worker, None
+        gradient, self._gradient = self._gradient, None
+        if (numbers := self._options.read()) != worker.take_numbers():
+            worker.numbers = torch.tensor(numbers, dtype=torch.float64)
+        self.clock.finish_step(worker, gradient)
+        self._note_snapshots()
+        if self.clock.holder.diverged:
+            self._module.trainer.should_stop = True
+
+    def _note_snapshots(self) -> None:
+        while len(self._snapshots_at) < self.clock.holder.num_snapshots:
+            self._snapshots_at.append(self._now())

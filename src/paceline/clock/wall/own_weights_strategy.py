@@ -1,0 +1,166 @@
+"""Lightning strategy of a worker that applies gradients to weights of its own."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from pytorch_lightning import Trainer
+
+from paceline.clock.flat_weights import FlatWeights
+from paceline.clock.links import AbstractLinks
+from paceline.clock.moving_average import MovingAverage, scored_weights
+from paceline.clock.rule_driver import complete
+from paceline.clock.snapshot import Snapshot, flatten, state_of
+from paceline.clock.step_numbers import StepNumbers
+from paceline.clock.wall.mean_link import MeanLink
+from paceline.clock.wall.own_weights import OwnWeights
+from paceline.clock.wall.pair_link import pair_link
+from paceline.clock.wall.push_link import PushLink
+from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
+from paceline.clock.wall.wall_links import WallLinks
+from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.audit import Averaged
+
+_runs = itertools.count()  # of this process group
+
+
+class OwnWeightsStrategy(AbstractRuleStrategy):
+    """Strategy of a worker with its own weights.
+
+    Without servers a snapshot is the mean of all workers' weights, each copied when the run-wide
+    samples of its steps first reached those of the snapshot; with servers it is of their weights.
+    With a `sample_decay` each worker's moving average, which takes in its weights after each of its
+    steps, is copied, too.
+    """
+
+    applied_by = "a worker with weights of its own"
+
+    def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
+        self._pair = pair_link(self.scheme, self.spec)
+        self._push = (
+            PushLink(self.scheme, self.spec, self._options.read) if self.scheme.servers else None
+        )
+        flat = self._flat_weights()
+        self._mean = MeanLink(flat.weights.numel(), flat.weights.dtype)
+        self._kept: list[Snapshot] = []
+        first = flat.weights.cpu()
+        if self._push is not None:
+            self._push.begin(first)
+            first = self._push.wire.weights
+        else:
+            dist.broadcast(first, group=members(), group_src=0)
+        self._drawn, self._drawn_before = f"steps of run {next(_runs)}", 0
+        numbers = StepNumbers(Accounting(self.scheme, self.workers), self._draw)
+        self._own = OwnWeights(flat, self.spec, numbers, self._pair, self._options.read)
+        self._own.begin(first)
+        self._average: MovingAverage | None = None
+        if self._push is None and self.spec.sample_decay is not None:
+            self._average = MovingAverage([flat.weights], self.spec.sample_decay)
+        self.step_numbers = self._own.step_numbers
+        trainer.should_stop = not self._own.has_step
+        links = WallLinks(flat, self._statistics, mean=self._mean, push=self._push, own=self._own)
+        return flat, links
+
+    def _flat_weights(self) -> FlatWeights:
+        size, device = sum(weight.numel() for weight in self.held_weights), self.root_device
+        gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
+        weights = self._pair.computed if self._pair else torch.zeros_like(gradient)
+        return FlatWeights(self.held_weights, weights, gradient)
+
+    def _draw(self) -> int:
+        """Draw a number; those of a resumed run go on from the ones that it had drawn."""
+        return self._drawn_before + draw_number(self._drawn)
+
+    def state(self) -> dict[str, Any]:
+        average = self._average.weights if self._average else None
+        return {
+            **super().state(),
+            "own": self._own.state(),
+            "average": average,
+            "kept": state_of(self._kept),
+            "versions": self._push.wire.versions if self._push else [],
+            "drawn": self._drawn_before + numbers_drawn(self._drawn),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._own.load_state(state["own"])
+        if self._average is not None:
+            self._average.weights = state["average"]
+        self._kept = [Snapshot(**each) for each in state["kept"]]
+        if self._push is not None:
+            self._push.wire.versions = state["versions"]
+        # each worker has drawn its first number anew, for nothing, if it draws at all
+        self._drawn_before = state["drawn"] - (0 if self.accounting.equal_steps else self.workers)
+
+    def keep_servers(self) -> None:
+        if self._push is not None:
+            self._push.keep()
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self._beside.wait()
+        self._own.finish()
+
+    @property
+    def updates(self) -> int:
+        return self.num_steps
+
+    @property
+    def samples(self) -> int:
+        return self.spec.samples_at(min(self.step_numbers[-1], self._run_steps))
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return (self._push or self._pair or self._mean).bytes_exchanged
+
+    @property
+    def averages(self) -> Sequence[Averaged]:
+        return self._pair.averages if self._pair else []
+
+    def _leave(self) -> list[Snapshot]:
+        """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
+        if self._push is not None:
+            return self._push.finish()
+        means = [self._mean_of(kept) for kept in self._kept]
+        return means[worker_index() :: self.workers]
+
+    def _finish_step(self) -> None:
+        self._own.finish_step()
+        if not self._own.has_step:
+            self.trained_module().trainer.should_stop = True
+            complete(self._driver.end(self._flat.weights, self.num_steps))
+        if self._average is not None:
+            before, behind = map(self.spec.samples_at, self.step_numbers[-2:])
+            self._average.update([self._flat.weights], behind - before)
+        if self._push is None:
+            for samples in self.spec.passed(len(self._kept), self.step_numbers[-1]):
+                self._keep_snapshot(samples)
+
+    def _keep_snapshot(self, samples: int) -> None:
+        """Copy the weights: the only work of evaluation inside the training clock."""
+        statistics = torch.empty(self.spec.num_statistics, dtype=self.held_weights[0].dtype)
+        self._kept.append(
+            Snapshot(
+                samples=samples,
+                updates=self.spec.updates_at(samples),
+                seconds=self._clock.seconds(),
+                weights=scored_weights(self._flat.weights, self._average).cpu(),
+                statistics=flatten(self._statistics, statistics),
+            )
+        )
+
+    def _mean_of(self, kept: Snapshot) -> Snapshot:
+        """Return the mean of all workers' copies for one snapshot; all must call this.
+
+        Its time is the latest of them.
+        """
+        for vector in (kept.weights, kept.statistics):
+            dist.all_reduce(vector, group=members())
+            vector.div_(self.workers)
+        seconds = torch.tensor(kept.seconds, dtype=torch.float64)
+        dist.all_reduce(seconds, dist.ReduceOp.MAX, members())
+        return Snapshot(kept.samples, kept.updates, float(seconds), kept.weights, kept.statistics)

@@ -1,0 +1,175 @@
+"""Link of a worker for pairwise means on real processes: it asks its neighbours, or answers.
+
+Either goes on in a thread while the worker's network computes on a copy of its weights.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.clock.run_spec import RunSpec
+from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.process_group import worker_index
+from paceline.exchange.wire.pair_wire import PairWire
+from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.scheme.audit import Averaged
+from paceline.scheme.rule import AbstractScheme
+
+
+class AbstractPairLink(ABC):
+    """Link of one worker, which owns its weights.
+
+    `weights` [num_weights]: the worker's weights, on the CPU. `computed` [num_weights]: weights on
+    which its network computes. `averages`: all means so far.
+    """
+
+    weights: Tensor
+    computed: Tensor
+
+    def __init__(self) -> None:
+        self.averages: list[Averaged] = []
+        self._steps = 0
+        self._changing = threading.Lock()
+
+    @contextmanager
+    def step(self) -> Generator[None]:
+        """Lock the weights for the worker's own step, so that no mean changes them meanwhile."""
+        with self._changing:
+            yield
+            self._steps += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"averages": [tuple(each) for each in self.averages], "steps": self._steps}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.averages[:] = [Averaged(*each) for each in state["averages"]]
+        self._steps = state["steps"]
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Connect to the neighbours, whose weights must equal this worker's."""
+
+    @abstractmethod
+    def average(self, partner: int) -> None:
+        """Send the weights to `partner`, which replaces its own by the mean of both; add the mean's
+        difference from what was sent. Beside the worker's steps, one call at a time.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """End the worker's steps; wait until no other worker changes its weights any more."""
+
+    @property
+    @abstractmethod
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent and received by this worker."""
+
+
+class ActiveLink(AbstractPairLink):
+    """Link of a worker that only asks. `partners`: ranks of its neighbours."""
+
+    def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
+        super().__init__()
+        self._wire = PairWire(num_weights, dtype, partners)
+        self.weights, self.computed, self._sent = (
+            torch.zeros(num_weights, dtype=dtype) for _ in range(3)
+        )
+
+    def begin(self) -> None:
+        self._wire.connect()
+
+    def average(self, partner: int) -> None:
+        with self._changing:
+            self._sent.copy_(self.weights)
+            sent_after = self._steps
+        mean = self._wire.weights
+        mean.copy_(self._sent)
+        self._wire.average(partner)
+        mean.sub_(self._sent)
+        with self._changing:
+            self.weights.add_(mean)
+            self.averages.append(Averaged(partner, sent_after, self._steps))
+
+    def finish(self) -> None:
+        self._wire.leave()
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._wire.bytes_sent, self._wire.bytes_received
+
+
+class PassiveLink(AbstractPairLink):
+    """Link of a worker that only answers, by a thread of its own.
+
+    It answers until all asking workers have ended. The worker's next step raises the thread's
+    error. `asking`: ranks of the asking workers.
+    """
+
+    def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:
+        super().__init__()
+        self._wire = ServerWire(torch.zeros(num_weights, dtype=dtype), 0, asking)
+        self.weights, self.computed = (torch.zeros(num_weights, dtype=dtype) for _ in range(2))
+        self._asking = set(asking)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._answer_all, daemon=True)
+
+    @contextmanager
+    def step(self) -> Generator[None]:
+        self._check()
+        with super().step():
+            yield
+
+    def begin(self) -> None:
+        self._wire.weights.copy_(self.weights)
+        for worker in sorted(self._asking):
+            self._wire.answer(worker, Header(0, True))
+        self._thread.start()
+
+    def average(self, partner: int) -> None:
+        raise RuntimeError(f"worker {worker_index()} is to be asked, not to ask {partner}")
+
+    def finish(self) -> None:
+        self._thread.join()
+        self._check()
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._wire.bytes_sent, self._wire.bytes_received
+
+    def _answer_all(self) -> None:
+        try:
+            while self._asking:
+                self._take(*self._wire.receive())
+        except Exception as error:
+            self._error = error
+
+    def _take(self, worker: int, message: Header | Lost) -> None:
+        if isinstance(message, Lost):
+            raise LostPeerError(f"worker {worker} is gone: {message.reason}")
+        if not message.proceed:
+            self._asking.remove(worker)
+            return
+        with self._changing:
+            self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
+            self._wire.weights.copy_(self.weights)  # so that sending needs no lock
+            self.averages.append(Averaged(worker, self._steps, self._steps))
+        self._wire.answer(worker, message)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def pair_link(scheme: AbstractScheme, spec: RunSpec) -> AbstractPairLink | None:
+    """Return this worker's link; None if it has no neighbours."""
+    worker, workers = worker_index(), range(spec.num_workers)
+    dtype = getattr(torch, spec.dtype)
+    if partners := scheme.partners(worker, spec.num_workers):
+        return ActiveLink(spec.num_weights, dtype, partners)
+    asking = [each for each in workers if worker in scheme.partners(each, spec.num_workers)]
+    return PassiveLink(spec.num_weights, dtype, asking) if asking else None

@@ -1,0 +1,116 @@
+"""Link of a worker to parameter servers, on real processes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
+from paceline.clock.wall.group_link import GroupLink
+from paceline.errors import SettingError
+from paceline.exchange.message import send_json
+from paceline.exchange.process_group import members, worker_index
+from paceline.exchange.wire.header import Header
+from paceline.exchange.wire.worker_wire import WorkerWire
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+
+
+class PushLink:
+    """Link of this worker to the servers, or to the first of its group.
+
+    `granted`: True if the last answer lets this worker take another step. `numbers()`: the options
+    with which a push is to be applied, unless servers take it as it is.
+    """
+
+    def __init__(
+        self, scheme: AbstractScheme, spec: RunSpec, numbers: Callable[[], Sequence[float]]
+    ) -> None:
+        own_weights = Accounting(scheme, spec.num_workers).own_weights
+        self._num_numbers = 0 if own_weights else spec.num_numbers
+        self._numbers = numbers
+        self._scheme, self._spec = scheme, spec
+        self.granted = False
+        first, *others = Accounting(scheme, spec.num_workers).group_of(worker_index())
+        self._speaks = worker_index() == first
+        self.wire = WorkerWire(
+            spec.bounds(scheme.servers if self._speaks else 1),
+            spec.num_statistics,
+            getattr(torch, spec.dtype),
+            spec.num_workers if self._speaks else first,
+            parts=spec.parts,
+            begins_with=worker_index() // scheme.group_size,
+            num_numbers=self._num_numbers,
+        )
+        self._group: GroupLink | None = None
+        if others and self._speaks:
+            self._group = GroupLink(
+                self.wire.weights, spec.num_statistics, others, self._num_numbers
+            )
+
+    def begin(self, weights: Tensor) -> None:
+        """Send the run's specification and worker 0's `weights` to the servers, then pull."""
+        if worker_index() == 0:
+            for server_spec in self._spec.server_specs(self._scheme):
+                server = self._spec.num_workers + server_spec.server
+                first, last = self._spec.bounds(self._scheme.servers)[server_spec.server]
+                send_json(asdict(server_spec), server)
+                dist.send(weights[first:last], group=members(), group_dst=server)
+        self._hand_on(self.wire.pull())
+
+    def push(self, value: Tensor, statistics: Sequence[Tensor]) -> Tensor:
+        """Push `value` [num_weights]; return the weights in the servers' answers."""
+        if value is not self.wire.gradient:
+            self.wire.gradient.copy_(value)
+        self._check_numbers()
+        flatten(statistics, self.wire.statistics)
+        if self._group is not None:
+            self._group.take(self.wire.gradient, self.wire.statistics)
+        self._hand_on(self.wire.push_pull())
+        return self.wire.weights
+
+    def send_numbers(self) -> None:
+        """Send the present options with the next push."""
+        if self._num_numbers:
+            self.wire.numbers.copy_(self._present())
+
+    def _check_numbers(self) -> None:
+        """Send the present options with this push, unless they have left, and are the same."""
+        if not self.wire.sends_early:
+            self.send_numbers()
+        elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
+            message = "options of the optimizer changed in a step of which parts had left; "
+            raise SettingError("scheme.overlap", message + "false is needed")
+
+    def _present(self) -> Tensor:
+        return torch.tensor(self._numbers(), dtype=torch.float64)
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent and received by this worker."""
+        wires = [self.wire, *([self._group.wire] if self._group else [])]
+        return sum(wire.bytes_sent for wire in wires), sum(wire.bytes_received for wire in wires)
+
+    def keep(self) -> None:
+        """Tell the servers to keep their state; worker 0 alone does, when no worker pushes."""
+        self.wire.keep()
+
+    def finish(self) -> list[Snapshot]:
+        """Leave the servers; return the snapshots that this worker evaluates."""
+        self.wire.leave()
+        if self._group is not None:
+            self._group.finish()
+        if not self._speaks:
+            return []
+        first = self._spec.num_workers
+        servers = range(first, first + self._scheme.servers)
+        shards = [receive_snapshots(server) for server in servers]
+        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+
+    def _hand_on(self, granted: bool) -> None:
+        self.granted = granted
+        if self._group is not None:
+            self._group.hand_on(Header(self.wire.versions[0], granted, stop=self.wire.stops))

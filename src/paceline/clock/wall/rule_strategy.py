@@ -1,0 +1,274 @@
+"""Base class of Lightning strategies that drive a scheme's rule on a real process.
+
+Lightning's own world size is 1 in each worker: with more, its loop broadcasts a SIGTERM flag every
+step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
+"""
+
+import json
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import nn
+from torch.optim import Optimizer
+from torchmetrics import Metric
+
+from paceline.clock.flat_weights import FlatWeights
+from paceline.clock.held_weights import held_weights
+from paceline.clock.links import AbstractLinks
+from paceline.clock.live_options import LiveOptions
+from paceline.clock.remote_optimizer import RemoteOptimizer
+from paceline.clock.rule_driver import RuleDriver, complete
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.schedules import Schedules, check_schedulers
+from paceline.clock.snapshot import Snapshot, statistics_of
+from paceline.clock.split_worker import SplitWorker
+from paceline.clock.supported_options import check_honoured
+from paceline.clock.training_clock import TrainingClock
+from paceline.clock.wall.beside import Beside
+from paceline.clock.wall.wall_strategy import AbstractWallStrategy
+from paceline.errors import SettingError
+from paceline.exchange.activity import rest
+from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.pace import Pace
+
+
+class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
+    """Strategy of one worker: ranks 0..workers-1 of the process group train, servers follow.
+
+    Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
+    the servers' processes `join` the group and call `paceline.clock.wall.server.serve(scheme)`.
+    The run ends when all workers together have taken `num_steps` steps; every worker must then call
+    `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
+    there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
+    of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average
+    that snapshots have, too; None for no average. `split`: first process of a
+    split worker, which holds all its weights, and hands them out after each step. `epoch_samples`:
+    of the pass over the data by which schedulers count epochs; None: they count the Trainer's.
+    """
+
+    applied_by: str  # the component that applies updates, in messages
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        *,
+        workers: int,
+        batch_size: int,
+        num_steps: int,
+        snapshot_samples: Sequence[int],
+        learning_rate: LearningRate | None = None,
+        device: torch.device | str = "cpu",
+        clock: TrainingClock | None = None,
+        timeout_seconds: float = 600,
+        pace: Pace | None = None,
+        server_seconds: float = 0,
+        seed: int = 0,
+        sample_decay: float | None = None,
+        split: SplitWorker | None = None,
+        epoch_samples: int | None = None,
+    ) -> None:
+        super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
+        self.scheme, self.workers, self.pace, self.split = scheme, workers, pace, split
+        self.accounting = Accounting(scheme, workers)
+        self._seconds_communicating = 0.0
+        self._epoch = epoch_samples / batch_size if epoch_samples else None
+        self._batch_size, self._run_steps = batch_size, num_steps
+        self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
+        self._clock = clock or TrainingClock()
+        self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
+        self._seed, self._sample_decay, self._beside = seed, sample_decay, Beside()
+        self._begun_beside = -1  # number of steps before the one beside which it began
+
+    def setup(self, trainer: Trainer) -> None:
+        """Make weights and gradients one vector each, and connect to the other processes."""
+        super().setup(trainer)
+        _keep_metrics_apart(self.trained_module())
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        check_honoured(
+            trainer,
+            self.optimizers,
+            self.applied_by,
+            self.scheme,
+            self.workers,
+            again=hasattr(self, "_driver"),
+        )
+        own = self.optimizers[0]
+        of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
+        self._held = held_weights(of_all, self.scheme)
+        configs, self._options = trainer.lr_scheduler_configs, LiveOptions(own)
+        check_schedulers(configs, self._learning_rate, in_epochs=self._epoch is not None)
+        self._schedules = Schedules(configs, self._options, self._epoch)
+        self._statistics = statistics_of(self.whole_module)
+        self.spec = self._run_spec()
+        self._flat, links = self._connect(trainer)
+        self._driver = RuleDriver(self.scheme, links, worker_index(), self.workers, self.spec.seed)
+        zero = self._flat.zero_gradient if self.split is None else self.split.zero_gradient
+        remote: Optimizer = RemoteOptimizer(own, zero, self._step)
+        self.optimizers = [remote]
+        self._hand_out()
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        self._resume_schedules()
+        self.counted = count_workers(self.workers, is_worker=True)
+        self._begin_step()
+
+    def state(self) -> dict[str, Any]:
+        communicating = self._seconds_communicating
+        return {**super().state(), "communicating": communicating, "beside": self._begun_beside}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._seconds_communicating, self._begun_beside = state["communicating"], state["beside"]
+
+    def load_checkpoint(
+        self, checkpoint_path: Any, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        fits = self.trained_module().trainer.state.fn == TrainerFn.FITTING
+        if fits and str(checkpoint_path) != str(self.part):
+            message = "one worker's file does not hold a run; `paceline train` resumes whole runs"
+            raise SettingError("ckpt_path", message)
+        return super().load_checkpoint(checkpoint_path, weights_only)
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        """Load the module; to go on training, its buffers: weights are those of `load_state`."""
+        if self.trained_module().trainer.state.fn != TrainerFn.FITTING:
+            return super().load_model_state_dict(checkpoint, strict)
+        module, saved = self.whole_module, checkpoint["state_dict"]
+        buffers = {name: saved[name] for name, _ in module.named_buffers() if name in saved}
+        module.load_state_dict(buffers, strict=False)
+
+    def settle(self) -> None:
+        self._beside.wait()
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return self._held.weights
+
+    @property
+    def num_batches(self) -> int:
+        return most_steps(self.accounting, self._run_steps)
+
+    @property
+    def seconds_communicating(self) -> float:
+        return self._seconds_communicating
+
+    def finish(self) -> list[Snapshot]:
+        snapshots = self._leave()
+        self._share_files()  # behind: until it has left, others may wait for a step of this worker
+        return snapshots
+
+    @abstractmethod
+    def _leave(self) -> list[Snapshot]:
+        """Take no more part in others' steps; return the snapshots that this worker evaluates."""
+
+    def _share_files(self) -> None:
+        """Let each worker's callbacks know the checkpoints that were written: the first worker's.
+
+        So Lightning finds the best one in every worker. All workers must call this.
+        """
+        callbacks = self.trained_module().trainer.checkpoint_callbacks
+        kept = [each for each in callbacks if isinstance(each, ModelCheckpoint)]
+        if not kept:
+            return
+        name = f"files kept in fit {draw_number(f'fits of process {self._rank}')}"
+        if self.is_global_zero:
+            paths: list[Any] = [(each.best_model_path, each.last_model_path) for each in kept]  # pyright: ignore[reportUnknownMemberType]
+            run_store().set(name, json.dumps(paths))
+        for each, paths in zip(kept, json.loads(run_store().get(name)), strict=True):
+            each.best_model_path, each.last_model_path = paths
+
+    @abstractmethod
+    def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
+        """Connect to the others and take over the first weights; return them and the links."""
+
+    @abstractmethod
+    def _finish_step(self) -> None:
+        """Continue with the next step, or stop the Trainer if there is none."""
+
+    def _run_spec(self) -> RunSpec:
+        return RunSpec(
+            num_workers=self.workers,
+            batch_size=self._batch_size,
+            num_steps=self._run_steps,
+            snapshot_samples=self._snapshot_samples,
+            learning_rate=self._learning_rate,
+            segments=self._held.segments,
+            num_statistics=sum(statistic.numel() for statistic in self._statistics),
+            dtype=str(self.held_weights[0].dtype).removeprefix("torch."),
+            server_seconds=self._server_seconds,
+            seed=self._seed,
+            sample_decay=self._sample_decay,
+            shares=self._held.shares,
+            num_numbers=len(self._options.first),
+        )
+
+    def _finish_backward(self) -> None:
+        """Gather the gradient of a whole worker, before the emulated step ends."""
+        if self.split is None:
+            self._flat.gather_gradient()
+
+    def _step(self) -> None:
+        """Drive the rule through one step; each communication blocks."""
+        self._finish_backward()
+        self.wait_for_pace()
+        before = time.perf_counter()
+        flat = self._flat
+        if self.split is not None:
+            self.split.gather_gradient()
+            flat.gather_gradient()
+        number = self.step_numbers[-1] if self.step_numbers else 0
+        progress = self.spec.progress(number)
+        rest()
+        complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
+        self.num_steps += 1
+        self._finish_step()
+        self._hand_out()
+        self._seconds_communicating += time.perf_counter() - before
+        self._begin_step()
+
+    def _hand_out(self) -> None:
+        """Send the weights to the other processes of a split worker."""
+        if self.split is not None:
+            self.split.hand_out(not self.trained_module().trainer.should_stop)
+
+    def _begin_step(self) -> None:
+        """Begin what goes on beside the computing of the next step, if there is one; its pace."""
+        stops = self.trained_module().trainer.should_stop
+        self._schedules.set(self.samples // self._batch_size)
+        if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
+            self._begun_beside = self.num_steps
+            process = self._driver.beside(self.num_steps)
+            if process is not None:
+                self._beside.begin(process)
+        if self.pace is not None:
+            self.pace.begin()
+
+
+def _keep_metrics_apart(module: nn.Module) -> None:
+    """Let metrics be those of this worker: servers never meet others, nor do all workers."""
+    for each in module.modules():
+        if isinstance(each, Metric):
+            each.distributed_available_fn = _not_distributed
+
+
+def _not_distributed() -> bool:
+    return False
+
+
+def most_steps(accounting: Accounting, num_steps: int) -> int:
+    """Return the largest number of steps of one worker, if all together take `num_steps`."""
+    if accounting.own_weights and accounting.equal_steps:
+        return num_steps // accounting.num_workers
+    return accounting.most_batches(num_steps)

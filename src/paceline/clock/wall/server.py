@@ -1,0 +1,260 @@
+"""Parameter server process, which applies pushes to its weights by a scheme's rule.
+
+It imports no Lightning, so that it starts as fast as torch does.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from paceline.clock.reports import ServerReport
+from paceline.clock.served_weights import ServedWeights, ServerSpec
+from paceline.clock.snapshot import Snapshot, send_snapshot
+from paceline.clock.training_clock import TrainingClock
+from paceline.clock.wall.cuts import end_cuts, tell_kept
+from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.message import receive_json, send_json
+from paceline.exchange.process_group import count_workers, members
+from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+
+Tolerate = Callable[[Iterable[int]], None]
+
+
+class Checkpoints(Protocol):
+    """Checkpoints of a server."""
+
+    def load(self) -> Mapping[str, Any] | None:
+        """Return the state from which the server goes on; None: from the beginning."""
+        ...
+
+    def keep(self, state: Mapping[str, Any], samples: int) -> None:
+        """Write a state, behind which are `samples` of all workers."""
+        ...
+
+
+class Server:
+    """Serves its part of the weights over the wire until every worker has left or is lost."""
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        spec: ServerSpec,
+        tolerate: Tolerate,
+        checkpoints: Checkpoints | None,
+    ) -> None:
+        self._spec, self._tolerate, self._checkpoints = spec, tolerate, checkpoints
+        self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
+        self._workers = Accounting(scheme, spec.num_workers).pushing
+        weights = torch.zeros(spec.num_weights, dtype=getattr(torch, spec.dtype))
+        self._wire = ServerWire(
+            weights, spec.num_statistics, self._workers, spec.parts, spec.num_numbers
+        )
+        self._clock = TrainingClock()
+        self._served = ServedWeights(
+            scheme,
+            spec,
+            self._wire.weights,
+            gradient=self._wire.gradient,
+            statistics=self._wire.statistics,
+            seconds=self._clock.seconds,
+            numbers=self._wire.numbers,
+        )
+        self._spare = _spare(scheme, spec.num_workers)  # number of workers that may still die
+        self._training = set(self._workers)
+        self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
+        self._waiting: list[int] = []  # workers without a step, until another's may return
+        self._stop_after: int | None = None  # pushes of each worker; None: no checkpoint comes
+
+    @property
+    def living(self) -> list[int]:
+        lost = dict(self._served.report.lost)
+        return [worker for worker in self._workers if worker not in lost]
+
+    @property
+    def snapshot_samples(self) -> list[int]:
+        return [snapshot.samples for snapshot in self._served.snapshots]
+
+    def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
+        """Return this server's part of the snapshots that server 0 has.
+
+        Server 0 may have one that this server lacks, if a worker died between its parts of a push;
+        its part then is that of the final weights.
+        """
+        kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
+        return [kept.get(each) or self._at_the_end(each) for each in samples]
+
+    def run(self) -> ServerReport:
+        """Serve until no worker trains any more.
+
+        Raises LostPeerError if a worker dies without which the run cannot continue.
+        """
+        dist.recv(self._wire.weights, group=members(), group_src=0)
+        before = self._checkpoints.load() if self._checkpoints else None
+        if before is not None:
+            self._resume(before)
+        else:
+            for worker in self._workers:
+                self._answer(worker, may_wait=False)  # count_workers below waits for all of them
+        self._wire.flush()
+        if self._spare:
+            self._tolerate(self._training)
+        count_workers(self._spec.num_workers, is_worker=False)
+        self._clock.start(self._before["seconds"])
+        while self._training:
+            self._receive(*self._wire.receive())
+        report = self._served.report
+        report.bytes_sent, report.bytes_received = self._bytes
+        return report
+
+    @property
+    def _bytes(self) -> tuple[int, int]:
+        before, wire = self._before, self._wire
+        return before["sent"] + wire.bytes_sent, before["received"] + wire.bytes_received
+
+    def _keep(self) -> None:
+        """Write a checkpoint: all workers have stopped, and are answered."""
+        assert self._checkpoints is not None
+        self._stop_after = None
+        sent, received = self._bytes
+        with self._clock.stopped():
+            state = {
+                "served": self._served.state(),
+                "statistics": {each: self._wire.statistics(each) for each in self._workers},
+                "sent": sent,
+                "received": received,
+                "seconds": self._clock.seconds(),
+            }
+            self._checkpoints.keep(state, self._served.samples)
+        tell_kept()
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint, in which every worker has a granted step."""
+        self._before = state
+        self._served.load_state(state["served"])
+        for worker, statistics in state["statistics"].items():
+            self._wire.statistics(worker).copy_(statistics)
+        for worker in self._workers:  # each has kept the weights that it reads
+            self._stepping.add(worker)
+            self._wire.answer(worker, Header(self._served.report.updates, True))
+
+    def _receive(self, worker: int, message: Header | Lost) -> None:
+        if isinstance(message, Lost):
+            end_cuts()
+            self._stop_after = None
+            self._remove_lost(worker, message.reason)
+        elif message.keep:
+            return self._keep()
+        elif message.proceed:
+            if message.stop:
+                self._stop_after = self._served.pushes_before_a_stop()
+            self._take(worker, message)
+        else:
+            self._training.remove(worker)
+            self._stepping.discard(worker)  # it may stop before a step that it was granted
+            self._answer_all(self._served.leave(worker))
+        waiting, self._waiting = self._waiting, []
+        self._answer_all(waiting)
+
+    def _remove_lost(self, worker: int, reason: str) -> None:
+        """Remove a dead worker; return its unfinished step to the budget, for a waiting worker."""
+        if not self._spare:
+            raise LostPeerError(f"worker {worker} is gone: {reason}")
+        self._spare -= 1
+        self._training.remove(worker)
+        self._waiting = [each for each in self._waiting if each != worker]
+        answered = self._served.lose(worker, reason, stepping=worker in self._stepping)
+        self._stepping.discard(worker)
+        self._answer_all(answered)
+
+    def _take(self, worker: int, push: Header) -> None:
+        """Apply a push; answer no earlier than the emulated server would."""
+        started = time.perf_counter()
+        self._stepping.discard(worker)
+        answered = self._served.arrive(worker, push.version)
+        remaining = started + self._spec.seconds - time.perf_counter()
+        if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
+            time.sleep(remaining)
+        self._answer_all(answered)
+
+    def _answer_all(self, workers: Iterable[int]) -> None:
+        for worker in workers:
+            self._answer(worker)
+
+    def _answer(self, worker: int, *, may_wait: bool = True) -> None:
+        """Answer a worker, or let it wait for the step of another that may be lost.
+
+        Only on server 0, which alone grants steps, may workers wait: they could otherwise wait on
+        two servers for each other.
+        """
+        granted = self._served.grant(worker)
+        if granted:
+            self._stepping.add(worker)
+        elif self._spare and may_wait and self._stepping and self._spec.server == 0:
+            end_cuts()  # it stops no more
+            self._waiting.append(worker)
+            return
+        stop = granted and self._stops(worker)
+        self._wire.answer(worker, Header(self._served.report.updates, granted, stop=stop))
+
+    def _stops(self, worker: int) -> bool:
+        """Return True if a worker that is answered now is to stop for a checkpoint."""
+        after = self._stop_after
+        return after is not None and self._served.num_pushes(worker) >= after
+
+    def _at_the_end(self, samples: int) -> Snapshot:
+        weights = self._served.scored
+        return Snapshot(samples, 0, 0.0, weights, weights.new_empty(0))
+
+
+def _spare(scheme: AbstractScheme, workers: int) -> int:
+    """Return the number of workers that may die without ending the run.
+
+    0 where workers own their weights, or push in groups.
+    """
+    accounting = Accounting(scheme, workers)
+    if accounting.own_weights or scheme.group_size > 1:
+        return 0
+    return workers - accounting.batches_per_update
+
+
+def _report_nothing(workers: Iterable[int]) -> None:
+    """Do nothing: without the project's launcher there is no supervisor to inform."""
+
+
+def serve(
+    scheme: AbstractScheme,
+    tolerate: Tolerate = _report_nothing,
+    checkpoints: Checkpoints | None = None,
+) -> ServerReport:
+    """Run a server of the joined process group, then send its snapshots to the workers.
+
+    `tolerate(workers)` is called with the workers whose death the run survives from then on.
+    Snapshot n goes to living worker n modulo their number, in order, so that all of them can
+    evaluate at once. Raises LostPeerError if a worker dies without which the run cannot continue.
+    """
+    spec = ServerSpec.from_json(receive_json(0))
+    server = Server(scheme, spec, tolerate, checkpoints)
+    report = server.run()
+    living, samples = _agreed(server, spec, scheme.servers)
+    # A living worker that dies from now on would take its snapshots with it.
+    tolerate(set(Accounting(scheme, spec.num_workers).pushing) - set(living))
+    for index, snapshot in enumerate(server.snapshots_at(samples)):
+        send_snapshot(snapshot, living[index % len(living)])
+    for worker in living:
+        send_json(None, worker)
+    return report
+
+
+def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
+    """Return the living workers and the samples of all snapshots, as server 0 observed them."""
+    if spec.server > 0:
+        living, samples = receive_json(spec.num_workers)
+        return living, samples
+    for other in range(1, servers):
+        send_json([server.living, server.snapshot_samples], spec.num_workers + other)
+    return server.living, server.snapshot_samples

@@ -1,0 +1,222 @@
+"""Base class of strategies on real processes, one or several of which are one worker."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import LightningModule
+from pytorch_lightning.strategies import Strategy
+from pytorch_lightning.utilities import rank_zero_only
+from torch.optim import Optimizer
+
+from paceline.clock.random_state import random_state, set_random_state
+from paceline.clock.reports import StrategyReport, WorkerReport
+from paceline.clock.schedules import Schedules, ScheduleState
+from paceline.clock.split_worker import SplitWorker
+from paceline.clock.training_strategy import (
+    AbstractTrainingStrategy,
+    DrawAll,
+    DrawOne,
+    SizedBatches,
+    TrainerOptions,
+)
+from paceline.clock.weights_digest import weights_digest
+from paceline.exchange.process_group import join, worker_index
+from paceline.scheme.audit import Averaged
+from paceline.timing.pace import Pace
+
+
+class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
+    """Strategy of one worker, or of one process of a split worker.
+
+    `counted`: number of workers that really take part. `num_steps`: number of this worker's steps
+    so far. `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if
+    servers grant steps. `pace` emulates the worker's accelerator. `split`: this process's part of a
+    split worker; None for a whole one.
+    """
+
+    counted: int = 0
+    diverged: bool = False
+    num_steps: int = 0
+    step_numbers: Sequence[int] = ()
+    pace: Pace | None = None
+    split: SplitWorker | None = None
+    _timeout_seconds: float  # longest wait for another process
+    _bytes_before: Sequence[int] = (0, 0)  # of a run that was resumed: sent, received
+    _random_before: dict[str, Any] | None = None
+    _schedules: Schedules
+    _schedules_before: ScheduleState | None = None
+    _rank: int = 0
+
+    @property
+    @abstractmethod
+    def updates(self) -> int:
+        """Number of updates of this worker's weights."""
+
+    @property
+    @abstractmethod
+    def num_batches(self) -> int:
+        """Largest number of batches that this worker may draw."""
+
+    @property
+    @abstractmethod
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent to other workers and servers, and received from them, by this process."""
+
+    @property
+    @abstractmethod
+    def seconds_communicating(self) -> float:
+        """Seconds that this worker spent communicating, waiting for others included."""
+
+    @property
+    def averages(self) -> Sequence[Averaged]:
+        """Pairwise means in order."""
+        return ()
+
+    @property
+    def is_global_zero(self) -> bool:
+        """True in the first process of the run, which alone writes what callbacks write."""
+        return self._rank == 0
+
+    def setup_environment(self) -> None:
+        """Join the other processes before Lightning makes a group of its own."""
+        join(self._timeout_seconds, self.root_device.type)
+        self._rank = dist.get_rank()
+        # by which loggers write; the rank that Lightning knows is 0 in each
+        rank_zero_only.rank = self._rank  # pyright: ignore[reportFunctionMemberAccess]
+        super().setup_environment()
+
+    def trainer_options(self) -> TrainerOptions:
+        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
+
+    def trained_module(self) -> LightningModule:
+        """Return the module that is being trained."""
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    @property
+    def whole_module(self) -> LightningModule:
+        """Module with all weights of the worker, in its first process."""
+        return self.trained_module() if self.split is None else self.split.whole
+
+    @property
+    def seconds_of_activations(self) -> float:
+        """Seconds that this process spent exchanging activations with others of its worker."""
+        return self.split.group.seconds if self.split else 0.0
+
+    def wait_for_pace(self) -> None:
+        """Sleep until the emulated step has ended; exchanging activations comes on top of it."""
+        if self.pace is not None:
+            self.pace.wait(self.split.take_seconds() if self.split else 0.0)
+
+    @property
+    def restore_checkpoint_after_setup(self) -> bool:
+        """True for a part of a run: before, the module has not yet the precision that it had."""
+        return self.part is not None
+
+    @property
+    def bytes_so_far(self) -> Sequence[int]:
+        """Bytes sent and received, as far as they are counted while training goes on."""
+        return self.bytes_exchanged
+
+    def state(self) -> dict[str, Any]:
+        """Return what this process must go on with, for a checkpoint between two steps."""
+        sent_and_received = zip(self._bytes_before, self.bytes_so_far, strict=True)
+        return {
+            "num_steps": self.num_steps,
+            "bytes": [sum(each) for each in sent_and_received],
+            "pace": self.pace.state() if self.pace else None,
+            "schedules": self._schedules.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of another process with the same place in the run."""
+        self.num_steps, self._bytes_before = state["num_steps"], state["bytes"]
+        self._schedules_before = state["schedules"]
+        if self.pace is not None:
+            self.pace.load_state(state["pace"])
+
+    def _resume_schedules(self) -> None:
+        """Go on with the schedules of a checkpoint, once Lightning has loaded their schedulers."""
+        if self._schedules_before is not None:
+            self._schedules.load_state(self._schedules_before)
+            self._schedules_before = None
+
+    def settle(self) -> None:
+        """Wait until what goes on beside this worker's steps has ended."""
+
+    @property
+    def stops(self) -> bool:
+        """True if servers have stopped this worker for a checkpoint."""
+        return False
+
+    def ask_to_stop(self) -> None:
+        """Ask servers that grant steps to stop all workers for a checkpoint, with the next push."""
+
+    def keep_servers(self) -> None:
+        """Tell the servers to keep their state, now that no worker takes a step."""
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        return {
+            "optimizer": super().optimizer_state(optimizer),  # pyright: ignore[reportUnknownMemberType]
+            "own": self.state(),
+            "random": random_state(),
+        }
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        (state,) = checkpoint["optimizer_states"]
+        super().load_optimizer_state_dict({"optimizer_states": [state["optimizer"]]})
+        self.load_state(state["own"])
+        if self.part is not None:  # else it is the first worker's, for all
+            self._random_before = state["random"]
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any | None = None
+    ) -> None:
+        """Write a file as every strategy of Lightning does, or this process's part of one."""
+        if self.is_global_zero or filepath == self.part:
+            io = self.checkpoint_io
+            io.save_checkpoint(checkpoint, filepath, storage_options=storage_options)
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        if self._random_before is not None:
+            set_random_state(self._random_before)
+            self._random_before = None
+
+    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+        return train(worker_index(), self.num_batches, self.begin_anew)
+
+    def begin_anew(self) -> None:
+        """Start the emulated step after what all have met for, or stopped for."""
+        if self.pace is not None:
+            self.pace.begin()
+
+    def batches_drawn(self) -> Iterable[tuple[int, int]]:
+        return ((worker_index(), n) for n in range(self.num_steps))
+
+    def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
+        pairs = zip(self._bytes_before, self.bytes_exchanged, strict=True)
+        sent, received = map(sum, pairs)
+        inside, activations = (0, 0), (0, 0)
+        if self.split is not None:
+            inside, activations = self.split.bytes_exchanged, self.split.group.bytes_of_activations
+        worker = WorkerReport(
+            worker=worker_index(),
+            steps=self.num_steps,
+            step_ends=step_ends,
+            weights_digest=weights_digest(self.whole_module.parameters()),
+            seconds_data=seconds_data,
+            seconds_communicating=self.seconds_communicating + self.seconds_of_activations,
+            bytes_sent=sent + inside[0],
+            bytes_received=received + inside[1],
+            activation_bytes_sent=activations[0],
+            activation_bytes_received=activations[1],
+            late_steps=self.pace.late_steps if self.pace else 0,
+            step_numbers=self.step_numbers,
+            averages=self.averages,
+        )
+        return StrategyReport(self.counted, self.updates, self.diverged, [worker])

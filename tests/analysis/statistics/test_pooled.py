@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from paceline.analysis.statistics.pooled import intervals_of_means, pooled
+from paceline.analysis.statistics.space import POINTS, POSITIVE, logit_of
+
+
+def test_the_variance_is_that_of_all_groups_and_single_runs_add_none():
+    family = pooled([[1.0, 3.0], [10.0, 10.0, 16.0], [7.0]])
+    assert family.variance == pytest.approx((2 + 24) / 3)
+    assert family.degrees == 3
+    assert family.means == pytest.approx([2, 12, 7])
+    assert np.all(np.isfinite(intervals_of_means(family).low))  # the single run borrows a variance
+
+
+def test_one_group_has_the_interval_of_student():
+    values = [88.1, 87.9, 88.6]
+    found, peer = intervals_of_means(pooled([values])), ttest_1samp(values, 0)
+    peer = peer.confidence_interval(0.95)
+    assert (found.low[0], found.high[0]) == pytest.approx((peer.low, peer.high))
+
+
+def test_single_runs_alone_have_no_interval():
+    found = intervals_of_means(pooled([[0.5], [0.7]]))
+    assert found.value == pytest.approx([0.5, 0.7])
+    assert np.isnan(found.low).all()
+
+
+@pytest.mark.parametrize(
+    ("space", "values", "low", "high"),
+    [
+        (POINTS, [0.999, 0.90], 0, 1),
+        (POSITIVE, [1.0, 5000.0], 0, np.inf),
+        (logit_of(2000), [1.0, 0.9995, 0.998], 0, 1),
+        (logit_of(2000), [0.0, 0.0, 0.001], 0, 1),
+    ],
+)
+def test_no_interval_leaves_its_space(space, values, low, high):
+    found = intervals_of_means(pooled([values], space))
+    assert low <= found.low[0] <= found.value[0] <= found.high[0] <= high
+
+
+def test_what_goes_into_a_space_comes_back():
+    shares = np.array([0.0, 0.25, 0.9, 1.0])
+    space = logit_of(40)
+    assert space.back(space.into(shares)) == pytest.approx(shares, abs=1e-12)
+    assert POSITIVE.back(POSITIVE.into([2.5])) == pytest.approx([2.5])
+
+
+def test_an_error_that_all_runs_share_does_not_shrink_with_their_number():
+    same = pooled([np.full(50, 0.9)], logit_of(1000))
+    found = intervals_of_means(same, extra_variance=1 / 90)
+    half = 1.96 * np.sqrt(0.9 * 0.1 / 1000)  # binomial; seeds tell nothing here
+    assert found.high[0] - found.low[0] == pytest.approx(2 * half, rel=0.02)

@@ -1,0 +1,125 @@
+"""Clipping clips what is applied to the weights, on both clocks, or is refused."""
+
+import math
+
+import pytest
+from hydra.utils import instantiate
+from torch.testing import assert_close
+
+from paceline.clock.clipping import applies_own_gradients, check_clipping
+from paceline.errors import SettingError
+from tests.clock.references import averaged, plain_weights
+from tests.clock.replay import replayed
+from tests.tiny import CLOCKS, CONF, PlainSGD, run_tiny, tiny_point
+
+CLIP = 0.1
+PLAIN = "sync_allreduce"
+EVERY = [path.stem for path in sorted((CONF / "scheme").glob("*.yaml"))]
+SHARED = (PLAIN, "sync_parameter_server", "mixed", "sync_then_async", "post_local_sgd")
+OWN = (
+    "async_parameter_server",
+    "elastic_averaging",
+    "gossip",
+    "independent",
+    "local_sgd",
+    "stale_synchronous",
+)
+
+
+def scheme_of(name, **settings):
+    return instantiate(tiny_point(name, 4, 4)["scheme"] | settings)
+
+
+@pytest.mark.parametrize("name", SHARED + OWN)
+def test_means_of_gradients_are_not_what_a_worker_clips(name):
+    assert applies_own_gradients(scheme_of(name), 4) == (name in OWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "own"),
+    [
+        ("async_parameter_server", {"damping": "inverse_staleness"}, True),
+        ("async_parameter_server", {"damping": "delay_compensation"}, False),
+        ("sync_parameter_server", {"backup_workers": 2}, False),
+        ("sync_parameter_server", {"backup_workers": 3}, True),
+        ("mixed", {"group_size": 4}, False),
+        ("mixed", {"group_size": 1}, True),
+        ("sync_then_async", {"switch_at": 0.01}, False),
+        ("sync_then_async", {"switch_at": 0}, True),
+        ("post_local_sgd", {"switch_at": 0.01}, False),
+        ("post_local_sgd", {"switch_at": 0}, True),
+    ],
+)
+def test_settings_decide_too(name, settings, own):
+    assert applies_own_gradients(scheme_of(name, **settings), 4) == own
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_one_worker_has_only_its_own_gradient(name):
+    settings = {"group_size": 1} if name == "mixed" else {}
+    assert applies_own_gradients(scheme_of(name, **settings), 1)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_gradients_that_leave_during_backward_cannot_be_clipped(workers):
+    scheme = scheme_of("async_parameter_server", overlap=True)
+    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* scheme\.overlap"):
+        check_clipping(CLIP, scheme, workers)
+    check_clipping(None, scheme, workers)
+    check_clipping(CLIP, scheme_of("async_parameter_server"), workers)
+
+
+def clipped(gradient):
+    """As torch.nn.utils.clip_grad_norm_ defines it."""
+
+    def found(self, *batch):
+        parts = gradient(self, *batch)
+        norm = math.sqrt(sum(float(part.square().sum()) for part in parts))
+        return [part * min(1, CLIP / (norm + 1e-6)) for part in parts]
+
+    return found
+
+
+def clipped_by_value(gradient):
+    """As torch.nn.utils.clip_grad_value_ defines it."""
+    return lambda self, *batch: [part.clamp(-CLIP, CLIP) for part in gradient(self, *batch)]
+
+
+def plain(config, seen):
+    """Of the mean: the gradient of all workers' images together."""
+    return plain_weights(config)
+
+
+LAWS = [
+    (PLAIN, 2, "wall", plain),
+    *((PLAIN, 1, clock, plain) for clock in CLOCKS),
+    *(("async_parameter_server", 2, clock, replayed) for clock in CLOCKS),
+    *(("local_sgd", 2, clock, averaged) for clock in CLOCKS),
+]
+
+
+BY = {"norm": clipped, "value": clipped_by_value}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers", "clock", "expected", "algorithm"),
+    [(*law, algorithm) for algorithm in BY for law in LAWS],
+)
+def test_a_bare_loop_that_clips_what_it_applies(
+    scheme, workers, clock, expected, algorithm, tmp_path, monkeypatch
+):
+    config = tiny_point(
+        scheme,
+        workers,
+        8,
+        training__gradient_clip_val=CLIP,
+        training__gradient_clip_algorithm=algorithm,
+        **CLOCKS[clock],
+    )
+    if scheme == "local_sgd":
+        config["scheme"]["period"] = 3
+    seen, weights = run_tiny(config, tmp_path)
+    unclipped = expected(config, seen)
+    monkeypatch.setattr(PlainSGD, "gradient", BY[algorithm](PlainSGD.gradient))
+    assert_close(weights, expected(config, seen), rtol=1e-12, atol=1e-14)
+    assert (weights["1.weight"] - unclipped["1.weight"]).abs().max() > 1e-3

@@ -1,0 +1,416 @@
+"""The laws of the schemes on both clocks: exact, in float64, against loops that know no clock."""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from torch.testing import assert_close
+
+from paceline.cluster.supervisor import ProcessFailure
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.gossip import Gossip
+from paceline.scheme.rule import Apply, Mean, PairMean, WorkerView, next_message
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from tests.clock.references import (
+    apart,
+    averaged,
+    elastic,
+    gossiped,
+    mean_kept,
+    plain_weights,
+    unmoved,
+)
+from tests.clock.replay import replayed
+from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
+
+SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
+on_both_clocks = pytest.mark.parametrize("clock", CLOCKS)
+SCHEDULED = {
+    "training__schedule": "cosine",
+    "training__lr_rule": "linear",
+    "training__warmup_epochs": 1,
+}
+CONSTANT = {"training__schedule": "constant", "training__lr_rule": "none"}
+NO_MOMENTUM = {"model__optimizer__momentum": 0.0}
+
+
+LIMIT = "this is async_parameter_server"
+LAGGING = {"cluster__slow_workers": 1, "cluster__slow_factor": 20}  # on the virtual clock
+
+
+def plain(config, seen):
+    return plain_weights(config)
+
+
+def replayed_at_once(config, seen):
+    """By the rule of async_parameter_server, whatever the scheme."""
+    for server in seen.servers:
+        assert (server.held, server.updates) == (0, len(server.pushes))
+    return replayed({**config, "names": {"scheme": ASYNC}}, seen)
+
+
+def faster(config, seen):
+    """Plain SGD at K times the rate."""
+    sgd = config["model"]["optimizer"]
+    sgd = {**sgd, "lr": config["workers"] * sgd["lr"]}
+    return plain_weights({**config, "model": {**config["model"], "optimizer": sgd}})
+
+
+class Law(NamedTuple):
+    """`expected(config, seen)`: the weights that a run must end with."""
+
+    name: str
+    expected: object
+    workers: int
+    settings: dict
+
+
+def alone(**settings):
+    return Law("one worker is plain SGD", plain, 1, settings)
+
+
+def together(workers=2, **settings):
+    return Law("K workers are one with K times the batch", plain, workers, settings)
+
+
+def replay(workers=2, **settings):
+    return Law("replaying the pushes gives the weights", replayed, workers, settings)
+
+
+def replay_pairs(workers, graph):
+    settings = {"scheme__graph": graph}
+    return Law("replaying the means in pairs gives the weights", gossiped, workers, settings)
+
+
+def meeting(workers=2, **settings):
+    return Law("loops that meet", averaged, workers, settings)
+
+
+def limit(workers=2, **settings):
+    return Law(LIMIT, replayed_at_once, workers, settings)
+
+
+LAWS = {
+    "sync_allreduce": [
+        alone(),
+        together(2),
+        together(4),
+        together(2, scheme__collective="ring"),
+        together(4, scheme__collective="tree"),
+        together(4, scheme__collective="multicolor"),
+    ],
+    "async_parameter_server": [
+        alone(scheme__servers=3),
+        replay(2),
+        replay(2, scheme__servers=2),
+        replay(4, scheme__servers=3),
+        replay(3, scheme__damping="inverse_staleness"),
+        replay(4, scheme__group_size=2, scheme__damping="inverse_staleness"),
+        together(2, scheme__group_size=2),
+        replay(2, scheme__damping="delay_compensation", scheme__servers=2),
+        replay(4, training__lr_rule="inverse_staleness"),
+        replay(4, training__momentum_correction="asynchrony"),
+        replay(3, scheme__servers=2, scheme__overlap=True),
+    ],
+    "sync_parameter_server": [
+        alone(),
+        together(4, scheme__servers=2),
+        replay(3, scheme__backup_workers=1),
+        together(2, scheme__servers=2, scheme__overlap=True),
+        together(4, scheme__group_size=2, scheme__servers=2),
+    ],
+    "stale_synchronous": [
+        alone(),
+        Law(
+            "bound 0 without momentum is synchronous at K times the rate",
+            faster,
+            2,
+            {"scheme__bound": 0, **CONSTANT, **NO_MOMENTUM, "model__optimizer__weight_decay": 0.0},
+        ),
+        replay(3, scheme__bound=1, scheme__servers=2),
+        replay(4, scheme__bound=0, scheme__group_size=2, scheme__servers=2),
+        replay(6, scheme__bound=0, training__lr_rule="inverse_staleness"),
+        replay(3, scheme__bound=3, **LAGGING),
+        replay(3, scheme__bound=1, scheme__overlap=True),
+        limit(3, scheme__bound=10**6, **LAGGING),
+    ],
+    "mixed": [
+        alone(scheme__group_size=1),
+        together(2, scheme__group_size=2),
+        replay(4, scheme__group_size=2, scheme__servers=2),
+        replay(6, scheme__group_size=3),
+        replay(6, scheme__group_size=2, training__lr_rule="inverse_staleness"),
+        limit(2, scheme__group_size=1),
+    ],
+    "sync_then_async": [
+        alone(),
+        together(2, scheme__switch_at=1),
+        limit(2, scheme__switch_at=0),
+        replay(2, scheme__switch_at=0.45),  # of 18 batches, after 10: 8/18 = 0.44
+        replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
+        replay(4, scheme__switch_at=0.5, scheme__group_size=2),
+        replay(2, scheme__switch_at=0.45, scheme__overlap=True),
+    ],
+    "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
+    "local_sgd": [
+        alone(scheme__period=3),
+        together(2, scheme__period=1, **NO_MOMENTUM),
+        meeting(2, scheme__period=3),
+        meeting(3, scheme__period=5),
+    ],
+    "post_local_sgd": [
+        alone(scheme__period=3),
+        together(2, scheme__switch_at=1, scheme__period=3),
+        meeting(2, scheme__switch_at=0.5, scheme__period=3),
+        meeting(2, scheme__switch_at=0, scheme__period=4),
+    ],
+    "elastic_averaging": [
+        Law("both go towards each other", elastic, 2, {"scheme__period": 3}),
+        Law("both go towards each other", elastic, 3, {"scheme__period": 1}),
+        Law(
+            "without elasticity the center stays",
+            unmoved,
+            2,
+            {"scheme__period": 3, "scheme__elasticity": 0.0},
+        ),
+    ],
+    "gossip": [
+        alone(scheme__graph="complete"),
+        replay_pairs(2, "ring"),
+        replay_pairs(3, "complete"),
+        replay_pairs(4, "ring"),
+        replay_pairs(6, "exponential"),
+    ],
+}
+
+
+def named_laws():
+    for scheme, laws in LAWS.items():
+        for law in laws:
+            settings = ", ".join(f"{name.split('__')[-1]}={v}" for name, v in law.settings.items())
+            name = f"{scheme} x {law.workers}: {law.name} ({settings})"
+            yield pytest.param(scheme, law, id=name)
+
+
+@on_both_clocks
+@pytest.mark.parametrize(("scheme", "law"), list(named_laws()))
+def test_law(scheme, law, clock, tmp_path):
+    settings = {**SCHEDULED, **law.settings, **CLOCKS[clock]}
+    config = tiny_point(scheme, law.workers, 8 if law.workers < 3 else 4, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, law.expected(config, seen), rtol=1e-12, atol=1e-14)
+    assert {each.strategy.counted for each in seen.training} == {law.workers}
+    assert len(seen.workers) == law.workers
+    assert_nothing_is_lost(config, seen)
+
+
+def test_every_scheme_has_laws():
+    files = (Path(__file__).parent.parent.parent / "conf/scheme").glob("*.yaml")
+    assert LAWS.keys() == {path.stem for path in files}
+
+
+@on_both_clocks
+@pytest.mark.parametrize("scheme", [ASYNC, "independent"])
+def test_what_a_hook_puts_in_the_place_of_gradients_counts(scheme, clock, tmp_path):
+    """Twice the gradient, without weight decay, is twice the rate."""
+    settings = {
+        "model___target_": "tests.classifiers.DoublingClassifier",
+        "model__optimizer__weight_decay": 0.0,
+        **CLOCKS[clock],
+    }
+    config = tiny_point(scheme, 1, 8, **settings)
+    _, weights = run_tiny(config, tmp_path)
+    config["model"]["optimizer"]["lr"] *= 2
+    assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
+
+
+@on_both_clocks
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_rule_of_sync_allreduce_is_lightnings_ddp(workers, clock, tmp_path):
+    """On real processes DDP stands in for the rule: only this law ties the two. The virtual clock
+    drives the rule itself, and so is equal to real processes too.
+    """
+    config = tiny_point(SYNC, workers, 4, **CLOCKS[clock])
+    _, weights = run_tiny(config, tmp_path)
+    replicas = [PlainSGD(config) for _ in range(workers)]
+    shares = [batches_of(config, worker) for worker in range(workers)]
+    for turn in range(3 * NUM_TRAIN // (4 * workers)):
+        flat = [
+            torch.cat([part.flatten() for part in replica.gradient(*share[turn])])
+            for replica, share in zip(replicas, shares, strict=True)
+        ]
+        for replica, gradient in zip(replicas, applied_by_rule(flat), strict=True):
+            sizes = [parameter.numel() for parameter in replica.network.parameters()]
+            parts = gradient.split(sizes)
+            shapes = [parameter.shape for parameter in replica.network.parameters()]
+            replica.apply([p.view(s) for p, s in zip(parts, shapes, strict=True)])
+    for replica in replicas:
+        assert_close(weights, replica.weights(), rtol=1e-12, atol=1e-14)
+
+
+def applied_by_rule(gradients):
+    """Drives the rule for all workers: each Mean is answered when all have come."""
+    weights = torch.zeros_like(gradients[0])
+    turns = [WorkerView(g, weights, k, len(gradients), 0, 0.0) for k, g in enumerate(gradients)]
+    steps = [SyncAllReduce().step(turn) for turn in turns]
+    messages = [next_message(step, None) for step in steps]
+    assert all(isinstance(message, Mean) for message in messages)
+    mean = torch.stack([message.value for message in messages]).mean(0)
+    outcomes = [next_message(step, mean) for step in steps]
+    assert all(isinstance(outcome, Apply) for outcome in outcomes)
+    assert [next_message(step, weights) for step in steps] == [None] * len(steps)
+    return [outcome.gradient for outcome in outcomes]
+
+
+def assert_nothing_is_lost(config, seen):
+    """Steps add up to the budget, and staleness is what the order of pushes implies."""
+    workers = config["workers"]
+    budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
+    accounting = Accounting(instantiate(config["scheme"]), workers)
+    if accounting.own_weights and not accounting.equal_steps:
+        taken = [number for worker in seen.workers for number in worker.step_numbers]
+        assert sorted(number for number in taken if number < budget) == list(range(budget))
+    steps = {worker.worker: worker.steps for worker in seen.workers}
+    servers = seen.servers
+    dropped = servers[0].dropped if servers else 0
+    assert sum(steps.values()) == budget + dropped
+    period = accounting.steps_between_pushes
+    for server in servers:
+        pushes = {worker: steps[worker] // period for worker in accounting.pushing}
+        assert Counter(worker for worker, _ in server.pushes) == +Counter(pushes)
+        if config["names"]["scheme"] == ASYNC:
+            assert server.held == 0
+        if config["names"]["scheme"] == "sync_parameter_server":
+            assert (server.held > 0) == (workers > 1)
+        if server.updates == len(server.pushes):
+            held = config["names"]["scheme"] == "stale_synchronous"
+            assert_staleness_adds_up(server.pushes, answered_at_once=not held)
+
+
+def assert_staleness_adds_up(pushes, *, answered_at_once):
+    read = Counter()
+    for version, (worker, staleness) in enumerate(pushes):
+        most = version - read[worker]
+        assert staleness == most if answered_at_once else 0 <= staleness <= most
+        read[worker] = version + 1
+
+
+@on_both_clocks
+def test_gossip_over_a_complete_graph_reaches_consensus_and_keeps_the_mean(clock, tmp_path):
+    """The rate is 0 after 18 of 120 steps; paced, so that no worker ends before all have come to
+    that.
+    """
+    settings = {
+        "scheme__graph": "complete",
+        "training__epochs": 40,
+        "training__schedule": "steps",
+        "training__milestones": [0.15],
+        "training__gamma": 1e-300,
+        "model__optimizer__weight_decay": 0.0,
+        "cluster__step_seconds": 0.01,
+        **NO_MOMENTUM,
+    }
+    config = tiny_point("gossip", 4, 4, seed=3, **settings | CLOCKS[clock])
+    seen, weights = run_tiny(config, tmp_path)
+    assert len({worker.weights_digest for worker in seen.workers}) == 1
+    assert_close(weights, mean_kept(config, seen), rtol=1e-12, atol=1e-14)
+    for worker in (1, 3):
+        steps = range(481)  # who is faster takes more than a quarter of the 480
+        drawn = [Gossip("complete").beside(worker, 4, n, seed=config["seed"]) for n in steps]
+        drawn = [next(beside) for beside in drawn]
+        before = -1
+        for mean in seen.workers[worker].averages:
+            latest = mean.sent_after  # of this step; a thread may come later
+            possible = range(before + 1 if clock == "wall" else latest, latest + 1)
+            of_steps = [n for n in possible if drawn[n] == PairMean(mean.partner)]
+            assert of_steps
+            before = of_steps[0]
+
+
+@pytest.mark.parametrize(("bound", "lead"), [(0, 1), (1, 2), (3, 4), (10**6, 20)])
+def test_a_slow_worker_is_left_behind_by_the_bound(bound, lead, tmp_path):
+    """Of 36 steps; who leads by more than the bound is answered later, and so takes no other."""
+    settings = {"scheme__bound": bound, **LAGGING, **CLOCKS["virtual"]}
+    seen, _ = run_tiny(tiny_point("stale_synchronous", 3, 4, **settings), tmp_path)
+    steps, leads = Counter(), []
+    for worker, _ in seen.servers[0].pushes:
+        steps[worker] += 1
+        leads.append(steps[worker] - min(steps[each] for each in range(3)))
+    assert max(leads) == lead
+
+
+def waiting(blocked, broadcasting, folder, scheme=ASYNC, **settings):
+    patience = 4 if broadcasting else 30
+    return tiny_point(
+        scheme,
+        2,
+        4,
+        **(settings or {"training__samples": 4 * 260}),
+        model___target_="tests.classifiers.WaitingClassifier",
+        model__blocked=blocked,
+        model__folder=str(folder),
+        model__broadcasting=broadcasting,
+        model__patience=patience,
+    )
+
+
+@pytest.mark.parametrize("blocked", [0, 1])
+def test_asynchronous_means_asynchronous(blocked, tmp_path):
+    """A worker blocks before its first push until the other has taken 200 steps."""
+    seen, _ = run_tiny(waiting(blocked, False, tmp_path), tmp_path)
+    first = [worker for worker, _ in seen.servers[0].pushes].index(blocked)
+    assert first >= 200
+    assert seen.servers[0].pushes[first] == (blocked, first)
+
+
+@pytest.mark.parametrize("blocked", [0, 1])
+def test_gossip_waits_for_nobodys_step(blocked, tmp_path):
+    """200 of 528 steps are the other's before the blocked worker has ended its first.
+
+    The rate is low, so that rounding does not grow over as many steps.
+    """
+    settings = {"training__epochs": 44, "model__optimizer__lr": 0.01}
+    config = waiting(blocked, False, tmp_path, "gossip", **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    means = list(zip(*(worker.averages for worker in seen.workers), strict=True))
+    if blocked == 0:
+        assert max(asking.sent_after for asked, asking in means if asked.held_after == 0) >= 100
+    else:
+        assert means[0][1].held_after == 0  # beside its first step
+        assert means[1][0].held_after >= 200
+    assert_close(weights, gossiped(config, seen), rtol=1e-12, atol=1e-14)
+    sent, received = (
+        sum(getattr(worker, way) for worker in seen.workers)
+        for way in ("bytes_sent", "bytes_received")
+    )
+    assert sent == received == (1 + 2 * len(means)) * 103 * 8  # of 103 weights; one says hello
+
+
+@pytest.mark.slow
+def test_the_law_fails_when_lightning_broadcasts_each_step(tmp_path):
+    """As it does where its world size is that of the process group: nobody gets past a step."""
+    config = waiting(0, True, tmp_path)
+    config["cluster"]["timeout_seconds"] = 5
+    with pytest.raises(ProcessFailure, match=r"(?i)timed out|timeout|lockstep"):
+        run_tiny(config, tmp_path)
+
+
+def test_an_optimizer_without_momentum_has_none_in_the_record(tmp_path):
+    adam = {"_target_": "torch.optim.Adam", "_partial_": True, "lr": 0.01}
+    seen, _ = run_tiny(tiny_point(SYNC, 1, 8, model__optimizer=adam), tmp_path)
+    assert seen.training[0].momentum is None
+
+
+def test_evaluation_perturbs_nothing(tmp_path):
+    ends = []
+    for evaluations in (1, 7):
+        folder = tmp_path / str(evaluations)
+        folder.mkdir()
+        config = tiny_point(SYNC, 2, 4, measurement__evaluations=evaluations)
+        seen, weights = run_tiny(config, folder)
+        assert sum(len(each.scores) for each in seen.training) == evaluations
+        ends.append(weights)
+    assert_close(*ends, rtol=0, atol=0)

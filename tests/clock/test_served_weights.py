@@ -1,0 +1,76 @@
+"""A server's weights by hand: what its optimizer does with pushes."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from paceline.clock.segment import group_segments
+from paceline.clock.served_weights import ServedWeights, ServerSpec
+from paceline.model.learning_rate import LearningRate
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.sync_then_async import SyncThenAsync
+
+FIRST, PUSHED = torch.tensor([4.0, -2.0]).double(), torch.tensor([1.0, 3.0]).double()
+RATE, MOMENTUM, DECAY = 0.5, 0.5, 0.25
+
+
+@pytest.fixture
+def damped():
+    """Divides by staleness; every push is `PUSHED`."""
+    weights = FIRST.clone().requires_grad_()
+    sgd = torch.optim.SGD([weights], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, None, [4, 10], None)
+    return ServedWeights(
+        AsyncParameterServer(1, "inverse_staleness"),
+        spec,
+        FIRST.clone(),
+        gradient=lambda worker: PUSHED,
+        statistics=lambda worker: torch.empty(0),
+        seconds=lambda: 0.0,
+    )
+
+
+def test_inverse_staleness_scales_the_whole_step(damped):
+    """Decay and momentum too: w <- w - rate / max(1, s) m,  m <- 0.5 m + g + 0.25 w."""
+    weights, moving = FIRST, torch.zeros(2).double()
+    for version, factor in [(0, 1), (0, 1), (0, 1 / 2), (0, 1 / 3), (4, 1)]:
+        assert damped.arrive(0, version) == (0,)
+        moving = MOMENTUM * moving + PUSHED + DECAY * weights
+        weights = weights - RATE * factor * moving
+        assert_close(damped.weights, weights)
+    assert [staleness for _, staleness in damped.report.pushes] == [0, 1, 2, 3, 0]
+
+
+def test_a_snapshot_is_of_the_update_that_reaches_its_samples(damped):
+    """Of 4 samples each; it stays as it is when others follow."""
+    held = []
+    for version in range(4):
+        damped.arrive(0, version)
+        held.append(damped.weights.clone())
+    kept = [(each.samples, each.updates) for each in damped.snapshots]
+    assert kept == [(4, 1), (12, 3)]
+    for snapshot, weights in zip(damped.snapshots, (held[0], held[2]), strict=True):
+        assert torch.equal(snapshot.weights[0], weights)
+
+
+def test_the_rate_follows_the_images_of_an_update_and_the_samples_before_it():
+    """Two workers of 4 images, together until half of 16 samples: 2 (1 - 0/16), then 1 - 8/16."""
+    linear = LearningRate("linear", 8, 4, 0, "poly", 16, (), 1.0, 1.0)
+    weights = FIRST.clone().requires_grad_()
+    sgd = torch.optim.SGD([weights], lr=RATE)
+    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, 4, [16], linear)
+    served = ServedWeights(
+        SyncThenAsync(1, 0.5),
+        spec,
+        FIRST.clone(),
+        gradient=lambda worker: PUSHED,
+        statistics=lambda worker: torch.empty(0),
+        seconds=lambda: 0.0,
+    )
+    assert served.arrive(0, 0) == ()
+    assert served.arrive(1, 0) == (0, 1)
+    assert_close(served.weights, FIRST - RATE * 2 * PUSHED)
+    assert served.arrive(1, 1) == (1,)
+    assert_close(served.weights, FIRST - RATE * (2 + 8 / 16) * PUSHED)
+    assert served.arrive(0, 2) == (0,)
+    assert_close(served.weights, FIRST - RATE * (2 + 8 / 16 + 4 / 16) * PUSHED)

@@ -1,0 +1,125 @@
+"""Whole tensors in turn or equal parts: servers hold the same weights, with other shares."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from paceline.clock.held_weights import held_weights
+from paceline.errors import SettingError
+from paceline.prediction.timed_run import point_clock
+from paceline.record.point import Point
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.study.compose import composed
+from tests.clock.references import plain_weights
+from tests.tiny import CLOCKS, REPOSITORY, run_tiny, tiny_point
+
+SHARES = [80 + 3, 5, 15]  # of the tiny network's tensors: 80, 5, 15, 3 weights
+
+
+def in_turn(scheme, workers, clock, **settings):
+    config = tiny_point(scheme, workers, 8, **CLOCKS[clock])
+    config["scheme"] |= {"servers": 3, "sharding": "round_robin", **settings}
+    return config
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers", "clock", "settings"),
+    [
+        *(("sync_parameter_server", 2, clock, {}) for clock in CLOCKS),
+        *(("mixed", 2, clock, {"group_size": 2}) for clock in CLOCKS),
+        ("async_parameter_server", 1, "virtual", {}),
+    ],
+)
+def test_servers_with_unequal_shares_make_the_updates_of_plain_sgd(
+    scheme, workers, clock, settings, tmp_path
+):
+    config = in_turn(scheme, workers, clock, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
+    received = [server.bytes_received for server in seen.servers]
+    assert received == [8 * share * len(seen.servers[0].pushes) for share in SHARES]
+
+
+def test_a_center_in_turn_is_that_of_equal_parts(tmp_path):
+    config = in_turn("elastic_averaging", 1, "virtual", period=3)
+    _, weights = run_tiny(config, tmp_path)
+    config["scheme"]["sharding"] = "bytes"
+    _, expected = run_tiny(config, tmp_path)
+    assert_close(weights, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_groups_of_the_optimizer_follow_their_tensors():
+    layers = [nn.Linear(2, 3), nn.Linear(3, 4)]
+    groups = [{"params": layers[0].parameters()}, {"params": layers[1].parameters(), "lr": 0.5}]
+    sgd = torch.optim.SGD(groups, lr=0.1)
+    found = held_weights(sgd, SyncParameterServer(servers=3, sharding="round_robin"))
+    assert [weight.numel() for weight in found.weights] == [6, 4, 3, 12]
+    assert [(each["num_weights"], each["options"]["lr"]) for each in found.segments] == [
+        (6, 0.1),
+        (4, 0.5),
+        (3, 0.1),
+        (12, 0.5),
+    ]
+    assert found.shares == [10, 3, 12]
+    with pytest.raises(SettingError, match=r"^scheme\.servers: 5 servers, and 4 tensors"):
+        held_weights(sgd, SyncParameterServer(servers=5, sharding="round_robin"))
+
+
+RESNET = ("cluster=minotauro", "workload=resnet50", "data=synthetic", "workers=4")
+SERVED = ("scheme=sync_parameter_server", "scheme.servers=3")
+point_with = partial(composed, root=REPOSITORY)
+
+
+def predicted(*settings):
+    point = Point.of(point_with((*RESNET, *SERVED, *settings)))
+    return point_clock(point, point.workload, 3)
+
+
+def test_without_training_messages_have_the_shares_of_the_workloads_tensors():
+    clock, equal = predicted("scheme.sharding=round_robin"), predicted()
+    tensors = Point.of(point_with(RESNET)).workload.sizes_of_tensors
+    received = [server.bytes_received for server in clock.report().servers]
+    pushes = len(clock.report().servers[0].pushes)
+    assert received == [4 * pushes * sum(tensors[server::3]) for server in range(3)]
+    assert len({server.bytes_received // 100 for server in equal.report().servers}) == 1
+    assert clock.kernel.now > equal.kernel.now
+
+
+def test_a_network_that_is_trained_without_training_has_its_own_shares():
+    from paceline.prediction.predict import sized_workload
+
+    settings = ("cluster=virtual", "data=synthetic", "model.network.width=4")
+    point = Point.of(point_with((*settings, *SERVED, "scheme.sharding=round_robin")))
+    clock, sizes = point_clock(point, sized_workload(point), 3), []
+    for weight in point.model.build().parameters():
+        sizes.append(weight.numel())
+    received = [server.bytes_received for server in clock.report().servers]
+    pushes = len(clock.report().servers[0].pushes)
+    statistics = 4 * 2 * 3 * 4  # of three BatchNorm layers, in pushes to the first server
+    assert received[0] == pushes * (4 * sum(sizes[::3]) + statistics)
+    assert received[1:] == [4 * pushes * sum(sizes[server::3]) for server in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("scheme.overlap=true",), r"^scheme\.overlap: .*sharding=bytes is needed"),
+        (("scheme.servers=200",), r"^scheme\.servers: 200 servers, and 161 tensors"),
+        (("workload.tensors=[]",), r"^workload\.tensors: .*paceline count --write"),
+        (
+            ("cluster=local", "cluster.accelerator=cpu", "cluster.step_seconds=1"),
+            r"^scheme\.sharding: real messages",
+        ),
+        (("scheme.sharding=by_name",), r"^scheme\.sharding: "),
+    ],
+)
+def test_what_cannot_be_shared_in_turn_is_refused_in_a_line(settings, message):
+    others = [
+        each for each in RESNET if each.split("=")[0] not in {s.split("=")[0] for s in settings}
+    ]
+    with pytest.raises(SettingError, match=message) as error:
+        Point.of(point_with((*others, *SERVED, "scheme.sharding=round_robin", *settings)))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,97 @@
+"""Cores that all processes of a machine share, by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from paceline.clock.virtual.cores import cores_of
+from paceline.clock.virtual.kernel import Kernel, Moment
+from paceline.prediction.timed_run import timed_clock
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.elastic_averaging import ElasticAveraging
+from paceline.scheme.independent import Independent
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.shared_cores import SharedCores
+from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import OwnNetwork
+
+FREE = Link(0, math.inf)
+
+
+def machine(speeds, *, ddp_seconds=0.0, server_seconds=0.0, link=FREE):
+    cores = SharedCores(step_seconds={1: 1.0}, speeds=speeds, ddp_seconds=ddp_seconds)
+    return ClusterProfile(FREE, link, None, server_seconds, math.inf, shared_cores=cores)
+
+
+def clock_of(scheme, profile, workers, steps=4, times=None):
+    return timed_clock(
+        scheme,
+        workers=workers,
+        steps=steps,
+        profile=profile,
+        step_times=times or StepTimes(),
+        workload=OwnNetwork(),
+    )
+
+
+def ends(shared, jobs):
+    """Ends of jobs of (begin, seconds that it takes alone)."""
+    kernel, found = Kernel(), {}
+    cores = cores_of(shared, kernel)
+
+    def work(number, begin, seconds):
+        yield Moment(begin)
+        yield cores.busy(seconds)
+        found[number] = kernel.now
+
+    for number, job in enumerate(jobs):
+        kernel.start(work(number, *job))
+    while len(kernel):
+        kernel.advance()
+    return [found[number] for number in range(len(jobs))]
+
+
+def test_two_jobs_share_and_the_one_that_stays_gets_all():
+    """From 1 s on each has 3/4; the second has its 1.5 at 3 s, the first then lacks a half."""
+    shared = machine({1: 1, 2: 1.5}).shared_cores
+    assert ends(shared, [(0, 3), (1, 1.5)]) == pytest.approx([3.5, 3])
+    assert ends(None, [(0, 3), (1, 1.5)]) == [3, 2.5]
+
+
+def test_jobs_of_one_size_end_together_in_order():
+    shared = machine({1: 1, 2: 2, 4: 2}).shared_cores
+    assert ends(shared, [(0, 1)] * 4) == pytest.approx([2] * 4)
+    assert ends(shared, [(5, 0), (7, 1)]) == pytest.approx([5, 8])
+
+
+@pytest.mark.parametrize(("workers", "step"), [(1, 1), (2, 1), (3, 1.5), (4, 2)])
+def test_more_workers_than_cores_take_turns(workers, step):
+    clock = clock_of(Independent(), machine({1: 1, 2: 2}), workers)
+    assert clock.kernel.now == pytest.approx(4 * step)
+    assert [worker.compute_seconds for worker in clock.workers] == pytest.approx([step] * workers)
+
+
+def test_a_core_that_serves_and_computes_is_never_idle():
+    """A step of 1 s, its push of 1/8 s each way and 1/4 s at the server: 1.5 s of one core."""
+    profile = machine({1: 1}, server_seconds=0.25, link=Link(0.125, math.inf))
+    for scheme in (AsyncParameterServer(servers=1), ElasticAveraging(1, period=1, elasticity=0.1)):
+        clock = clock_of(scheme, profile, 3)
+        assert clock.kernel.now == pytest.approx(12 * 1.5)
+
+
+def test_data_parallel_adds_its_own_where_it_is_used():
+    profile = machine({1: 1, 2: 2}, ddp_seconds=0.5)
+    assert clock_of(SyncAllReduce(), profile, 2).kernel.now == pytest.approx(4 * 1.5)
+    assert clock_of(SyncAllReduce(), profile, 1).kernel.now == pytest.approx(4)
+    assert clock_of(LocalSGD(period=2), profile, 2).kernel.now == pytest.approx(4)
+
+
+def test_exchange_hides_behind_backward_only_on_cores_that_are_free():
+    profile = replace(machine({1: 1, 2: 2}), node_cores=2)
+    assert profile.overlaps(1)
+    assert not profile.overlaps(2)
+    assert replace(profile, shared_cores=None).overlaps(2)
+    assert not replace(profile, shared_cores=None, overlap=False).overlaps(1)

@@ -1,0 +1,169 @@
+"""Rates that callbacks and schedulers set while a virtual cluster trains."""
+
+import warnings
+from functools import partial
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import BackboneFinetuning, LearningRateMonitor
+from pytorch_lightning.loggers import CSVLogger
+from torch import nn
+from torch.testing import assert_close
+
+from paceline.clock.virtual.virtual_batches import draw_from
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.errors import SettingError
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_parameter_server import SyncParameterServer
+from paceline.timing.step_times import StepTimes
+from tests.clock.virtual.trained import trainer_of
+from tests.clock.wall.alone import Anybodys, loader
+
+SCHEMES = [SyncAllReduce(), SyncParameterServer(2), AsyncParameterServer(2), LocalSGD(3)]
+SEED = 1
+JITTERED = StepTimes(jitter=1, seed=3)
+
+
+class Sets(Callback):
+    """The rate of the group, to what follows from the number of steps before."""
+
+    def __init__(self, rate_of):
+        self._rate_of = rate_of
+
+    def on_train_batch_start(self, trainer, module, *_):
+        trainer.optimizers[0].param_groups[0]["lr"] = self._rate_of(trainer.global_step)
+
+
+class Warming(Anybodys):
+    """The idiom of Lightning's own pages."""
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, closure):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
+        optimizer.step(closure=closure)
+
+
+class Scheduled(Anybodys):
+    def __init__(self, make, interval="step", optimizer=torch.optim.SGD):
+        super().__init__()
+        self._make, self._interval = make, interval
+        self._optimizer = optimizer
+
+    def configure_optimizers(self):
+        optimizer = self._optimizer(self.parameters(), lr=0.1)
+        chosen = {"scheduler": self._make(optimizer), "interval": self._interval}
+        return {"optimizer": optimizer, "lr_scheduler": chosen}
+
+
+def fit(module, scheme, workers, callbacks=(), epochs=2, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        strategy = VirtualStrategy(
+            scheme, workers=workers, seed=SEED, step_times=JITTERED, **options
+        )
+        trainer = trainer_of(strategy, max_epochs=epochs, callbacks=[*callbacks])
+        trainer.fit(module, loader())
+    return strategy, torch.cat([each.detach().flatten() for each in module.parameters()])
+
+
+def made(module, *arguments, **options):
+    torch.manual_seed(5)
+    return module(*arguments, **options)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda each: type(each).__name__)
+def test_a_rate_of_0_moves_nothing(scheme):
+    for module, callbacks in ((Anybodys, [Sets(lambda _: 0.0)]), (Warming, [])):
+        before = torch.cat([each.detach().flatten() for each in made(module).parameters()])
+        _, after = fit(made(module), scheme, 3, callbacks)
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("kind", [partial(torch.optim.SGD, momentum=0.9), torch.optim.AdamW])
+def test_one_worker_is_plain_lightning(kind):
+    """With a scheduler that cycles the rate and the momentum, or beta."""
+
+    def cycle(optimizer):
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=16)
+
+    _, weights = fit(made(Scheduled, cycle, optimizer=kind), AsyncParameterServer(2), 1)
+    expected = bare(made(Scheduled, cycle, optimizer=kind))
+    assert_close(weights, expected, rtol=1e-12, atol=1e-14)
+
+
+def bare(module):
+    """The same batches in a loop without Lightning."""
+    found = module.configure_optimizers()
+    optimizer, scheduler = found["optimizer"], found["lr_scheduler"]["scheduler"]
+    draw, _ = draw_from(loader(), 1, SEED)
+    for n in range(16):
+        optimizer.zero_grad()
+        module.training_step(draw(0, n), n).backward()
+        optimizer.step()
+        if n < 15:
+            scheduler.step()
+    return torch.cat([each.detach().flatten() for each in module.parameters()])
+
+
+def halved(optimizer):
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 0.5 ** (n // 4))
+
+
+def test_a_schedule_goes_by_the_batches_of_all_workers():
+    """Four workers together take the rates of every fourth batch; so their weights stay equal."""
+    strategy, weights = fit(made(Scheduled, halved), SyncAllReduce(), 4)
+    module, (draw, _) = made(Anybodys), draw_from(loader(), 4, SEED)
+    for update in range(4):
+        gradients = []
+        for worker in range(4):
+            module.zero_grad()
+            module.training_step(draw(worker, update), 0).backward()
+            gradients.append([each.grad.clone() for each in module.parameters()])
+        with torch.no_grad():
+            for each, *parts in zip(module.parameters(), *gradients, strict=True):
+                each -= 0.1 * 0.5**update * torch.stack(parts).mean(0)
+    expected = torch.cat([each.detach().flatten() for each in module.parameters()])
+    assert_close(weights, expected, rtol=1e-12, atol=1e-14)
+    assert len({each.weights_digest for each in strategy.clock.report().workers}) == 1
+
+
+def test_the_monitor_shows_the_rates_that_are_applied(tmp_path):
+    logger = CSVLogger(tmp_path, name="")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        strategy = VirtualStrategy(SyncAllReduce(), workers=4)
+        options = {"logger": logger, "log_every_n_steps": 1}
+        trainer = trainer_of(strategy, callbacks=[LearningRateMonitor()], **options)
+        trainer.fit(made(Scheduled, halved), loader())
+    lines = (tmp_path / "version_0/metrics.csv").read_text().split()
+    column = lines[0].split(",").index("lr-SGD")
+    logged = [line.split(",")[column] for line in lines[1:]]
+    assert [float(each) for each in logged if each] == [0.1] * 4 + [0.05] * 4
+
+
+def test_a_pass_over_the_data_steps_schedulers_by_epoch():
+    def zero_after_one(optimizer):
+        return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.0)
+
+    module = made(Scheduled, zero_after_one, interval="epoch")
+    _, weights = fit(module, SyncAllReduce(), 4, epochs=3)
+    _, after_one = fit(made(Anybodys), SyncAllReduce(), 4, epochs=1)
+    assert torch.equal(weights, after_one)
+
+
+class Frozen(Anybodys):
+    def __init__(self):
+        super().__init__()
+        self.backbone = nn.Linear(2, 2, dtype=torch.float64)
+
+    def configure_optimizers(self):
+        trained = [each for each in self.parameters() if each.requires_grad]
+        return torch.optim.SGD(trained, lr=0.1)
+
+
+def test_weights_that_come_later_are_refused_by_name():
+    with pytest.raises(SettingError, match=r"^model: the optimizer got weights while it trained"):
+        fit(Frozen(), SyncAllReduce(), 2, [BackboneFinetuning(1, lambda _: 1.0, verbose=False)])

@@ -1,0 +1,99 @@
+"""Split workers on the virtual clock: the weights of whole ones, and times by hand."""
+
+import math
+
+import pytest
+import torch
+
+from paceline.prediction.timed_run import timed_clock
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.independent import Independent
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.shared_cores import SharedCores
+from paceline.timing.split_step import SplitStep, all_gathered
+from paceline.timing.step_times import StepTimes
+from paceline.timing.workload import SizedNetwork
+from tests.clock.virtual.trained import SCHEMES, train, weights_of
+
+FREE = Link(0, math.inf)
+# Of the tiny network: 85 weights by images, 18 in all processes whole.
+OF_TINY = SplitStep(2, [all_gathered(64, 2)], 8, summed=85, sliced=0, repeated=18)
+# Of 100 weights of 4 bytes: 20 by images, 2 x 30 in slices, 20 whole; 200 bytes of activations.
+STEP = SplitStep(2, [all_gathered(200, 2)], 4, summed=20, sliced=30, repeated=20)
+SIZED = SizedNetwork(num_bytes=400)
+
+
+def timed(scheme, link=FREE, workers=2, steps=1, **more):
+    """The clock after steps of 8 s of one process, all on one machine with this link."""
+    profile = ClusterProfile(FREE, link, None, 0, math.inf, **more)
+    times = StepTimes(step_seconds=8)
+    run = {"workers": workers, "steps": steps, "profile": profile, "step_times": times}
+    return timed_clock(scheme, **run, workload=SIZED, split_step=STEP)
+
+
+@pytest.mark.parametrize(
+    "name", ["sync_allreduce", "async_parameter_server", "local_sgd", "gossip"]
+)
+def test_weights_are_those_of_whole_workers_bit_for_bit(name):
+    """Where links are free and two processes take half of twice the time, times are, too."""
+    whole = train(SCHEMES[name](), 2, 20, step_times=StepTimes(1, jitter=0.5, seed=3))
+    halves = StepTimes(2, jitter=0.5, seed=3)
+    split = train(SCHEMES[name](), 2, 20, step_times=halves, split_step=OF_TINY)
+    assert all(map(torch.equal, weights_of(whole[1]).values(), weights_of(split[1]).values()))
+    for one, other in zip(whole[0].clock.workers, split[0].clock.workers, strict=True):
+        assert one.step_ends == other.step_ends
+        assert (one.activation_bytes, other.activation_bytes) == (0, 64 * one.num_steps)
+
+
+def test_compute_is_shared_and_activations_come_on_top():
+    """4 s, and a message of 100 bytes from each process to the other."""
+    (worker,) = timed(Independent(), Link(0.5, 100), workers=1, steps=3).workers
+    inside = (0.5 + 1) + 0.5 + (80 + 120) / 100 + 0.5 + (4 * 41 + 120) / 100
+    assert worker.step_ends == pytest.approx([n * (4 + inside) for n in (1, 2, 3)])
+    assert worker.seconds_communicating == pytest.approx(3 * inside)
+    assert worker.activation_bytes == 3 * 200
+
+
+def test_each_process_averages_its_own_part():
+    """80 bytes over four processes, then 200 over the two with the same slices."""
+    clock = timed(SyncAllReduce(), Link(0.5, 100))
+    of_all = 6 * (0.5 + 20 / 100)
+    of_alike = 2 * (0.5 + 100 / 100)
+    for worker in clock.workers:
+        assert worker.step_ends == pytest.approx([4 + 1.5 + of_all + of_alike])
+        assert worker.bytes_sent == worker.bytes_received == 2 * (120 + 200)
+
+
+def test_one_split_worker_sums_the_gradients_by_images():
+    (worker,) = timed(SyncAllReduce(), Link(0.5, 100), workers=1).workers
+    assert worker.step_ends == pytest.approx([4 + 1.5 + 2 * (0.5 + 40 / 100)])
+    assert worker.bytes_sent == 2 * 80
+
+
+def test_the_first_process_speaks_with_the_server():
+    """It has 80 + 120 bytes of the other's gradient, and hands out 164 + 120."""
+    (worker,) = timed(AsyncParameterServer(servers=1), Link(0.5, 100), workers=1).workers
+    gathered, handed_out = 0.5 + 200 / 100, 0.5 + 284 / 100
+    pushed = 2 * (0.5 + 400 / 100)
+    assert worker.step_ends == pytest.approx([4 + 1.5 + gathered + pushed + handed_out])
+    assert worker.bytes_sent == 200 + 400 + 2 * 284  # first weights are handed out, too
+    assert worker.bytes_received == 200 + 400 + 2 * 284
+
+
+def test_processes_share_cores():
+    """Four of them compute at the speed of two: each takes 4 s alone, and 8 s so."""
+    cores = SharedCores(step_seconds={1: 1.0}, speeds={1: 1, 2: 2, 4: 2}, ddp_seconds=0.7)
+    clock = timed(SyncAllReduce(), shared_cores=cores)
+    assert [worker.step_ends for worker in clock.workers] == [[8.0], [8.0]]
+
+
+def test_the_timeline_shows_computing_before_exchange():
+    (worker,) = timed(Independent(), Link(0.5, 100), workers=1).workers
+    assert worker.timeline is not None
+    assert worker.timeline[:2] == [(0, "compute", 0, 4), (0, "communicate", 4, 5.5)]
+
+
+def test_the_busiest_may_be_inside_a_worker():
+    clock = timed(SyncAllReduce(), Link(0.5, 100), workers=1)
+    assert clock.busy_seconds()["inside a worker"] == pytest.approx(1.5)

@@ -1,0 +1,109 @@
+"""The tiny problem in anybody's Trainer, in this process."""
+
+import contextlib
+import warnings
+from functools import partial
+
+import torch
+import yaml
+from hydra.utils import instantiate
+from pytorch_lightning import Trainer
+
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.errors import SettingError
+from paceline.model.classifier import Classifier
+from paceline.scheme.accounting import Accounting
+from paceline.timing.step_times import StepTimes
+from tests.clock.test_laws import LAWS
+from tests.tiny import CONF, batches_of, tiny_network, tiny_point
+
+MORE = {"elastic_averaging": [{"servers": 2, "period": 2, "elasticity": 0.3}]}
+
+
+def cases():
+    """Every scheme of conf/, as it is there and with each of the settings that its laws name."""
+    for path in sorted((CONF / "scheme").glob("*.yaml")):
+        defaults = yaml.safe_load(path.read_text())
+        laws = [scheme_settings(law) for law in LAWS.get(path.stem, ())]
+        for changes in ({}, *laws, *MORE.get(path.stem, ())):
+            said = ", ".join(f"{name}={value}" for name, value in changes.items())
+            yield f"{path.stem} ({said})" if said else path.stem, defaults | changes
+
+
+def scheme_settings(law):
+    beginning = "scheme__"
+    return {
+        name.removeprefix(beginning): value
+        for name, value in law.settings.items()
+        if name.startswith(beginning)
+    }
+
+
+SCHEMES = {name: partial(instantiate, settings) for name, settings in cases()}
+JITTERED = StepTimes(jitter=0.5, seed=3)
+
+
+def workers_for(scheme, at_least):
+    """The fewest that the scheme can have, of so many or more."""
+    for num_workers in range(at_least, at_least + 16):
+        with contextlib.suppress(SettingError):
+            return Accounting(scheme, num_workers).num_workers
+    raise ValueError(f"no number of workers from {at_least} on suits {scheme}: change its laws")
+
+
+def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0, optimizer=None):
+    torch.manual_seed(3)
+    sgd = partial(torch.optim.SGD, lr=0.1, momentum=momentum, weight_decay=weight_decay)
+    network = tiny_network(batch_norm).double()
+    if dropout:
+        network.append(torch.nn.Dropout(dropout))
+    return Classifier(network, optimizer or sgd)
+
+
+def trainer_of(strategy, **options):
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    settings = {"accelerator": "cpu", "devices": 1, "max_epochs": 1, **quiet, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Trainer(strategy=strategy, **settings)
+
+
+def train(
+    scheme,
+    workers,
+    num_steps=60,
+    *,
+    batch_norm=False,
+    momentum=0.9,
+    weight_decay=0.01,
+    length=None,
+    dropout=0.0,
+    optimizer=None,
+    callbacks=(),
+    ckpt_path=None,
+    **options,
+):
+    """The strategy and the module after `num_steps` steps of 4 images; the Trainer ends after
+    `length` batches, or as many. It goes on from `ckpt_path`, if that is given.
+    """
+    torch.set_num_threads(1)  # as in a run
+    config = tiny_point("sync_allreduce", workers, 4)
+    shares = [batches_of(config, worker) for worker in range(workers)]
+    options.setdefault("step_times", JITTERED)
+    strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
+    module = module_of(batch_norm, momentum, weight_decay, dropout, optimizer)
+    loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = trainer_of(strategy, precision="64-true", callbacks=[*callbacks])
+        trainer.fit(module, loader, ckpt_path=ckpt_path)
+    return strategy, module
+
+
+def weights_of(module):
+    return {name: value.clone() for name, value in module.network.state_dict().items()}

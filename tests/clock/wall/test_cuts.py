@@ -1,0 +1,36 @@
+"""Workers stop for a checkpoint all together, or not at all."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from paceline.clock.wall import cuts
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.independent import Independent
+
+
+@pytest.fixture
+def first_of_two(monkeypatch):
+    """Worker 0's part; worker 1 never comes."""
+    store = dist.HashStore()
+    monkeypatch.setattr(cuts, "run_store", lambda: store)
+    monkeypatch.setattr(cuts, "worker_index", lambda: 0)
+    strategy: Any = SimpleNamespace(num_steps=3)
+    accounting = Accounting(Independent(), 2)
+    return cuts.Cuts(accounting, strategy, look_seconds=0, timeout_seconds=0.1)
+
+
+def test_who_has_stopped_does_not_wait_for_a_worker_that_has_ended(first_of_two):
+    assert first_of_two.comes(lambda: True)
+    with pytest.raises(TimeoutError, match=r"^a checkpoint is not there after 0\.1 s$"):
+        first_of_two.stop()
+    cuts.end_cuts()
+    assert not first_of_two.stop()
+
+
+def test_no_checkpoint_is_asked_for_once_a_worker_has_ended(first_of_two):
+    assert not first_of_two.comes(lambda: False)
+    cuts.end_cuts()
+    assert not first_of_two.comes(lambda: True)

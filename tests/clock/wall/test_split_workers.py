@@ -1,0 +1,257 @@
+"""Workers that are several processes, each with a part of the network: what they train is equal."""
+
+import csv
+import json
+
+import pytest
+from torch.testing import assert_close
+
+from paceline.errors import SettingError
+from paceline.exchange.find_collective import collective
+from paceline.measurement.observed import Observed
+from paceline.run.run_point import run_point
+from paceline.split.split_plan import plan_split
+from tests.clock.references import averaged, elastic, gossiped, plain_weights
+from tests.clock.replay import replayed
+from tests.clock.wall.splits import (
+    num_steps,
+    on_virtual_clock,
+    plain_state,
+    small_point,
+    trained_together,
+)
+from tests.tiny import point_of, run_tiny, tiny_point
+
+SYNC = "sync_allreduce"
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+ONCE = {"measurement__evaluations": 1}  # gathering ResNet-18 for one costs as much as 5 steps
+OWN = {"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 2, "split": "auto"}
+FIVE = {"model__shards": 5, "model__split": "fully_connected"}
+ADAFACTOR = {"_target_": "torch.optim.Adafactor", "_partial_": True, "lr": 0.01}
+ASYNCHRONOUS = small_point("small_cnn", "async_parameter_server", 1, 2, "all")
+OF_FOUR = {  # by network, number of workers, and processes of each
+    "AlexNet's kind, 4 x 1": small_point("small_alexnet", SYNC, 4, 1),
+    "AlexNet's kind, 2 x 2": small_point("small_alexnet", SYNC, 2, 2),
+    "AlexNet's kind, 1 x 4": small_point("small_alexnet", SYNC, 1, 4, "all"),
+    "NiN's kind, 4 x 1": small_point("small_nin", SYNC, 4, 1),
+    "NiN's kind, 2 x 2": small_point("small_nin", SYNC, 2, 2, "all"),
+    "NiN's kind, 1 x 4": small_point("small_nin", SYNC, 1, 4),
+    "BatchNorm, 2 x 2": small_point("resnet18", SYNC, 2, 2, "all", **ONCE),
+    "BatchNorm, 1 x 4": small_point("resnet18", SYNC, 1, 4, "all", **ONCE),
+}
+
+
+@pytest.fixture(scope="module")
+def of_four(tmp_path_factory):
+    """By name: reports of four processes, and the weights after training."""
+    found = trained_together(list(OF_FOUR.values()), tmp_path_factory.mktemp("four"))
+    return dict(zip(OF_FOUR, found, strict=True))
+
+
+def observed(config, reports, servers=()):
+    point = point_of(config)
+    return Observed(
+        reports,
+        servers,
+        scheme=point.scheme,
+        batch_size=point.batch_size,
+        warmup_fraction=0.1,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_FOUR)
+def test_shards_and_workers_are_one_worker_with_the_whole_batch(name, of_four):
+    """BatchNorm's statistics are each worker's, over all images of its batch."""
+    config = OF_FOUR[name]
+    workers = config["workers"] if "BatchNorm" in name else 1
+    assert_close(of_four[name][1], plain_state(config, workers), **EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_FOUR)
+def test_a_split_worker_is_observed_as_one(name, of_four):
+    config, (reports, _) = OF_FOUR[name], of_four[name]
+    seen = observed(config, reports)
+    steps, evaluations = num_steps(config), config["measurement"]["evaluations"]
+    assert [worker.steps for worker in seen.workers] == [steps] * config["workers"]
+    in_batches = sum(report.images_seen.sum() for report in seen.training)
+    assert seen.samples == in_batches == config["training"]["samples"]
+    assert [score.updates for score in seen.scores] == [steps // 2, steps][-evaluations:]
+    certificate = "synchronous" if config["workers"] > 1 else "one worker"
+    assert seen.certificate.words == certificate
+    assert seen.first.num_parameters == sum(
+        weight.numel() for weight in point_of(config).model.build().parameters()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in OF_FOUR if "x 1" not in name])
+def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_four):
+    config, (reports, _) = OF_FOUR[name], of_four[name]
+    model, workers = config["model"], config["workers"]
+    network, shards = point_of(config).model.build().double().network, model["shards"]
+    plan = plan_split(network, model["split"], shards, config["batch_size"], [1, 8, 8])
+    steps = num_steps(config)
+    sizes = {key: each.numel() for key, each in network.named_parameters()}
+    summed = sum(size for key, size in sizes.items() if key in plan.summed)
+    others = sum(
+        size // (shards if key in plan.slices else 1)
+        for key, size in sizes.items()
+        if key not in plan.summed
+    )
+    native = collective("native")
+    for report in observed(config, reports).workers:
+        processes = range(report.worker * shards, (report.worker + 1) * shards)
+        sent = [native.volumes(4, summed)[rank].sent for rank in processes]
+        sent += [native.volumes(workers, others)[report.worker].sent] * shards
+        assert report.bytes_sent == 8 * steps * sum(sent)
+        assert report.activation_bytes_sent == steps * shards * plan.activation_bytes > 0
+
+
+@pytest.fixture(scope="module")
+def virtual(tmp_path_factory):
+    """By name: the report of the same points on the virtual clock."""
+    names = ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"]
+    configs = [*(OF_FOUR[name] for name in names), ASYNCHRONOUS]
+    reports = on_virtual_clock(configs, tmp_path_factory.mktemp("virtual"))
+    return dict(zip([*names, "asynchronous"], reports, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"])
+def test_bytes_are_equal_on_both_clocks(name, of_four, virtual):
+    config, (reports, _) = OF_FOUR[name], of_four[name]
+    real, modelled = observed(config, reports).workers, virtual[name].strategy.workers
+    assert [bytes_of(each) for each in modelled] == [bytes_of(each) for each in real]
+
+
+def bytes_of(worker):
+    return (
+        (worker.bytes_sent, worker.bytes_received),
+        (worker.activation_bytes_sent, worker.activation_bytes_received),
+    )
+
+
+def plain(config, seen):
+    return plain_weights(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scheme", "settings", "expected"),
+    [
+        ("sync_parameter_server", {"scheme__servers": 2}, plain),
+        ("async_parameter_server", {"scheme__servers": 2}, replayed),
+        ("mixed", {"scheme__group_size": 2}, plain),
+        ("local_sgd", {"scheme__period": 3}, averaged),
+        ("elastic_averaging", {"scheme__period": 3}, elastic),
+        ("gossip", {"scheme__graph": "complete"}, gossiped),
+    ],
+)
+def test_every_scheme_keeps_its_law_with_split_workers(scheme, settings, expected, tmp_path):
+    """Two workers of two processes; the first linear layer is cut along its inputs."""
+    config = tiny_point(scheme, 2, 4, model__shards=2, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, expected(config, seen), rtol=1e-12, atol=1e-14)
+    assert all(worker.activation_bytes_sent > 0 for worker in seen.workers)
+
+
+def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path, virtual):
+    """BatchNorm's statistics come whole to the server; bytes are those of the first process."""
+    config = ASYNCHRONOUS
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, plain_state(config), **EXACT)
+    (worker,) = seen.workers
+    network = point_of(config).model.build().network
+    plan = plan_split(network, "all", 2, 16, [1, 8, 8])
+    state = {name: each for name, each in network.state_dict().items() if each.is_floating_point()}
+    parts = {name: each.numel() // (1 + (name in plan.slices)) for name, each in state.items()}
+    held = dict(network.named_parameters())
+    pushed = sum(each.numel() for each in state.values())
+    gathered = sum(parts[name] for name in parts if name in {*plan.slices, *plan.summed})
+    handed_out = 1 + sum(parts[name] for name in held)
+    steps = 10
+    assert worker.bytes_sent == 8 * (steps * pushed + (steps + 1) * handed_out)
+    weights = sum(each.numel() for each in held.values())
+    assert worker.bytes_received == 8 * ((steps + 1) * weights + steps * gathered)
+    assert not plan.summed
+    (modelled,) = virtual["asynchronous"].strategy.workers  # of both processes
+    assert modelled.activation_bytes_sent == 2 * worker.activation_bytes_sent > 0
+    assert modelled.bytes_sent == worker.bytes_sent + 8 * steps * gathered
+    first = 8 * weights  # that the server sends before the clock starts
+    others = 8 * (steps + 1) * handed_out
+    assert modelled.bytes_received == worker.bytes_received - first + others
+
+
+def test_a_record_of_split_workers(tmp_path, monkeypatch):
+    """Through the whole pipeline, as paceline train goes; ten steps may end at chance."""
+    monkeypatch.chdir(tmp_path)
+    config = small_point("small_nin", "local_sgd", 2, 2, study="split", model__optimizer__lr=0.02)
+    outcome = run_point(point_of(config))
+    result = json.loads((outcome.folder / "result.json").read_text())
+    at_chance = f"accuracy at chance: top-1 is {result['top1']:.3f}"
+    ends = [("finished", "measured", ""), ("diverged", "measured", at_chance)]
+    assert (result["status"], result["kind"], result["reason"]) in ends
+    assert (result["workers"], result["servers"], result["samples"]) == (2, 0, 160)
+    assert result["certificate"] == "all ended equal"
+    with (outcome.folder / "phases.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["worker"], row["steps"], row["samples"]) for row in rows] == [
+        (str(worker), "10", "80") for worker in range(2)
+    ]
+    for name in ("bytes_sent", "activation_bytes_sent"):
+        assert sum(int(row[name]) for row in rows) == result[name] > 0
+    assert not list(outcome.folder.glob("log/*"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "settings", "names"),
+    [
+        ("model.shards", {"model__shards": 0}, ""),
+        ("model.split", {"model__split": "some"}, ""),
+        ("scheme.collective", {"scheme__collective": "ring"}, "ring"),
+        ("scheme.compression", {"scheme__compression": "fp16"}, "fp16"),
+        ("training.gradient_clip_val", {"training__gradient_clip_val": 1.0}, "norm"),
+        ("training.precision", {"training__precision": "bf16-true"}, "bf16-true"),
+    ],
+)
+def test_what_split_workers_cannot_have_is_refused_in_a_line(setting, settings, names):
+    scheme = "sync_allreduce"
+    config = tiny_point(scheme, 2, 4, **{"model__shards": 2, **settings})
+    assert_one_line(setting, names, point_of, config)
+
+
+def test_overlap_cannot_be_had_with_split_workers():
+    settings = {"model__shards": 2, "scheme__overlap": True}
+    config = tiny_point("async_parameter_server", 2, 4, **settings)
+    assert_one_line("scheme.overlap", "model.shards=1", point_of, config)
+
+
+@pytest.mark.parametrize(
+    ("setting", "settings", "names"),
+    [
+        ("model.shards", {**FIVE, "batch_size": 15}, "classifier.2"),
+        ("batch_size", {"batch_size": 5}, "5"),
+        ("model.shards", {"model": OWN}, "OwnModule"),
+        ("model", {"model__optimizer": ADAFACTOR}, "Adafactor"),
+    ],
+)
+def test_what_only_the_processes_know_is_refused_without_a_record(
+    setting, settings, names, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    config = small_point("small_alexnet", SYNC, 1, 2)
+    for name, value in settings.items():
+        *parents, leaf = name.split("__")
+        (config[parents[0]] if parents else config)[leaf] = value
+    assert_one_line(setting, names, run_point, point_of(config))
+    assert not list(tmp_path.glob("runs/*/*/result.json"))
+
+
+def assert_one_line(setting, names, call, argument):
+    with pytest.raises(SettingError) as error:
+        call(argument)
+    assert error.value.setting == setting
+    assert names in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,109 @@
+"""What was given to MLflow is there, whole."""
+
+import math
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from paceline.record.tracking.mlflow_log import PARAM_LENGTH, LogError, PointLog, flat_params
+from paceline.record.tracking.mlflow_store import client
+
+
+def open_log(uri, **more):
+    return PointLog.begin(uri, "made", "a point", {"key": "0123"}, 1000.0, **more)
+
+
+def history(uri, run_id, name):
+    rows = client(uri).get_metric_history(run_id, name)
+    return [(metric.step, metric.timestamp, metric.value) for metric in rows]
+
+
+def test_rows_arrive_by_samples_and_training_clock(mlflow_uri):
+    log = open_log(mlflow_uri)
+    log.log([{"samples": 64.0, "seconds": 0.5, "top1": 0.25}])
+    assert history(mlflow_uri, log.run_id, "top1") == [(64, 1_000_500, 0.25)]
+
+
+def test_a_row_written_twice_is_there_once(mlflow_uri):
+    log = open_log(mlflow_uri)
+    rows = [{"samples": n, "seconds": n / 2, "top1": 0.25} for n in range(1500)]
+    log.log(rows[:1000])
+    log.log(rows)
+    assert len(history(mlflow_uri, log.run_id, "top1")) == 1500
+
+
+def test_null_is_left_out_and_nan_is_kept(mlflow_uri):
+    log = open_log(mlflow_uri)
+    log.log([{"samples": 64, "seconds": 1.0, "none": None, "nan": math.nan, "inf": math.inf}])
+    metrics = client(mlflow_uri).get_run(log.run_id).data.metrics
+    assert metrics.keys() == {"nan", "inf"}
+    assert math.isnan(metrics["nan"])
+    assert metrics["inf"] > 1e308
+
+
+def test_long_parameters_are_whole(mlflow_uri):
+    value = "".join(str(n) for n in range(4000))
+    log = open_log(mlflow_uri)
+    log.describe({"long": value, "short": "x", "empty": ""}, {})
+    params = client(mlflow_uri).get_run(log.run_id).data.params
+    assert params.pop("short") == "x"
+    assert params.pop("empty") == ""
+    assert [len(params[f"long.part{n}"]) for n in (1, 2)] == [PARAM_LENGTH, PARAM_LENGTH]
+    assert "".join(params[f"long.part{n}"] for n in (1, 2, 3)) == value
+
+
+def test_mlflow_takes_parameters_of_the_length_we_cut_at():
+    from mlflow.utils import validation
+
+    assert validation.MAX_PARAM_VAL_LENGTH == PARAM_LENGTH
+
+
+def test_parameters_are_named_as_on_the_command_line():
+    config = {"data": {"root": "data", "image_shape": [1, 28, 28], "more": {}}, "lr": None}
+    assert flat_params(config) == {
+        "data.root": "data",
+        "data.image_shape": "[1, 28, 28]",
+        "data.more": "{}",
+        "lr": "null",
+    }
+
+
+def test_a_write_waits_until_the_database_is_free(mlflow_uri, monkeypatch):
+    busy_for(mlflow_uri, 1.0)
+    log = open_log(mlflow_uri)
+    log.log([{"samples": 64, "seconds": 1.0, "top1": 0.5}])
+    assert len(history(mlflow_uri, log.run_id, "top1")) == 1
+
+
+def test_what_was_not_logged_is_named(mlflow_uri, monkeypatch):
+    log = open_log(mlflow_uri, patience=1)
+    calls = []
+
+    def locked(*_, **__):
+        calls.append(1)
+        raise sqlite3.OperationalError("database is locked\n[SQL: INSERT ...]")
+
+    monkeypatch.setattr(log._client, "log_batch", locked)
+    with pytest.raises(LogError) as caught:
+        log.log([{"samples": n, "seconds": 1.0, "top1": 0.5} for n in (64, 128)])
+    assert str(caught.value) == (
+        f"2 metrics from sample 64 to 128 not logged to {mlflow_uri}: database is locked"
+    )
+    assert len(calls) > 2
+
+
+def busy_for(uri, seconds):
+    """Hold the database's write lock, from now on, in a thread."""
+    held = threading.Event()
+
+    def hold():
+        holder = sqlite3.connect(uri.removeprefix("sqlite:///"), isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        held.set()
+        time.sleep(seconds)
+        holder.close()
+
+    threading.Thread(target=hold).start()
+    held.wait()
