@@ -34,6 +34,7 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "open",
     "show",
 )
+RENAMED: dict[str, str] = {}  # commands of earlier versions, with what to type instead
 _WIDTH = 11  # of the column of names in the help
 
 
@@ -103,6 +104,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     """Parse a command line; `overrides` are its settings, before or behind options."""
     if arguments[:1] == ["train"]:  # Hydra parses the rest, --help included
         return argparse.Namespace(command="train", overrides=arguments[1:])
+    if arguments and arguments[0] in RENAMED:
+        message = f"{arguments[0]} is no command any more: {RENAMED[arguments[0]]} does it"
+        raise SettingError("command", message)
     if arguments and arguments[0][:1] not in ("-", "") and arguments[0] not in COMMANDS:
         message = f"there is no {arguments[0]}{did_you_mean(arguments[0], COMMANDS)}"
         raise SettingError("command", f"{message}; paceline --help lists all")

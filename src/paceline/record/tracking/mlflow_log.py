@@ -1,4 +1,4 @@
-# pyright: basic, since the client of MLflow is not typed
+# pyright: basic
 """Run of one point in MLflow: parameters, tags, live and final curves, final metrics."""
 
 import hashlib

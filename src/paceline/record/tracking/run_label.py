@@ -1,4 +1,4 @@
-# pyright: basic, since the client of MLflow is not typed
+# pyright: basic
 """Name of a run in words, by the axes of its study: `gossip 16 workers tuned seed 3`."""
 
 from collections.abc import Mapping, Sequence
