@@ -17,7 +17,7 @@ from paceline.study.compose import composed
 from tests.clock.replay import replayed
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 ASYNC, BOUNDED, SYNC = "async_parameter_server", "stale_synchronous", "sync_allreduce"
 BACKED = "sync_parameter_server"
 NUM_STEPS = 3 * NUM_TRAIN // 4

@@ -18,7 +18,7 @@ from paceline.record.tracking.progress_follower import ProgressFollower
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 LIVE = "samples,seconds,train_loss,images_per_second\n"
 
 

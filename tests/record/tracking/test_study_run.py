@@ -18,7 +18,7 @@ from paceline.record.tracking.study_run import (
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 AXES = ["scheme", "workers", "seed"]
 
 
