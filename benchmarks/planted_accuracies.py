@@ -9,11 +9,10 @@ from scipy.stats import binom
 from benchmarks.planted_world import Aim, Found, found
 from paceline.analysis.statistics.against_reference import against_reference, for_equivalence
 from paceline.analysis.statistics.equivalence import EQUIVALENT, judge
-from paceline.analysis.statistics.finite_test_set import variance_of_logit
+from paceline.analysis.statistics.estimate import success_rate
 from paceline.analysis.statistics.holm import all_pairs
 from paceline.analysis.statistics.pooled import intervals_of_means, pooled
-from paceline.analysis.statistics.space import POSITIVE, Space, logit_of
-from paceline.analysis.statistics.success import success_rate
+from paceline.analysis.statistics.space import POSITIVE, Space, logit_of, variance_of_logit
 from paceline.analysis.statistics.tuning_luck import variance_of_difference
 
 SIZES = {"n 3": (3,) * 11, "n 8": (8,) * 11, "n 8, reference 24": (24,) + (8,) * 10}

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import json
 
-from paceline.measurement.rows import POINT_TABLES
+from paceline.measurement.rows import POINT_TABLES, TUNING
 
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
@@ -175,13 +175,14 @@ MAKE = {
 
 
 def write_reports(folder, runs=None, **about):
-    """Write the six files that `paceline collect` writes; returns the folder."""
+    """Write the files that `paceline collect` writes, but the archive; returns the folder."""
     runs = made_runs() if runs is None else runs
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "runs.csv", list(dict.fromkeys(n for run in runs for n in run)), runs)
     for table in POINT_TABLES:
         rows = [row for run in runs for row in MAKE[table.collected](run)]
         write_rows(folder / f"{table.collected}.csv", ["key", *table.columns], rows)
+    write_rows(folder / "tuning.csv", ["key", *TUNING], [])
     about = {
         "study": folder.name,
         "axes": ["scheme", "workers", "batch_size", "seed"],
@@ -190,6 +191,11 @@ def write_reports(folder, runs=None, **about):
         "missing": [],
         "other_records": [],
         "stale_code": 0,
+        "unfit": {},
+        "margin": 1.0,
+        "target": None,
+        "settings": {},
+        "tuned_at": {},
     } | about
     (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
     return folder

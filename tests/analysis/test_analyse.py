@@ -4,7 +4,6 @@ import json
 import pytest
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER, analyse
-from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from tests.made_decisions import AXES, arm, write_decided
 from tests.made_reports import fail, make_run, write_reports
@@ -61,7 +60,9 @@ def test_a_study_in_which_nothing_finished_is_counted(tmp_path):
     assert json.loads((folder / "metrics.json").read_text())["n_failed"] == 2
 
 
-@pytest.mark.parametrize("name", ["runs.csv", "curves.csv", "study.json"])
+@pytest.mark.parametrize(
+    "name", ["runs.csv", "curves.csv", "timeline.csv", "tuning.csv", "study.json"]
+)
 def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
     folder = write_reports(tmp_path / "made")
     (folder / name).unlink()
@@ -84,13 +85,6 @@ def test_tables_without_a_point_are_refused(tmp_path):
     (folder / "runs.csv").write_text(header + "\n")
     with pytest.raises(SettingError, match="no point; first: paceline collect made"):
         analyse(folder)
-
-
-def test_a_report_without_a_timeline_has_an_empty_one(tmp_path):
-    folder = write_reports(tmp_path / "made", [make_run(kind="virtual", workers=2)])
-    assert list(read_tables(folder).timeline["phase"][:3]) == ["compute", "wait", "communicate"]
-    (folder / "timeline.csv").unlink()
-    assert list(read_tables(folder).timeline) == ["key", "worker", "phase", "start", "end"]
 
 
 def test_tables_without_a_row_have_a_header(tmp_path):

@@ -5,15 +5,15 @@ import math
 import pytest
 
 from paceline.analysis.analyse import analyse, table_path
-from paceline.analysis.block_drift import blocks
 from paceline.analysis.block_ratios import block_ratios
 from paceline.analysis.cautions import cautions
 from paceline.analysis.comparison import comparison
 from paceline.analysis.configuration import matching
+from paceline.analysis.frames import read_table
 from paceline.analysis.points import points
 from paceline.analysis.scaling import scaling
 from paceline.analysis.summary import summary
-from paceline.analysis.tables import read_table, read_tables
+from paceline.analysis.tables import read_tables
 from tests.made_reports import fail, make_run, write_reports
 
 SCHEMES = ("sync_allreduce", "async_parameter_server")
@@ -42,19 +42,19 @@ def tables_of(folder, *made):
 
 def test_a_block_says_when_it_ran_and_how_its_reference_drifted(tmp_path):
     tables = tables_of(tmp_path, block(0, drift=0.14), block(1, speed=500, drift=-0.02))
-    first, second = (row for _, row in blocks(tables).iterrows())
+    first, second = (row for _, row in tables.blocks.iterrows())
     assert first["started"] == "2026-01-02T03:00:00+00:00"
     assert (first["hour"], first["minutes"]) == (3, 5)
     assert (first["first"], first["last"]) == (1000, pytest.approx(1140))
     assert first["drift"] == pytest.approx(0.14)
     assert second["drift"] == pytest.approx(-0.02)
-    assert set(blocks(tables)["verdict"]) == {"kept"}
+    assert set(tables.blocks["verdict"]) == {"kept"}
 
 
 @pytest.mark.parametrize("drift", [0.151, -0.151])
 def test_a_block_that_drifted_is_dropped_from_throughput_alone(tmp_path, drift):
     tables = tables_of(tmp_path, block(0), block(1, drift=drift), block(2))
-    assert list(blocks(tables)["verdict"]) == ["kept", "dropped: drift", "kept"]
+    assert list(tables.blocks["verdict"]) == ["kept", "dropped: drift", "kept"]
     assert set(summary(tables)["images_per_second_n"]) == {2}
     assert set(summary(tables)["top1_n"]) == {3}
     assert set(scaling(tables)["speedup_n"]) == {2}
@@ -69,13 +69,13 @@ def test_a_block_without_both_references_is_dropped(tmp_path):
     lost_first[0] = fail(lost_first[0])
     tables = tables_of(tmp_path, without_last, lost_first, block(2))
     missing = "dropped: a reference is missing"
-    assert list(blocks(tables)["verdict"]) == [missing, missing, "kept"]
+    assert list(tables.blocks["verdict"]) == [missing, missing, "kept"]
 
 
 def test_a_block_that_was_interrupted_is_dropped(tmp_path):
     rows = block(0)
     rows[-1]["started"] = "2026-01-02T03:59:00+00:00"
-    assert list(blocks(tables_of(tmp_path, rows, block(1)))["verdict"]) == [
+    assert list(tables_of(tmp_path, rows, block(1)).blocks["verdict"]) == [
         "dropped: interrupted",
         "kept",
     ]
@@ -113,7 +113,7 @@ def test_a_ratio_is_over_the_mean_of_both_references_and_geometric_over_blocks(t
 
 def test_a_study_without_blocks_has_neither_table_and_keeps_its_points(tmp_path):
     tables = tables_of(tmp_path, [make_run(workers=w, seed=s) for w in (1, 2) for s in (0, 1)])
-    assert blocks(tables).empty
+    assert tables.blocks.empty
     assert block_ratios(tables).empty
     assert tables.runs["images_per_second"].notna().all()
 
@@ -168,4 +168,4 @@ def test_a_little_above_is_super_linear_beyond_its_interval_alone(tmp_path):
 def test_a_drift_of_as_much_as_is_allowed_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("paceline.analysis.block_drift.MOST", 0.125)
     tables = tables_of(tmp_path, block(0, drift=0.125), block(1, drift=-0.125), block(2, drift=0.2))
-    assert list(blocks(tables)["verdict"]) == ["kept", "kept", "dropped: drift"]
+    assert list(tables.blocks["verdict"]) == ["kept", "kept", "dropped: drift"]

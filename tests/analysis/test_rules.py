@@ -1,16 +1,11 @@
 """The rules of comparison, each kept and broken by made-up tables."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.rules import rules
 from paceline.analysis.tables import read_tables
 from tests.made_reports import fail, make_run, write_reports, write_rows
-
-ROOT = Path(__file__).parents[2]
 
 
 def sides(*, speed=1500, top1=0.9, seeds=(0, 1, 2), **changes):
@@ -68,13 +63,6 @@ def test_the_margin_is_the_studys_own(made):
     found = rule(made(sides(top1=0.88), margin=3), 1)
     assert found["verdict"] == "holds"
     assert found["evidence"].startswith("1 of 1 speed-ups are at equal accuracy (top-1 within 3 p")
-
-
-def test_reports_of_older_code_have_the_margin_of_the_settings(made):
-    assert (
-        made(sides()).about["margin"]
-        == yaml.safe_load((ROOT / "conf/paceline.yaml").read_text())["margin"]
-    )
 
 
 def test_a_seed_that_diverged_is_an_accuracy_that_differs(made):

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from paceline.analysis.tables import DIGITS, write_table
+from paceline.analysis.frames import DIGITS, write_table
 
 TABLE = pd.DataFrame({"name": ["one"], "value": [1 / 3], "count": [12_345_678]})
 

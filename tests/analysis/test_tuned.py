@@ -16,19 +16,17 @@ from paceline.measurement.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 
 SEARCHES = {100: [0.5, 0.9, 0.7], 101: [0.8, 0.6, None]}  # None: diverged
-EDGES = [(0.1, "largest training.lr"), (0.01, ""), (0.001, "smallest training.lr")]
-OLD = ["key", "scheme", "workers", "lr", "top1", "status", "chosen"]
 
 
 @pytest.fixture
 def tuned(tmp_path):
     """Tables of a study with these rows of tuning.csv: `tuned(rows)`."""
 
-    def write(rows, columns=("key", "scheme", "workers", *TUNING)):
+    def write(rows):
         axes = ["scheme", "workers", "training.rate", "seed"]
         runs = [make_run(**{"training.rate": rate}, key=rate) for rate in ("by_rule", "tuned")]
         folder = write_reports(tmp_path / "made", runs, axes=axes)
-        write_rows(folder / "tuning.csv", list(columns), rows)
+        write_rows(folder / "tuning.csv", ["key", "scheme", "workers", *TUNING], rows)
         return read_tables(folder)
 
     return write
@@ -120,13 +118,3 @@ def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
     assert tuning_curve(tables).empty
     assert best_trials(tables).empty
     assert "at_edge" not in set(cautions(tables)["what"])
-
-
-@pytest.mark.parametrize(("best", "edge"), EDGES)
-def test_tables_of_older_code_have_edges_too(tuned, best, edge):
-    tried = [(lr, 0.5, "finished", str(lr == best).lower()) for lr in (0.1, 0.01, 0.001)]
-    rows = [dict(zip(OLD, (f"{t[0]}", "gossip", 4, *t), strict=True)) for t in tried]
-    tables = tuned(rows, OLD)
-    assert list(best_trials(tables)["at_edge"]) == [edge]
-    assert edge_of(tables, {"scheme": "gossip", "workers": 4}) == edge
-    assert tuning_curve(tables).empty

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from paceline.analysis.analyse import analyse
+from paceline.measurement.rows import TUNING
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.origin_tables import tuning
@@ -12,6 +13,7 @@ from paceline.report.page import report
 from tests.made_reports import make_run, write_reports, write_rows
 
 COLUMNS = "key scheme workers lr top1 status chosen"
+BESIDE = {"seed": 100, "momentum": 0.9, "chance": 0.1, "test_top1": 0.8, "at_edge": ""}
 TRIED = [
     ("t0", "sync_allreduce", 1, 0.05, 0.87654321, "finished", "false"),
     ("t1", "sync_allreduce", 1, 0.00078125, 0.9, "finished", "true"),
@@ -27,8 +29,8 @@ def tuned(tmp_path):
     def write(tried, columns=COLUMNS):
         names = columns.split()
         folder = write_reports(tmp_path / "made", [make_run(seed=seed) for seed in (0, 1)])
-        rows = [dict(zip(names, row, strict=True)) for row in tried]
-        write_rows(folder / "tuning.csv", names, rows)
+        rows = [BESIDE | dict(zip(names, row, strict=True)) for row in tried]
+        write_rows(folder / "tuning.csv", list(dict.fromkeys([*names, *TUNING])), rows)
         analyse(folder)
         return folder
 
@@ -38,13 +40,13 @@ def tuned(tmp_path):
 def test_every_rate_tried_is_there_and_the_chosen_one_is_marked(tuned):
     table = tuning(read_findings(tuned(TRIED)))
     assert table.source == "tuning.csv"
-    names = ["scheme", "workers", "training.lr", "top-1, validation", "status", "chosen"]
-    assert list(table.columns) == names
+    names = ["training.lr", "training.momentum", "top-1, validation", "status", "chosen"]
+    assert list(table.columns) == ["scheme", "workers", *names]
     assert table.rows == [
-        ["sync_allreduce", "1", "0.05", "87.65 %", "finished", ""],
-        ["sync_allreduce", "1", "0.00078125", "90.00 %", "finished", "yes"],
-        ["sync_allreduce", "4", "0.05", "–", "failed", ""],  # noqa: RUF001
-        ["sync_allreduce", "4", "0.00078125", "10.00 %", "diverged", "yes"],
+        ["sync_allreduce", "1", "0.05", "0.9", "87.65 %", "finished", ""],
+        ["sync_allreduce", "1", "0.00078125", "0.9", "90.00 %", "finished", "yes"],
+        ["sync_allreduce", "4", "0.05", "0.9", "–", "failed", ""],  # noqa: RUF001
+        ["sync_allreduce", "4", "0.00078125", "0.9", "10.00 %", "diverged", "yes"],
     ]
 
 
@@ -54,13 +56,13 @@ def test_the_page_shows_it_behind_the_results(tuned):
     places = [page.index(part) for part in order]
     assert places == sorted(places)
     assert page.count('href="tuning.csv"') == 2  # from the table, and in the list of tables
-    cells = "<td>1</td><td>0.00078125</td><td>90.00 %</td><td>finished</td><td>yes</td>"
+    cells = "<td>1</td><td>0.00078125</td><td>0.9</td><td>90.00 %</td><td>finished</td><td>yes</td>"
     assert f"<th scope=row>sync_allreduce</th>{cells}" in page
 
 
-def test_a_study_of_one_configuration_has_rates_alone(tuned):
+def test_a_study_of_one_configuration_has_no_column_that_names_it(tuned):
     folder = tuned([("t0", 0.05, 0.9, "finished", "true")], "key lr top1 status chosen")
-    assert tuning(read_findings(folder)).rows == [["0.05", "90.00 %", "finished", "yes"]]
+    assert tuning(read_findings(folder)).rows == [["0.05", "0.9", "90.00 %", "finished", "yes"]]
 
 
 def test_momentum_and_an_edge_are_shown_and_cautioned_of(tuned):
@@ -99,6 +101,5 @@ def test_the_search_says_what_it_was_done_with(tuned):
 
 
 def test_without_tuning_there_is_no_table(tuned, reported):
-    """Whether tuning.csv has no row, or is not there."""
     assert ">Tuning<" not in report(tuned([])).read_text()
     assert ">Tuning<" not in (reported / "index.html").read_text()

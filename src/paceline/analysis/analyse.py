@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
-from paceline.analysis.block_drift import blocks
 from paceline.analysis.block_ratios import CAPTION, block_ratios
 from paceline.analysis.cautions import cautions
 from paceline.analysis.clock_agreement import clock_agreement
@@ -16,6 +16,7 @@ from paceline.analysis.decision import decision
 from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.equal_time import equal_time
 from paceline.analysis.faults import faults
+from paceline.analysis.frames import Frame, write_table
 from paceline.analysis.mean_curves import mean_curves
 from paceline.analysis.metrics import metrics
 from paceline.analysis.phase_shares import phase_shares
@@ -26,7 +27,7 @@ from paceline.analysis.rules import RULES, rules
 from paceline.analysis.scaling import scaling
 from paceline.analysis.staleness_spread import staleness_spread
 from paceline.analysis.summary import summary
-from paceline.analysis.tables import Frame, Tables, read_tables, write_table
+from paceline.analysis.tables import Tables, read_tables
 from paceline.analysis.time_to_target import time_to_target
 from paceline.analysis.tuning_curve import tuning_curve
 
@@ -52,7 +53,7 @@ CONCLUSIONS = [
     Conclusion("scaling", scaling),
     Conclusion("equal_accuracy", equal_accuracy),
     Conclusion("comparison", comparison),
-    Conclusion("blocks", blocks),
+    Conclusion("blocks", attrgetter("blocks")),
     Conclusion("block_ratios", block_ratios, caption=CAPTION),
     Conclusion("time_to_target", time_to_target),
     Conclusion("equal_time", equal_time),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from paceline.analysis.analyse import FOLDER, table_path
 from paceline.analysis.exchanges import exchange_seconds, read_exchanges
+from paceline.analysis.frames import write_table
 from paceline.analysis.recommendation import recommendation
-from paceline.analysis.tables import write_table
 
 TABLES = (exchange_seconds, recommendation)
 

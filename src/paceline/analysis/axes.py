@@ -1,6 +1,7 @@
 """Selects the axes of a study by which its configurations must be named."""
 
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.frames import Frame
+from paceline.analysis.tables import Tables
 
 
 def varying(tables: Tables) -> list[str]:

@@ -5,12 +5,10 @@ has a `repeat` in runs.csv, and is no point.
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-if TYPE_CHECKING:
-    from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.frames import Frame, Row
 
 MOST = 0.15  # drift of a block that is kept: two runs of 4 s differ by 8 % by themselves (s.d.)
 MOST_IDLE = 0.5  # share of the minutes of a block that is kept: it was interrupted
@@ -19,39 +17,35 @@ THROUGHPUT = ("images_per_second", "updates_per_second", "real_images_per_second
 _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "verdict"]
 
 
-def blocks(tables: "Tables") -> "Frame":
-    """Return one row per block, by its seed in `block`; none for a study without repeats.
+def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
+    """Return one row per block, by its seed in `block`; none without `repeats`.
 
-    `started` is the time of its first run, `hour` that of the day (UTC), and `minutes` the time to
-    the end of its last. `first` and `last` are images/s of the reference, `drift` is last / first
-    - 1. `verdict` is KEPT, or says why the block is dropped.
+    `runs` are the points, `axes` those that identify a configuration. `started` is the time of the
+    first run of a block, `hour` that of the day (UTC), and `minutes` the time to the end of its
+    last. `first` and `last` are images/s of the reference, `drift` is last / first - 1. `verdict`
+    is KEPT, or says why the block is dropped.
     """
-    return tables.blocks
-
-
-def judged(runs: "Frame", repeats: "Frame", axes: list[str]) -> "Frame":
-    """Return the table `blocks` of points and repeats with these axes."""
     seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
     reference = repeats[["kind", *axes]].drop_duplicates()
     rows = [_row(runs[runs["seed"] == s], repeats[repeats["seed"] == s], reference) for s in seeds]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def minutes_of(runs: "Frame") -> float:
+def minutes_of(runs: Frame) -> float:
     """Return the minutes from the first start of these runs to the last end."""
     starts = pd.to_datetime(runs["started"])
     ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
     return (ends.max() - starts.min()).total_seconds() / 60
 
 
-def without_dropped(runs: "Frame", blocks: "Frame") -> "Frame":
+def without_dropped(runs: Frame, blocks: Frame) -> Frame:
     """Return the points without the throughput of those in dropped blocks."""
     dropped = runs["seed"].isin(blocks.loc[blocks["verdict"] != KEPT, "block"])
     numbers = [name for name in THROUGHPUT if name in runs]
     return runs.assign(**{name: runs[name].mask(dropped) for name in numbers})
 
 
-def _row(once: "Frame", again: "Frame", reference: "Frame") -> "Row":
+def _row(once: Frame, again: Frame, reference: Frame) -> Row:
     first, last = _speed(once.merge(reference)), _speed(again)
     row = {"block": once["seed"].iloc[0], "first": first, "last": last, "drift": last / first - 1}
     idle = math.nan
@@ -63,7 +57,7 @@ def _row(once: "Frame", again: "Frame", reference: "Frame") -> "Row":
     return row | {"verdict": _verdict(row["drift"], idle)}
 
 
-def _speed(points: "Frame") -> float:
+def _speed(points: Frame) -> float:
     """Return images/s of the only point, NaN if there is none that finished."""
     finished = points[points["status"] == "finished"]
     return float(finished["images_per_second"].iloc[0]) if len(finished) else math.nan

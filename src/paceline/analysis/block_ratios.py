@@ -4,9 +4,10 @@ import pandas as pd
 
 from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import configurations
+from paceline.analysis.frames import Frame
 from paceline.analysis.intervals import interval_of
 from paceline.analysis.statistics.ratio import paired_ratio
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 
 CAPTION = (
     "Images/s over the mean of the two reference runs in the same block: geometric means over the "

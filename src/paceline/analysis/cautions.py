@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pandas as pd
 
 from paceline.analysis.configuration import groups, num_processes
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.speed_cautions import dropped, one_machine, super_linear
 from paceline.analysis.summary import summary
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.tuned import best_trials
 from paceline.analysis.tuning_curve import tuning_axes
 

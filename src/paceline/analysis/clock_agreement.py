@@ -7,7 +7,8 @@ import pandas as pd
 from paceline.analysis.axes import varying
 from paceline.analysis.clocks import LITTLE, clocks
 from paceline.analysis.configuration import groups
-from paceline.analysis.tables import Frame, Row, Tables, as_written
+from paceline.analysis.frames import Frame, Row, as_written
+from paceline.analysis.tables import Tables
 
 CLOSE = 0.10  # largest distance of a ratio from one
 POINTS = 0.015  # largest difference of top-1, a share

@@ -4,9 +4,10 @@ import pandas as pd
 
 from paceline.analysis.axes import clock_axes
 from paceline.analysis.configuration import Configuration, configurations, matching, paired
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import COUNTS, DIFFERENCES, POSITIVE
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 
 WALL = ("paced", "measured")
 LITTLE = 0.05  # updates of staleness, below which a ratio is meaningless

@@ -3,9 +3,10 @@
 import pandas as pd
 
 from paceline.analysis.configuration import configurations, matching, paired
+from paceline.analysis.frames import Frame
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 
 REFERENCE = "sync_allreduce"  # the usual choice; if absent, the study's first
 METRICS = ("top1", "test_top1")

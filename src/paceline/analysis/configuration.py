@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from paceline.analysis.tables import Entry, Frame, Row
+from paceline.analysis.frames import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
 _SHARDS = "model.shards"

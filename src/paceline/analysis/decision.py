@@ -22,8 +22,9 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.family_accuracy import Member, accuracies, means_of_family
 from paceline.analysis.family_times import family_times, no_times
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.summary import counts
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.target_times import (
     Crossings,
     OneWorker,

@@ -11,10 +11,11 @@ import pandas as pd
 
 from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration, paired
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.scaling import speedups
 from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 
 Verdict = Literal["equal", "different", "not shown"]
 _COLUMNS = ["metric", "margin", "lost_seeds", "verdict"]

@@ -10,10 +10,11 @@ import math
 import pandas as pd
 
 from paceline.analysis.configuration import configurations
+from paceline.analysis.frames import Frame
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import POINTS
 from paceline.analysis.summary import counts
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import last_evaluations
 
 BUDGETS = {"time": "seconds", "updates": "updates"}

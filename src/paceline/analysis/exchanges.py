@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.configuration import groups
+from paceline.analysis.frames import Frame, read_table, require
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import POSITIVE
-from paceline.analysis.tables import Frame, read_table, require
 
 NAME = "exchanges.csv"
 _SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")

@@ -7,14 +7,14 @@ import numpy as np
 
 from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration
-from paceline.analysis.draw_of_images import variance_of_draw
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval, interval_of
 from paceline.analysis.statistics.against_reference import against_reference, for_equivalence
 from paceline.analysis.statistics.equivalence import judge
 from paceline.analysis.statistics.estimate import Array
 from paceline.analysis.statistics.pooled import intervals_of_means, pooled
 from paceline.analysis.statistics.space import POINTS, POSITIVE
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.tuned import tuning_variance
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
@@ -83,3 +83,24 @@ def _finished(own: Frame, metric: str) -> Array:
 def _row(difference: Interval) -> Row:
     row: Row = dict(difference.named("top1_difference"))
     return row | {"accuracy": "", "within_margin": "", "tuning_sd": "", "draw_sd": ""}
+
+
+def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
+    """Return the variance of the difference of two mean accuracies by the draw of the images.
+
+    `one`, `other`: rows of finished runs. 0 if records do not say which images were right. All runs
+    are scored on the same images, so that the variance between seeds does not contain it. What both
+    get right, or both wrong, cancels: an image counts by how much more often the one is right on it
+    than the other (McNemar 1947, for means over seeds).
+    """
+    first, second = _shares_right(tables, one), _shares_right(tables, other)
+    if first is None or second is None:
+        return 0.0
+    difference = first - second
+    return float(difference.var() / len(difference))
+
+
+def _shares_right(tables: Tables, own: Frame) -> Array | None:
+    """Return the share of runs that were right, by image."""
+    known = [right for key in own["key"] if (right := tables.right(key)) is not None]
+    return np.mean(known, axis=0) if known else None

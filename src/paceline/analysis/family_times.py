@@ -6,13 +6,12 @@ from itertools import combinations
 
 import numpy as np
 
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval, interval_of
-from paceline.analysis.statistics.estimate import LEVEL, Array
+from paceline.analysis.statistics.estimate import LEVEL, Array, success_rate
 from paceline.analysis.statistics.holm import holm, unadjusted
 from paceline.analysis.statistics.ratio import family_of, fastest, p_value, ratio_of_means
 from paceline.analysis.statistics.restricted_mean import RestrictedMean
-from paceline.analysis.statistics.success import success_rate
-from paceline.analysis.tables import Frame, Row
 from paceline.analysis.target_times import Crossings, OneWorker, target_times
 
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"

@@ -3,9 +3,10 @@
 import pandas as pd
 
 from paceline.analysis.configuration import configurations, matching, paired
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 
 FAULT, NONE = "cluster.fault", "none"
 

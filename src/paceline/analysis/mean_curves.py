@@ -3,7 +3,8 @@
 import pandas as pd
 
 from paceline.analysis.configuration import groups, situation_columns, with_processes
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.tables import Tables
 
 _COLUMNS = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
 

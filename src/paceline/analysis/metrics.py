@@ -4,8 +4,9 @@ import pandas as pd
 
 from paceline.analysis.configuration import groups, situation_columns, size_of
 from paceline.analysis.decision import is_faster
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.summary import counts
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 
 
 def metrics(tables: Tables, summary: Frame, decision: Frame) -> Row:

@@ -3,7 +3,8 @@
 import pandas as pd
 
 from paceline.analysis.configuration import groups
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.frames import Frame
+from paceline.analysis.tables import Tables
 
 PHASES = {
     "seconds_compute": "compute",

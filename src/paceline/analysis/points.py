@@ -6,7 +6,8 @@ import pandas as pd
 
 from paceline.analysis.configuration import SPLIT, num_processes
 from paceline.analysis.equal_time import at_equal_budgets
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.frames import Frame
+from paceline.analysis.tables import Tables
 from paceline.analysis.target_metric import TargetMetric, target_metric
 from paceline.analysis.time_to_target import first_crossing, targets
 

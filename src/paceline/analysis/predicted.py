@@ -7,7 +7,8 @@ from scipy.stats import hmean
 
 from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import Configuration, configurations, matching
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.tables import Tables
 
 NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that counts as near, by kind
 NOISE = 0.10  # by which two configurations must differ to be compared

@@ -3,7 +3,8 @@
 import pandas as pd
 
 from paceline.analysis.configuration import configurations
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.tables import Tables
 
 EXCHANGE_NEAR = 0.20  # largest relative error of predicted seconds of exchange that counts as near
 SIZE = 0.05  # of the test of staleness: how often it rejects what is drawn from the prediction

@@ -4,9 +4,9 @@ import pandas as pd
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
+from paceline.analysis.frames import Frame
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import POSITIVE
-from paceline.analysis.tables import Frame
 
 NO_DIFFERENCE = "no difference shown"
 

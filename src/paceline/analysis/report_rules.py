@@ -1,8 +1,9 @@
 """Rules 4 and 5 of comparison: what accuracies are of, and what is known of each run."""
 
+from paceline.analysis.frames import Frame
 from paceline.analysis.rule_finding import RuleFinding, name_of
 from paceline.analysis.summary import summary
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 
 _SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.memory_bytes")

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pandas as pd
 
-from paceline.analysis.tables import Entry, Frame
+from paceline.analysis.frames import Entry, Frame
 
 Verdict = Literal["holds", "broken", "not applicable"]
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from paceline.analysis.frames import Frame
 from paceline.analysis.report_rules import evaluation_rule, reporting_rule
 from paceline.analysis.rule_finding import RuleFinding
 from paceline.analysis.speedup_rules import accuracy_rule, baseline_rule, network_rule
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 
 RULES = (
     "Rules of comparison (after FireCaffe, arXiv:1511.00175). Speed-ups that are not at equal "

@@ -22,9 +22,10 @@ from paceline.analysis.configuration import (
     one_process,
     paired,
 )
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import POSITIVE
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 
 
 def scaling(tables: Tables) -> Frame:

@@ -6,8 +6,9 @@ import pandas as pd
 
 from paceline.analysis.block_drift import KEPT, minutes_of
 from paceline.analysis.configuration import groups
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.scaling import scaling
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 
 MOST_EFFICIENT = 1.05  # mean above which more than the workers must have helped
 

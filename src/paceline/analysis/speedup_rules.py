@@ -11,11 +11,12 @@ from paceline.analysis.configuration import (
     paired,
 )
 from paceline.analysis.equal_accuracy import equal_accuracy, top1_difference
+from paceline.analysis.frames import Frame
 from paceline.analysis.intervals import interval
 from paceline.analysis.rule_finding import NO_SPEEDUP, RuleFinding, name_of
 from paceline.analysis.scaling import speedups
 from paceline.analysis.statistics.space import POSITIVE
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 
 _HARDWARE = ("hardware.", "versions.")
 _PLACES = ("cluster", "data", "model", "workload")  # groups of settings; a baseline shares them

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import groups
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.frames import Frame
+from paceline.analysis.tables import Tables
 
 _QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 

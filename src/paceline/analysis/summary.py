@@ -3,10 +3,10 @@
 import pandas as pd
 
 from paceline.analysis.configuration import configurations
+from paceline.analysis.frames import Frame
 from paceline.analysis.intervals import Interval, interval, not_negative
-from paceline.analysis.statistics.finite_test_set import variance_of_logit
-from paceline.analysis.statistics.space import POINTS, logit_of
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.statistics.space import POINTS, logit_of, variance_of_logit
+from paceline.analysis.tables import Tables
 from paceline.measurement.numbers import Number, shown_numbers
 
 STATUSES = ("finished", "diverged", "failed")

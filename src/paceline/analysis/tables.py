@@ -1,80 +1,23 @@
 """Reads the tables that `paceline collect` wrote to `reports/<study>/`, with types."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import pandas as pd
 
 from paceline.analysis.block_drift import judged, without_dropped
+from paceline.analysis.frames import Frame, Row, read_table, require
 from paceline.errors import SettingError
 from paceline.measurement.bits import bits_of
-from paceline.measurement.numbers import NUMBERS
-from paceline.measurement.rows import POINT_TABLES, PointTable
+from paceline.measurement.rows import POINT_TABLES, StudyState
 
-_TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
-_TEXT |= {
-    "cluster",
-    "half",
-    "commit",
-    "source_digest",
-    "hardware.cpu",
-    "phase",
-    "name",
-    "value",
-    "at_edge",
-    "verdict",
-    "right",
-}
-_TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
-DIGITS = 9  # significant digits of numbers in the tables of conclusions
 CURVE_IMAGES = "measurement.curve_images"  # on which all evaluations but that of the end are
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
-_LATER = ("timeline", "test")  # tables that reports of older code lack
-_LATER_ABOUT = {
-    "margin": 1.0,
-    "target": None,
-    "settings": {},
-    "unfit": {},
-    "tuned_at": {},
-}  # what their study.json lacks: as in conf/paceline.yaml
-
-# A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
-Frame: TypeAlias = Any
-Entry: TypeAlias = Any  # value of a cell of a Frame
-Row = dict[str, Entry]  # entries by column
-
-
-class About(TypedDict):
-    """Content of study.json: the question, and the points in the tables; lists are of their keys.
-
-    `missing` are points without a record, `other_records` are records of other points in the same
-    folder, `stale_code` counts the records of other code than the latest, and `unfit` says by key
-    why a record counts as missing that does not fit. `margin` is the
-    difference of accuracies, in points, up to which the study calls them equal. `target`
-    is {metric, value} or {metric, below_baseline} as the study asks for it, or None. `settings`
-    are those that all points have in common, by dotted name; `tuned_at` those that the trials of
-    its tuning had in place of a point's own.
-    """
-
-    study: str
-    axes: list[str]
-    question: str
-    num_points: int
-    missing: list[str]
-    other_records: list[str]
-    stale_code: int
-    unfit: Mapping[str, str]
-    margin: float
-    target: Row | None
-    settings: Row
-    tuned_at: Row
 
 
 @dataclass(frozen=True)
@@ -90,7 +33,7 @@ class Tables:
     `tuning` (tuning.csv) none if no rate was tuned.
     """
 
-    about: About
+    about: StudyState
     runs: Frame
     repeats: Frame
     blocks: Frame
@@ -175,15 +118,16 @@ def read_tables(folder: Path) -> Tables:
         raise SettingError("study", message)
     first = f"paceline collect {study}"
     runs = read_table(folder / "runs.csv")
+    names = [table.collected for table in POINT_TABLES]
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tables = Tables(
-        about=_LATER_ABOUT | json.loads(require(folder / "study.json", first).read_text()),
+        about=json.loads(require(folder / "study.json", first).read_text()),
         runs=runs[~repeated],
         repeats=runs[repeated],
         blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
-        tuning=_read_tuning(folder / "tuning.csv"),
-        **{table.collected: _read_point_table(table, folder, first) for table in POINT_TABLES},
+        tuning=read_table(require(folder / "tuning.csv", first)),
+        **{each: read_table(require(folder / f"{each}.csv", first)) for each in names},
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -207,13 +151,6 @@ def _on_equal_images(tables: Tables) -> Frame:
     return curves[alone | (curves["samples"] != curves["key"].map(ends))]
 
 
-def _read_point_table(table: PointTable, folder: Path, first: str) -> Frame:
-    path = folder / f"{table.collected}.csv"
-    if table.name in _LATER and not path.is_file():
-        return pd.DataFrame(columns=["key", *table.columns])
-    return read_table(require(path, first))
-
-
 def _read_predictions(path: Path) -> Frame:
     if not path.is_file():
         return pd.DataFrame(columns=["key"])
@@ -222,47 +159,3 @@ def _read_predictions(path: Path) -> Frame:
         first = f"paceline predict --study {path.parent.name}"
         raise SettingError("study", f"{path} has no column half; first: {first}")
     return table
-
-
-def _read_tuning(path: Path) -> Frame:
-    return read_table(path) if path.is_file() else pd.DataFrame(columns=["key"])
-
-
-def require(path: Path, command: str) -> Path:
-    """Return `path` if it is a file.
-
-    Raises SettingError("study") otherwise; its message names the `command` that writes the file.
-    """
-    if not path.is_file():
-        raise SettingError("study", f"there is no {path}; first: {command}")
-    return path
-
-
-def read_table(path: Path) -> Frame:
-    """Read a CSV. A column is numeric, with NaN for empty cells, if all its cells are numbers.
-
-    Other columns, and those that are declared as text, are text.
-    """
-    text = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return text.apply(_typed) if len(text) else text
-
-
-def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
-    """Write a CSV with DIGITS significant digits, or with all digits if `exact`."""
-    form = None if exact else f"%.{DIGITS}g"
-    table.to_csv(path, index=False, float_format=form, lineterminator="\n")
-
-
-def as_written(table: Frame) -> Frame:
-    """Round numbers to DIGITS, so that a verdict agrees with the table that it is based on."""
-    numbers = table.select_dtypes("float")
-    return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
-
-
-def _typed(column: pd.Series) -> pd.Series:
-    if column.name in _TEXT or str(column.name).startswith("versions."):
-        return column
-    try:
-        return pd.Series(pd.to_numeric(column.astype(object).replace("", None)), column.index)
-    except ValueError:
-        return column

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.frames import Frame
+from paceline.analysis.tables import Tables
 
 
 class TargetMetric(NamedTuple):

@@ -10,10 +10,11 @@ from paceline.analysis.configuration import (
     matching,
     num_processes,
 )
+from paceline.analysis.frames import Frame
 from paceline.analysis.statistics.crossing import NEVER, Crossing, crossing
 from paceline.analysis.statistics.ratio import fastest
 from paceline.analysis.statistics.restricted_mean import RestrictedMean, restricted_mean
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.target_metric import TargetMetric, target_metric
 
 _CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains

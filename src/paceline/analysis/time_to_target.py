@@ -10,10 +10,11 @@ import math
 import pandas as pd
 
 from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, interval, not_negative
 from paceline.analysis.statistics.crossing import first_above
 from paceline.analysis.summary import counts
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.target_metric import TOP1, TargetMetric, target_metric
 
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 
-import pandas as pd
-
-from paceline.analysis.configuration import Configuration, groups, matching
+from paceline.analysis.configuration import Configuration, matching
+from paceline.analysis.frames import Frame
 from paceline.analysis.statistics.tuning_luck import variance_of_difference
-from paceline.analysis.tables import Frame, Tables
+from paceline.analysis.tables import Tables
 from paceline.analysis.tuning_curve import scored_trials, tuning_axes
 
 _RATE = "training.rate"
@@ -53,25 +52,8 @@ def _bests(trials: Frame) -> Frame:
 
 
 def best_trials(tables: Tables) -> Frame:
-    """Return the row of tuning.csv of each configuration's best trial.
-
-    Tables of older code, by lists of rates alone, do not name edges: the smallest and the largest
-    rate are.
-    """
-    tuning = tables.tuning
-    if tuning.empty or "at_edge" in tuning:
-        return tuning[tuning["chosen"] == "true"] if len(tuning) else tuning
-    axes = tuning_axes(tables)
-    rows = [trials for _, trials in groups(tuning, axes)] if axes else [tuning]
-    return pd.concat([_with_edge(trials) for trials in rows])
-
-
-def _with_edge(trials: Frame) -> Frame:
-    """Return the chosen one of the trials of a configuration."""
-    chosen = trials[trials["chosen"] == "true"]
-    low, high = trials["lr"].min(), trials["lr"].max()
-    names = {low: "smallest training.lr", high: "largest training.lr"} if low < high else {}
-    return chosen.assign(at_edge=[names.get(lr, "") for lr in chosen["lr"]])
+    """Return the row of tuning.csv of each configuration's best trial."""
+    return tables.tuning[tables.tuning["chosen"] == "true"]
 
 
 def _own(tables: Tables, configuration: Configuration) -> Configuration:

@@ -4,7 +4,8 @@ import pandas as pd
 from scipy.special import comb
 
 from paceline.analysis.configuration import groups
-from paceline.analysis.tables import Frame, Row, Tables
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.tables import Tables
 from paceline.measurement.rows import TUNING
 
 _COLUMNS = (
@@ -26,8 +27,6 @@ def tuning_curve(tables: Tables) -> Frame:
     AlgoPerf reports (arXiv:2306.07179); `top1_sd` and `test_top1_sd` are the standard deviations of
     these bests on validation and test images. They are empty where a search has no more trials. A
     trial that did not finish has the accuracy of chance.
-
-    There is no row for tables of older code, which do not tell searches apart.
     """
     axes = tuning_axes(tables)
     scored = scored_trials(tables)
@@ -41,9 +40,9 @@ def tuning_curve(tables: Tables) -> Frame:
 def scored_trials(tables: Tables) -> Frame:
     """Return tuning.csv with a `score` on validation and one on `test` images for every trial.
 
-    A trial that did not finish has the accuracy of chance. Tables of older code have no rows.
+    A trial that did not finish has the accuracy of chance.
     """
-    tuning = tables.tuning if "seed" in tables.tuning else tables.tuning.head(0)
+    tuning = tables.tuning
     if tuning.empty:
         return tuning
     return tuning.assign(score=_or_chance(tuning, "top1"), test=_or_chance(tuning, "test_top1"))

@@ -14,7 +14,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.analysis.tables import write_table
+    from paceline.analysis.frames import write_table
     from paceline.report.compare import as_text, compare, read_report
 
     if options.csv and not Path(options.csv).parent.is_dir():

@@ -1,4 +1,4 @@
-"""Declares the tables of a record: a class for the columns of each, and the function that fills it.
+"""Declares the tables of a record, with the function that fills each, and the state of a study.
 
 Analysis reads these tables, so this file must not import torch.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from paceline.measurement.bits import text_of
 
@@ -189,3 +189,28 @@ POINT_TABLES = (
 
 # of tuning.csv, one row for each trial, after the columns of its key and of the study's axes
 TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "chosen", "at_edge")
+
+
+class StudyState(TypedDict):
+    """Content of study.json: which points of a study have records.
+
+    `missing`: keys of points without a record. `other_records`: keys in the study's folder of
+    records with other settings. `stale_code`: number of records made by another version of the
+    source. `unfit`: why a record does not fit, by its key; it counts as missing. `margin`:
+    difference of accuracies, in points, up to which they count as equal. `target`: what the study
+    asks for as its target, None if nothing. `settings`: those that all points have in common, by
+    dotted name. `tuned_at`: the settings that trials had in place of a point's own.
+    """
+
+    study: str
+    axes: list[str]
+    question: str | None
+    num_points: int
+    missing: list[str]
+    other_records: list[str]
+    stale_code: int
+    unfit: Mapping[str, str]
+    margin: float
+    target: dict[str, Any] | None
+    settings: Mapping[str, Any]
+    tuned_at: Mapping[str, Any]

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from paceline.analysis.configuration import groups, matching
-from paceline.analysis.tables import About, Frame
+from paceline.analysis.tables import Frame
+from paceline.measurement.rows import StudyState
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, searched_with
 from paceline.report.number_format import percent, plural, setting
@@ -155,7 +156,7 @@ def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
     return texts
 
 
-def _record_sentences(about: About) -> list[str]:
+def _record_sentences(about: StudyState) -> list[str]:
     missing, others, stale = about["missing"], about["other_records"], about["stale_code"]
     unfit = about["unfit"]
     texts = []

@@ -9,7 +9,8 @@ import pandas as pd
 
 from paceline.analysis.analyse import table_path
 from paceline.analysis.configuration import matching
-from paceline.analysis.tables import Entry, Frame, Row, Tables, read_table, read_tables, require
+from paceline.analysis.frames import Entry, Frame, Row, read_table, require
+from paceline.analysis.tables import Tables, read_tables
 from paceline.errors import SettingError
 from paceline.report.number_format import decimals, percent_points, setting, shown, times
 from paceline.report.tiers import tier_of

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from paceline.analysis.tables import Entry, Frame
+from paceline.analysis.frames import Entry, Frame
 from paceline.measurement.numbers import Unit
 
 Form = Callable[[float], str]

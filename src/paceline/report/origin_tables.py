@@ -11,7 +11,6 @@ from paceline.report.number_format import form_of, percent_of_point, setting
 from paceline.report.table import Table, cell, table_of
 
 _SOURCES = ("hardware.", "versions.")
-_MOMENTUM = {"training.momentum": lambda row: setting(row["momentum"])}  # older tables have none
 
 
 def origin_tables(findings: StudyFindings) -> list[Table]:
@@ -47,7 +46,7 @@ def tuning(findings: StudyFindings) -> Table:
     axes = tuning_axes(findings.tables)
     cells = {
         "training.lr": lambda row: setting(row["lr"]),
-        **(_MOMENTUM if "momentum" in frame else {}),
+        "training.momentum": lambda row: setting(row["momentum"]),
         "top-1, validation": cell("top1", percent_of_point),
         "status": lambda row: row["status"],
         "chosen": _chosen,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from paceline.analysis.tables import Entry, Frame, Row
+from paceline.analysis.frames import Entry, Frame, Row
 from paceline.report.number_format import bit_rate, plural, setting, size
 
 SCHEMES = {

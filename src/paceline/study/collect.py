@@ -4,10 +4,10 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES, TUNING
+from paceline.measurement.rows import POINT_TABLES, TUNING, StudyState
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import fault_of
@@ -20,31 +20,6 @@ from paceline.study.study_points import STRONG, StudyPoint, study_points
 from paceline.study.tuning import points_of, study_tuning, tuned_configurations
 
 Row = Mapping[str, Any]  # cells of a CSV file
-
-
-class StudyState(TypedDict):
-    """Content of study.json: which points of a study have records.
-
-    `missing`: keys of points without a record. `other_records`: keys in the study's folder of
-    records with other settings. `stale_code`: number of records made by another version of the
-    source. `unfit`: why a record does not fit, by its key; it counts as missing. `margin`:
-    difference of accuracies, in points, up to which they count as equal. `target`: what the study
-    asks for as its target, None if nothing. `settings`: those that all points have in common, by
-    dotted name. `tuned_at`: the settings that trials had in place of a point's own.
-    """
-
-    study: str
-    axes: list[str]
-    question: str | None
-    num_points: int
-    missing: list[str]
-    other_records: list[str]
-    stale_code: int
-    unfit: Mapping[str, str]
-    margin: float
-    target: Row | None
-    settings: Row
-    tuned_at: Row
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
@@ -135,7 +110,7 @@ def _state(
         "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
         "stale_code": num_of_other_code(p.result for p in points if p.result),
         "margin": points[0].config.margin,
-        "target": points[0].config.asked_target,
+        "target": dict(points[0].config.asked_target or {}) or None,
         "settings": _common([flat_settings(point.config.values) for point in points]),
         "tuned_at": tuned_at,
     }

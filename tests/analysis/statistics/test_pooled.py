@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from paceline.analysis.statistics.pooled import intervals_of_means, pooled
-from paceline.analysis.statistics.space import POINTS, POSITIVE, logit_of
+from paceline.analysis.statistics.space import POINTS, POSITIVE, logit_of, variance_of_logit
 
 
 def test_the_variance_is_that_of_all_groups_and_single_runs_add_none():
@@ -53,3 +53,9 @@ def test_an_error_that_all_runs_share_does_not_shrink_with_their_number():
     found = intervals_of_means(same, extra_variance=1 / 90)
     half = 1.96 * np.sqrt(0.9 * 0.1 / 1000)  # binomial; seeds tell nothing here
     assert found.high[0] - found.low[0] == pytest.approx(2 * half, rel=0.02)
+
+
+def test_a_logit_has_the_error_of_a_binomial_share_by_its_slope():
+    variance, slope = 0.88 * 0.12 / 10_000, 1 / (0.88 * 0.12)
+    assert variance_of_logit(0.88, 10_000) == pytest.approx(variance * slope**2, rel=1e-3)
+    assert np.isfinite(variance_of_logit(1.0, 10_000))

@@ -4,12 +4,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from paceline.analysis.statistics.estimate import LEVEL, Array, Estimate, Numbers
-from paceline.analysis.statistics.joint_t import (
-    joint_probability,
-    loads,
-    one_sided_critical,
-    two_sided_critical,
-)
+from paceline.analysis.statistics.joint_t import loads, one_sided_critical, two_sided_critical
 from paceline.analysis.statistics.pooled import Pooled
 
 
@@ -36,20 +31,6 @@ def for_equivalence(
     """
     critical = _critical(one_sided_critical, family, reference, level)
     return _contrasts(family, reference, critical, extra_variance)
-
-
-def p_values(family: Pooled, reference: int) -> Array:
-    """Return the adjusted p-value of each other group of one family, two-sided.
-
-    It is the smallest 1 - level whose simultaneous interval leaves out 'no difference'.
-    """
-    load = loads(family.sizes, reference)
-    difference, variance = _differences(family, reference)
-    statistics = np.abs(difference) / np.sqrt(variance)
-    ends = np.ones(len(load))
-    return np.array(
-        [1 - joint_probability(-t * ends, t * ends, load, family.degrees) for t in statistics]
-    )
 
 
 def alone(family: Pooled, reference: int, level: float = LEVEL) -> Estimate:

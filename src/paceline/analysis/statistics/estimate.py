@@ -3,6 +3,7 @@
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.stats import binomtest
 
 Array: TypeAlias = np.ndarray
 Numbers: TypeAlias = Array | float
@@ -26,3 +27,13 @@ class Estimate(NamedTuple):
     def at(self, index: int) -> "Estimate":
         """Return one of an array of estimates."""
         return Estimate(*(float(np.asarray(numbers)[index]) for numbers in self))
+
+
+def success_rate(successes: int, runs: int, level: float = LEVEL) -> Estimate:
+    """Return the share of runs that succeed, with the interval of Clopper and Pearson.
+
+    It covers the true rate with probability `level` at least (1934, Biometrika 26): no success in
+    3 runs leaves rates up to 71 % possible.
+    """
+    low, high = binomtest(successes, runs).proportion_ci(level, method="exact")
+    return Estimate(successes / runs, low, high)

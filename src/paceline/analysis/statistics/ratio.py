@@ -80,14 +80,3 @@ def fastest(groups: Sequence[RestrictedMean]) -> int:
     The smallest of several means is too small rather than too large, and so is the speed-up.
     """
     return int(np.argmin([group.mean for group in groups]))
-
-
-def speed_up(
-    group: RestrictedMean, one_worker: Sequence[RestrictedMean], level: float = LEVEL
-) -> Estimate:
-    """Return how many times sooner `group` is at the target than the best one-worker runs.
-
-    Both are at the same accuracy by construction. `one_worker` has a restricted mean for each
-    configuration of one worker, all with the horizon of `group`.
-    """
-    return ratio_of_means(one_worker[fastest(one_worker)], group, level)

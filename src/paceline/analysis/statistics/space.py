@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from paceline.analysis.statistics.estimate import Array
+from paceline.analysis.statistics.estimate import Array, Numbers
 
 Map = Callable[[ArrayLike], Array]
 
@@ -56,3 +56,14 @@ def logit_of(trials: int) -> Space:
         return np.clip((expit(mean) * (trials + 1) - 0.5) / trials, 0, 1)
 
     return Space(into, back, np.exp)
+
+
+def variance_of_logit(share: Numbers, images: int) -> Numbers:
+    """Return the variance of the logit of an accuracy by the draw of the images it is scored on.
+
+    All seeds are scored on the same images, so that the variance between seeds does not contain
+    it. It is that of one binomial draw for all seeds, since they agree on most images; where they
+    do not, the variance is smaller.
+    """
+    inner = (np.asarray(share) * images + 0.5) / (images + 1)  # never 0 or 1
+    return 1 / (inner * (1 - inner) * images)

@@ -1,0 +1,71 @@
+"""Reads and writes tables as CSV files, with types."""
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from paceline.errors import SettingError
+from paceline.measurement.numbers import NUMBERS
+
+# A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
+Frame: TypeAlias = Any
+Entry: TypeAlias = Any  # value of a cell of a Frame
+Row = dict[str, Entry]  # entries by column
+
+_TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
+_TEXT |= {
+    "cluster",
+    "half",
+    "commit",
+    "source_digest",
+    "hardware.cpu",
+    "phase",
+    "name",
+    "value",
+    "at_edge",
+    "verdict",
+    "right",
+}
+_TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
+DIGITS = 9  # significant digits of numbers in the tables of conclusions
+
+
+def require(path: Path, command: str) -> Path:
+    """Return `path` if it is a file.
+
+    Raises SettingError("study") otherwise; its message names the `command` that writes the file.
+    """
+    if not path.is_file():
+        raise SettingError("study", f"there is no {path}; first: {command}")
+    return path
+
+
+def read_table(path: Path) -> Frame:
+    """Read a CSV. A column is numeric, with NaN for empty cells, if all its cells are numbers.
+
+    Other columns, and those that are declared as text, are text.
+    """
+    text = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return text.apply(_typed) if len(text) else text
+
+
+def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
+    """Write a CSV with DIGITS significant digits, or with all digits if `exact`."""
+    form = None if exact else f"%.{DIGITS}g"
+    table.to_csv(path, index=False, float_format=form, lineterminator="\n")
+
+
+def as_written(table: Frame) -> Frame:
+    """Round numbers to DIGITS, so that a verdict agrees with the table that it is based on."""
+    numbers = table.select_dtypes("float")
+    return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
+
+
+def _typed(column: pd.Series) -> pd.Series:
+    if column.name in _TEXT or str(column.name).startswith("versions."):
+        return column
+    try:
+        return pd.Series(pd.to_numeric(column.astype(object).replace("", None)), column.index)
+    except ValueError:
+        return column
