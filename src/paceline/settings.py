@@ -6,12 +6,17 @@
 
 `LocalSGD(period=0)` raises SettingError("scheme.period", ...), both in a user's own code and when
 Hydra builds it from a file of conf/.
+
+A point's key is the digest of its settings. A field says in its annotation when it is left out:
+
+    checkpoint_seconds: Annotated[Positive | None, UNKEYED]
+    poly_power: Annotated[Positive, Neutral(0.5)]
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -31,6 +36,22 @@ Bandwidth = Annotated[
     Field(strict=True, gt=0),
     BeforeValidator(lambda value: math.inf if value is None else value),
 ]  # bytes per second; None: no limit
+
+
+class Unkeyed(NamedTuple):
+    """Mark of a setting that does not change what a point computes: it is not part of the key."""
+
+
+class Neutral(NamedTuple):
+    """Value of a setting that changes nothing: with it, the setting is not part of the key.
+
+    A setting that is added to the project declares one, so that the keys of earlier records stay.
+    """
+
+    value: Any
+
+
+UNKEYED = Unkeyed()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))

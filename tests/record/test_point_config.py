@@ -2,12 +2,15 @@
 
 import copy
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
+from paceline.record.key import PointSettings, declared_settings
+from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 
 CONFIG = {
@@ -51,16 +54,24 @@ def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings()
     assert PointConfig(dict(reversed(CONFIG.items()))).key == "4cd9ceaea4ff"
 
 
+EARLIER = {
+    **CONFIG,
+    "cluster": {"_target_": "paceline.cluster.virtual.VirtualCluster", "link": {"latency": 0}},
+    "scheme": {"_target_": "paceline.scheme.async_parameter_server.AsyncParameterServer"},
+    "training": {**CONFIG["training"], "_target_": "paceline.record.training.Training"},
+}
 LATER = {
     "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
     "cluster": {
+        **EARLIER["cluster"],
         "overlap": True,
         "server_placement": "own_nodes",
         "step_rates": {},
+        "link": {"latency": 0, "unevenness": 0},
     },
-    "scheme": {"group_size": 1, "overlap": False, "sharding": "bytes"},
+    "scheme": {**EARLIER["scheme"], "group_size": 1, "overlap": False, "sharding": "bytes"},
     "training": {
-        **CONFIG["training"],
+        **EARLIER["training"],
         "poly_power": 0.5,
         "gradient_clip_algorithm": "norm",
         "ema_decay": None,
@@ -80,14 +91,12 @@ LATER = {
 
 
 def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing():
-    assert (
-        PointConfig({**CONFIG, "cluster": {}, "scheme": {}}).key
-        == PointConfig({**CONFIG, **LATER}).key
-    )
+    assert PointConfig(EARLIER).key == PointConfig({**EARLIER, **LATER}).key
 
 
 def test_tensors_of_a_workload_are_counted_with_its_layers_which_are_part_of_the_key():
-    counted = {"name": "nin", "layers": [["a", 3, 4, 5]]}
+    target = "paceline.timing.workload.CountedNetwork"
+    counted = {"_target_": target, "name": "nin", "layers": [["a", 3, 4, 5]]}
     with_tensors = PointConfig({**CONFIG, "workload": {**counted, "tensors": [1, 2]}})
     assert with_tensors.key == PointConfig({**CONFIG, "workload": counted}).key
 
@@ -99,6 +108,11 @@ def test_settings_of_the_run_are_not_those_of_the_data_sets_class():
     assert earlier.placement == later.placement
     partitioned = changed("data.placement", "partitioned")
     assert PointConfig(partitioned).placement.partitioned
+
+
+def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():
+    own = {field.name for field in fields(Point)} - {"study", "sweep", "config"}
+    assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys() - {"exchange"}
 
 
 def test_groups_of_one_were_a_setting_of_mixed_before():
@@ -113,6 +127,7 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
         ("workload", {"_target_": "paceline.timing.workload.CountedNetwork", "name": "nin"}),
         ("cluster.overlap", False),
         ("cluster.server_placement", "beside_workers"),
+        ("cluster.link.unevenness", 0.5),
         ("scheme.group_size", 2),
         ("scheme.overlap", True),
         ("scheme.sharding", "round_robin"),
@@ -128,8 +143,8 @@ def test_groups_of_one_were_a_setting_of_mixed_before():
     ],
 )
 def test_such_a_setting_changes_the_key_elsewhere(setting, value):
-    later = changed(setting, value, {**CONFIG, **LATER})
-    assert PointConfig(later).key != PointConfig({**CONFIG, **LATER}).key
+    later = changed(setting, value, {**EARLIER, **LATER})
+    assert PointConfig(later).key != PointConfig({**EARLIER, **LATER}).key
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ Neither is a setting, so that the same points are the same on other machines.
 """
 
 from functools import cache
+from typing import Annotated
 
 from paceline.cluster.abstract_agents import AbstractAgentsCluster
 from paceline.cluster.node_agent import agent_key, head
 from paceline.cluster.node_agents import NodeAgents
-from paceline.settings import Positive, Whole, settings
+from paceline.settings import UNKEYED, Positive, Whole, settings
 
 
 @settings("cluster")
@@ -20,7 +21,7 @@ class AgentsCluster(AbstractAgentsCluster):
     """
 
     nodes: Whole
-    patience_seconds: Positive
+    patience_seconds: Annotated[Positive, UNKEYED]
 
     def num_nodes(self, num_training: int, num_servers: int) -> int:
         return self.nodes

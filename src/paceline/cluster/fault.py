@@ -8,11 +8,14 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import Literal
+from typing import Annotated, Literal
 
 from paceline.errors import SettingError
+from paceline.settings import Neutral
 
-Fault = Literal["none", "worker_killed", "server_killed", "slow_worker", "slow_link"]
+Fault = Annotated[
+    Literal["none", "worker_killed", "server_killed", "slow_worker", "slow_link"], Neutral("none")
+]
 SLOWER_STEPS, SLOWER_LINK = 5, 10  # times
 RECORD = "fault.json"  # in the folder of a record
 _HALF, _PERIOD = 0.5, 0.05  # share of the run's images, seconds

@@ -4,7 +4,7 @@ The job's first process is the head; where there are several nodes, srun starts 
 """
 
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
 from paceline.cluster import slurm_allocation
 from paceline.cluster.abstract_agents import AbstractAgentsCluster
@@ -15,7 +15,7 @@ from paceline.cluster.node_agents import NodeAgents
 from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Positive, settings
+from paceline.settings import UNKEYED, Positive, settings
 
 
 @settings("cluster")
@@ -25,7 +25,7 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
     `patience_seconds`: time to wait for the agents of a job's nodes.
     """
 
-    patience_seconds: Positive
+    patience_seconds: Annotated[Positive, UNKEYED]
 
     def num_nodes(self, num_training: int, num_servers: int) -> int:
         apart = num_servers if self.server_placement == "own_nodes" else 0

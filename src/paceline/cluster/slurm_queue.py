@@ -1,8 +1,8 @@
-"""Settings of a queue of Slurm, of which none is a part of a point's key."""
+"""Settings of a queue of Slurm, none of which is part of a point's key."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from paceline.settings import Positive, Whole, settings
+from paceline.settings import UNKEYED, Positive, Whole, settings
 
 
 @settings("cluster")
@@ -14,13 +14,13 @@ class SlurmQueue:
     the points have ended.
     """
 
-    partition: str | None
-    account: str | None
-    minutes: Whole
-    memory_gb: Positive | None
-    arguments: dict[str, Any]
-    points_per_job: Whole
-    wait: bool
+    partition: Annotated[str | None, UNKEYED]
+    account: Annotated[str | None, UNKEYED]
+    minutes: Annotated[Whole, UNKEYED]
+    memory_gb: Annotated[Positive | None, UNKEYED]
+    arguments: Annotated[dict[str, Any], UNKEYED]
+    points_per_job: Annotated[Whole, UNKEYED]
+    wait: Annotated[bool, UNKEYED]
 
     def needs(self, nodes: int, cpus: int, gpus: int | None) -> dict[str, Any]:
         """Return the needs of a point by submitit's names.

@@ -1,7 +1,7 @@
 """Modelled cluster on a virtual clock: one process computes for all workers and servers."""
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
@@ -12,7 +12,7 @@ from paceline.cluster.launcher import launch
 from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
+from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings
 from paceline.timing.profile import ClusterProfile, Link, ServerPlacement
 from paceline.timing.shared_cores import SharedCores
 from paceline.timing.split_profile import check_places
@@ -41,15 +41,15 @@ class VirtualCluster(AbstractCluster):
     link: Link
     node_link: Link
     server_placement: ServerPlacement
-    overlap: bool
-    step_rates: dict[str, StepRate]
-    fitted_to: list[str]
-    assumed: dict[str, tuple[NotNegative, Positive]]
+    overlap: Annotated[bool, Neutral(True)]
+    step_rates: Annotated[dict[str, StepRate], Neutral({})]
+    fitted_to: Annotated[list[str], UNKEYED]
+    assumed: Annotated[dict[str, tuple[NotNegative, Positive]], UNKEYED]
     allreduce_link: Link | None = None
     message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     shared_cores: SharedCores | None = None
-    queue: SlurmQueue | None = None
+    queue: Annotated[SlurmQueue | None, UNKEYED] = None
 
     @property
     def kind(self) -> Kind:

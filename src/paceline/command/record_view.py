@@ -14,7 +14,8 @@ from rich.console import RenderableType
 from paceline.command.plain_table import plain_table
 from paceline.errors import SettingError, did_you_mean
 from paceline.measurement.numbers import NUMBERS
-from paceline.record.point_config import UNKEYED, PointConfig
+from paceline.record.key import deciding
+from paceline.record.point_config import PointConfig
 from paceline.record.reading import require_fit
 from paceline.record.tracking.mlflow_log import flat_params
 from paceline.report.number_format import form_of
@@ -74,8 +75,8 @@ def different(config: PointConfig, root: Path) -> dict[str, str]:
         start = composed([f"{group}={name}" for group, name in chosen.items()], root)
     except SettingError:  # a file that is no longer there
         start = composed([], root)
-    now, own = flat_params(start.values), flat_params(config.values)
-    changed = {k: v for k, v in own.items() if now.get(k) != v and not _is_unkeyed(k)}
+    now, own = flat_params(start.values), flat_params(deciding(config.values))
+    changed = {name: value for name, value in own.items() if now.get(name) != value}
     return chosen | changed
 
 
@@ -98,10 +99,6 @@ def _numbers(result: Mapping[str, Any]) -> list[list[str]]:
         for number in NUMBERS
         if isinstance(value := result.get(number.name), int | float)
     ]
-
-
-def _is_unkeyed(name: str) -> bool:
-    return any(name == unkeyed or name.startswith(f"{unkeyed}.") for unkeyed in UNKEYED)
 
 
 def _word(name: str, value: str, sign: str) -> str:

@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from paceline.data.download import download
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
+from paceline.settings import UNKEYED
 
 _NUM_CLASSES = (10, 100)
 
@@ -21,7 +22,7 @@ class Cifar(AbstractPreparedImageData):
     SettingError("data.num_classes") for another number of classes.
     """
 
-    root_tells_content = False
+    root: Annotated[Path, UNKEYED]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

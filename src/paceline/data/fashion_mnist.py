@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import zlib
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from paceline.data.download import download
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
+from paceline.settings import UNKEYED
 
 # Sums of the unpacked files, since Debian's differ from the original .gz in the gzip header only.
 CONTENT_MD5S = {
@@ -32,7 +34,7 @@ class FashionMnist(AbstractPreparedImageData):
     They are searched in `root`, then in Debian's package, and else downloaded into `root`.
     """
 
-    root_tells_content = False
+    root: Annotated[Path, UNKEYED]
 
     name = "fashion_mnist"
 

@@ -7,6 +7,7 @@ stratified by class with `scripts/make_fashion_mnist_subset.py`.
 import hashlib
 import io
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from paceline.data.image_set import AbstractImageData, Splits
 from paceline.data.in_memory import splits_in_memory
 from paceline.data.source import Source, whole
 from paceline.errors import SettingError
+from paceline.settings import UNKEYED
 
 SUBSET_FILE = Path(__file__).with_suffix(".npz")
 CHECKSUM_FILE = SUBSET_FILE.with_suffix(".sha256")  # as sha256sum writes it
@@ -22,7 +24,7 @@ CHECKSUM_FILE = SUBSET_FILE.with_suffix(".sha256")  # as sha256sum writes it
 class FashionMnistSubset(AbstractImageData):
     """Data set that each process unpacks for itself, in 0.1 s to 11 MB; `root` is not used."""
 
-    root_tells_content = False
+    root: Annotated[Path, UNKEYED]
 
     def prepare(self) -> None:
         verified_subset()

@@ -57,12 +57,11 @@ class AbstractImageData(ABC):
     """Base class of all data sets, built from the settings of `data`.
 
     Raises SettingError("data.image_shape") for a shape other than [C, H, W]. `prepare` and `load`
-    raise SettingErrors with a message on one line. `root_tells_content` is False for data sets
-    whose images cannot differ between two values of `root`, because they verify their files or make
-    their images. `is_mapped`: True if `load` maps files, False if each process has all images.
+    raise SettingErrors with a message on one line. A data set that verifies its files or makes its
+    images declares `root` as UNKEYED: two values of it cannot give different images.
+    `is_mapped`: True if `load` maps files, False if each process has all images.
     """
 
-    root_tells_content: ClassVar[bool] = True
     is_mapped: ClassVar[bool] = False
 
     def __init__(

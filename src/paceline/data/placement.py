@@ -1,9 +1,9 @@
 """Settings `data.*` of a run: where its samples are held, and how they come to the workers."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from paceline.errors import SettingError
-from paceline.settings import Whole, settings
+from paceline.settings import Neutral, Whole, settings
 
 Store = Literal["memory", "mapped", "decoded_each_time"]
 
@@ -22,12 +22,12 @@ class Placement:
     Raises SettingError for what a replicated or a partitioned set cannot have.
     """
 
-    placement: Literal["replicated", "partitioned"]
-    partition: Literal["random", "by_class"]
-    shuffle_every: Whole | None
-    copies: Whole
-    feed: Literal["own", "first_of_node"]
-    store: Store | None
+    placement: Annotated[Literal["replicated", "partitioned"], Neutral("replicated")]
+    partition: Annotated[Literal["random", "by_class"], Neutral("random")]
+    shuffle_every: Annotated[Whole | None, Neutral(None)]
+    copies: Annotated[Whole, Neutral(1)]
+    feed: Annotated[Literal["own", "first_of_node"], Neutral("own")]
+    store: Annotated[Store | None, Neutral(None)]
 
     def __post_init__(self) -> None:
         if self.partitioned:

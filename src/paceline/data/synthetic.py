@@ -1,6 +1,7 @@
 """Makes images of any shape and number, in classes that a network can learn, from a seed."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from paceline.data.in_memory import splits_in_memory
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.random_bits import random_bits
+from paceline.settings import UNKEYED
 
 _TILES = 4  # a class is a pattern of 4 x 4 tiles of random brightness
 
@@ -21,7 +23,7 @@ class Synthetic(AbstractImageData):
     images than classes.
     """
 
-    root_tells_content = False
+    root: Annotated[Path, UNKEYED]
 
     def __init__(self, num_train: int, num_test: int, seed: int, **settings: Any) -> None:
         super().__init__(**settings)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from paceline.settings import Whole, settings
+from paceline.settings import UNKEYED, Neutral, Whole, settings
 
 
 @settings("measurement.mlflow")
@@ -27,7 +27,7 @@ class Measurement:
     """
 
     evaluations: Whole
-    curve_images: Whole | None
+    curve_images: Annotated[Whole | None, Neutral(None)]
     evaluation_batch_size: Whole
     warmup_fraction: Annotated[float, Field(strict=True, ge=0, lt=0.5)]
-    mlflow: MLflow
+    mlflow: Annotated[MLflow, UNKEYED]

@@ -1,8 +1,8 @@
 """Settings by which a worker's network is split over several processes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from paceline.settings import Whole, settings
+from paceline.settings import Neutral, Whole, settings
 
 
 @settings("model")
@@ -13,5 +13,5 @@ class Sharding:
     them for its part of the images.
     """
 
-    shards: Whole
-    split: Literal["auto", "fully_connected", "all"]
+    shards: Annotated[Whole, Neutral(1)]
+    split: Annotated[Literal["auto", "fully_connected", "all"], Neutral("auto")]

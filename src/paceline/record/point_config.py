@@ -1,81 +1,25 @@
 """Settings of a point as Hydra composed them: the boundary between YAML and typed points."""
 
-import hashlib
-import importlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.measurement.measurement import Measurement
+from paceline.model.sharding import Sharding
 from paceline.record.asked_target import asked_target
+from paceline.record.key import key_of, neutral_values
 from paceline.record.limits import check_limits
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
-UNKEYED = (
-    "study",
-    "question",
-    "names",
-    "experiments",
-    "grids",
-    "blocks",
-    "tuning",
-    "trial",  # what it sets is part of the key
-    "predicted_by",
-    "validated_on",
-    "margin",
-    "target",
-    "sweep",
-    "measurement.mlflow",
-    "training.checkpoint_seconds",
-    "cluster.assumed",
-    "cluster.fitted_to",
-    *(f"cluster.{field.name}" for field in fields(SlurmQueue)),
-    "cluster.queue",
-    "cluster.patience_seconds",
-    "global_batch_size",  # the batch_size that it decides is part of the key
-    "workload.tensors",
-)
-# Settings that came later, at the value that changes nothing: earlier records keep their keys.
-_LATER: dict[str, object] = {
-    "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
-    "cluster.overlap": True,
-    "cluster.server_placement": "own_nodes",
-    "cluster.step_rates": {},
-    "cluster.link.unevenness": 0,
-    "cluster.fault": "none",
-    "scheme.overlap": False,
-    "scheme.sharding": "bytes",
-    "measurement.curve_images": None,
-    "training.poly_power": 0.5,
-    "training.gradient_clip_algorithm": "norm",
-    "training.ema_decay": None,
-    "training.initial_weights": None,
-    "data.placement": "replicated",
-    "data.partition": "random",
-    "data.shuffle_every": None,
-    "data.copies": 1,
-    "data.feed": "own",
-    "data.store": None,
-    "exchange": None,
-    "repeat": 0,
-    "model.shards": 1,
-    "model.split": "auto",
-}
-_LATER_NOT_MIXED: dict[str, object] = {"scheme.group_size": 1}  # mixed has had it from the first
 # Settings in a group that are the run's, not its class's.
-_OF_THE_RUN = {
-    "model": ("shards", "split"),
-    "data": ("placement", "partition", "shuffle_every", "copies", "feed", "store"),
-}
+_OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 
 
 @dataclass(frozen=True)
@@ -103,38 +47,8 @@ class PointConfig:
 
     @cached_property
     def key(self) -> str:
-        """Digest of the content, without names, paths and logging: 12 hexadecimal digits.
-
-        The folder of the data is part of the content, unless the class of the data declares
-        `root_tells_content` False because it verifies its images.
-        """
-        content = json.loads(json.dumps(self.values))
-        unkeyed = UNKEYED if self._root_tells_content else (*UNKEYED, "data.root")
-        for path in unkeyed:
-            group, leaf = _place(content, path)
-            group.pop(leaf, None)
-        for path, value in (_LATER if self._is_mixed else {**_LATER, **_LATER_NOT_MIXED}).items():
-            group, leaf = _place(content, path)
-            if leaf in group and group[leaf] == value:
-                del group[leaf]
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-    @property
-    def _is_mixed(self) -> bool:
-        return str(self.values.get("scheme", {}).get("_target_")).endswith(".Mixed")
-
-    @property
-    def _root_tells_content(self) -> bool:
-        """Ask the class of the data set, if it is the project's own and can be imported."""
-        module, _, name = str(self.values["data"]["_target_"]).rpartition(".")
-        if not self.data.is_ours:
-            return True
-        try:
-            data = getattr(importlib.import_module(module), name)
-        except ImportError:
-            return True
-        return getattr(data, "root_tells_content", True)
+        """Digest of the settings that decide what is computed: 12 hexadecimal digits."""
+        return key_of(self.values)
 
     @property
     def folder(self) -> Path:
@@ -204,7 +118,7 @@ class PointConfig:
 
     def target(self, group: str) -> Target:
         """Return the settings of a group of conf/, which name the class to build."""
-        of_the_run = _OF_THE_RUN.get(group, ())
+        of_the_run = neutral_values(_OF_THE_RUN[group]) if group in _OF_THE_RUN else ()
         values = self.values[group]
         return Target(group, {name: values[name] for name in values if name not in of_the_run})
 
@@ -213,7 +127,7 @@ class PointConfig:
 
         A record from before one of them was made with its value that changes nothing.
         """
-        earlier = {name: _LATER[f"{group}.{name}"] for name in _OF_THE_RUN[group]}
+        earlier = neutral_values(_OF_THE_RUN[group])
         return {name: {**earlier, **self.values[group]}[name] for name in earlier}
 
     def replaced(self, **values: Any) -> "PointConfig":
@@ -255,11 +169,3 @@ def _check_batches(cfg: DictConfig) -> None:
     else:
         return
     raise SettingError("global_batch_size", message)
-
-
-def _place(content: Any, path: str) -> tuple[Any, str]:
-    """Return the group of settings in which the last part of `path` stands, and that part."""
-    *parents, leaf = path.split(".")
-    for parent in parents:
-        content = content.get(parent, {})
-    return content, leaf

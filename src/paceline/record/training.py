@@ -11,9 +11,10 @@ from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
 from paceline.record.target import Target
 from paceline.scheme.accounting import Accounting
-from paceline.settings import NotNegative, Positive, Whole, settings
+from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Whole, settings
 
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
+_Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
 @settings("training")
@@ -45,13 +46,13 @@ class Training:
     schedule: Literal["constant", "cosine", "steps", "poly"]
     milestones: list[Annotated[float, Field(strict=True, gt=0, lt=1)]]
     gamma: Annotated[float, Field(strict=True, gt=0, le=1)]
-    poly_power: Positive
+    poly_power: Annotated[Positive, Neutral(0.5)]
     gradient_clip_val: Positive | None
-    gradient_clip_algorithm: Literal["norm", "value"]
-    ema_decay: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
-    initial_weights: str | None
+    gradient_clip_algorithm: Annotated[Literal["norm", "value"], Neutral("norm")]
+    ema_decay: Annotated[_Below1 | None, Neutral(None)]
+    initial_weights: Annotated[str | None, Neutral(None)]
     precision: Precision
-    checkpoint_seconds: Positive | None = None
+    checkpoint_seconds: Annotated[Positive | None, UNKEYED] = None
 
     def __post_init__(self) -> None:
         for name, value in (("lr", self.lr), ("momentum", self.momentum)):

@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor
 
 from paceline.scheme.audit import ServedLog, not_at_once
-from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
 
@@ -41,8 +41,8 @@ class AsyncParameterServer(AbstractServedScheme):
     servers: Whole = Field()
     damping: Literal["none", "inverse_staleness", "delay_compensation"] = "none"
     compensation: NotNegative = 0.04
-    group_size: Whole = 1
-    overlap: bool = False
+    group_size: GroupSize = 1
+    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

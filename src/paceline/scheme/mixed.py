@@ -24,7 +24,7 @@ class Mixed(AbstractServedScheme):
     """
 
     servers: Whole = Field()
-    group_size: Whole = Field()
+    group_size: Whole = Field()  # has been in every record of this scheme
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

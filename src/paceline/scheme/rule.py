@@ -11,12 +11,13 @@ queue) owns weights, optimizer state and buffers.
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from torch import Tensor
 
 from paceline.scheme.audit import RunLog, ServedLog, not_in_groups
 from paceline.scheme.serving import AbstractServing
+from paceline.settings import Neutral, Whole
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class PairMean(Message):
 
 
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
-Sharding = Literal["bytes", "round_robin"]
+Sharding = Annotated[Literal["bytes", "round_robin"], Neutral("bytes")]
+GroupSize = Annotated[Whole, Neutral(1)]
+Overlap = Annotated[bool, Neutral(False)]
 Step = Generator[Message, Any, None]
 
 

@@ -10,7 +10,7 @@ is never reached it is async_parameter_server.
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_bounded
-from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
 from paceline.scheme.serving import AbstractServing, Bounded
 from paceline.settings import Count, Whole, settings
 
@@ -26,8 +26,8 @@ class StaleSynchronous(AbstractServedScheme):
 
     servers: Whole = Field()
     bound: Count = Field()
-    group_size: Whole = 1
-    overlap: bool = False
+    group_size: GroupSize = 1
+    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

@@ -12,7 +12,7 @@ Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_switched
-from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
 from paceline.scheme.serving import AbstractServing, ThenAtOnce
 from paceline.settings import Share, Whole, settings
 
@@ -29,8 +29,8 @@ class SyncThenAsync(AbstractServedScheme):
 
     servers: Whole = Field()
     switch_at: Share = Field()
-    group_size: Whole = 1
-    overlap: bool = False
+    group_size: GroupSize = 1
+    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from paceline.settings import Bandwidth, NotNegative, Positive, Whole, settings
+from paceline.settings import Bandwidth, Neutral, NotNegative, Positive, Whole, settings
 from paceline.timing.interpolated import interpolated
 from paceline.timing.shared_cores import SharedCores
 
@@ -22,14 +22,14 @@ class Link:
 
     latency: NotNegative
     bandwidth: Bandwidth
-    unevenness: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.0
+    unevenness: Annotated[float, Field(strict=True, ge=0, le=2), Neutral(0)] = 0.0
 
     def seconds(self, num_bytes: float) -> float:
         """Return the time from the departure of the first byte to the arrival of the last."""
         return self.latency + num_bytes / self.bandwidth
 
 
-ServerPlacement = Literal["own_nodes", "beside_workers"]
+ServerPlacement = Annotated[Literal["own_nodes", "beside_workers"], Neutral("own_nodes")]
 
 
 @settings("cluster")

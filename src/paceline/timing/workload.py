@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property
+from typing import Annotated
 
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize
 from paceline.model.sharding import Sharding
-from paceline.settings import Count, Whole, settings
+from paceline.settings import UNKEYED, Count, Whole, settings
 from paceline.timing.backward import Bucket
 from paceline.timing.split_layers import split_layers
 from paceline.timing.split_step import SplitStep
@@ -122,7 +123,7 @@ class SizedNetwork(OwnNetwork):
 
     num_bytes: Whole = 1
     num_statistics_bytes: Count = 0
-    tensors: list[Whole] = field(default_factory=list[Whole])
+    tensors: Annotated[list[Whole], UNKEYED] = field(default_factory=list[Whole])
 
     @property
     def sizes_of_tensors(self) -> Sequence[int]:
@@ -152,7 +153,7 @@ class CountedNetwork(AbstractWorkload):
     image_shape: list[Whole]
     num_classes: Whole
     layers: list[Layer]
-    tensors: list[Whole] = field(default_factory=list[Whole])
+    tensors: Annotated[list[Whole], UNKEYED] = field(default_factory=list[Whole])
 
     def __post_init__(self) -> None:
         if not (self.size.weight_bytes and self.size.multiply_adds):

@@ -1,0 +1,123 @@
+"""Key of a point: a digest of the settings that decide what it computes."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from types import UnionType
+from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin, get_type_hints
+
+from paceline.data.placement import Placement
+from paceline.measurement.measurement import Measurement
+from paceline.model.sharding import Sharding
+from paceline.record.target import Target
+from paceline.settings import Neutral, Unkeyed
+
+
+class PointSettings(TypedDict):
+    """Settings at the top level that decide what a point computes; the others are of its study.
+
+    The class of a group says in its annotations which of the settings in the group are part of a
+    key. Target stands for the class that the group's `_target_` names.
+    """
+
+    workers: int
+    batch_size: int
+    seed: int
+    repeat: Annotated[int, Neutral(0)]
+    save_weights: bool
+    exchange: Annotated[Any, Neutral(None)]
+    model: Sharding  # importing the class of the network takes seconds: all settings count
+    data: Placement | Target
+    scheme: Target
+    cluster: Target
+    workload: Annotated[
+        Target, Neutral({"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"})
+    ]
+    training: Target
+    measurement: Measurement
+
+
+def key_of(values: Mapping[str, Any]) -> str:
+    """Return the digest of a point's settings: 12 hexadecimal digits."""
+    plain = json.loads(json.dumps(deciding(values)))
+    content = _without(plain, PointSettings, _changes_nothing)
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide what a point computes, without those declared UNKEYED."""
+    declared = declared_settings(PointSettings)
+    known = {name: value for name, value in values.items() if name in declared}
+    return _without(known, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
+
+
+@cache
+def declared_settings(kind: type) -> dict[str, Any]:
+    """Return the annotations of the settings that a class declares or inherits, by their names."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def neutral_values(kind: type) -> dict[str, Any]:
+    """Return the values that change nothing of the settings that a class declares."""
+    marks = (
+        (name, mark) for name, hint in declared_settings(kind).items() for mark in _marks(hint)
+    )
+    return {name: mark.value for name, mark in marks if isinstance(mark, Neutral)}
+
+
+def _without(
+    values: Mapping[str, Any], hint: Any, is_left_out: Callable[[Any, Any], bool]
+) -> dict[str, Any]:
+    """Return settings without those whose mark and value are left out, in all inner groups.
+
+    `hint`: annotation of the group.
+    """
+    declared: dict[str, Any] = {}
+    for kind in _classes(hint, values.get("_target_")):
+        declared |= declared_settings(kind)
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = declared.get(name)
+        if any(is_left_out(mark, value) for mark in _marks(inner)):
+            continue
+        if isinstance(value, Mapping):
+            value = _without(cast("Mapping[str, Any]", value), inner, is_left_out)
+        kept[name] = value
+    return kept
+
+
+def _changes_nothing(mark: Any, value: Any) -> bool:
+    return isinstance(mark, Neutral) and mark.value == value
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__metadata__", ())
+
+
+def _classes(hint: Any, target: object) -> Iterator[type]:
+    """Yield the classes in the annotation of a group whose `_target_` is `target`."""
+    if get_origin(hint) is Annotated:
+        yield from _classes(get_args(hint)[0], target)
+    elif get_origin(hint) in (Union, UnionType):
+        for each in get_args(hint):
+            yield from _classes(each, target)
+    elif hint is Target:
+        yield from _named_class(target)
+    elif isinstance(hint, type):
+        yield hint
+
+
+@cache
+def _named_class(target: object) -> tuple[type, ...]:
+    """Return the class that a `_target_` of this project names; nothing for others."""
+    module, _, name = str(target).rpartition(".")
+    if not module.startswith("paceline."):
+        return ()
+    try:
+        found = getattr(import_module(module), name, None)
+    except ImportError:
+        return ()
+    return (found,) if isinstance(found, type) else ()
