@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from paceline.cluster.accelerator import device
-from paceline.planning.allocations import Allocations
+from paceline.planning.allocations import phases_by_operation
 from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied, laid_out
 from paceline.planning.blocks import Block, find_blocks, inputs_of
-from paceline.planning.measured_peak import measure_peak
+from paceline.planning.measured_peak import measure_peak, phases_on_cpu
 from paceline.planning.programme import BlockCosts, Option, Programme
 from paceline.planning.step_memory import Step, StepMemory, count_memory
 from paceline.planning.timed import timed
@@ -179,17 +180,30 @@ class MeasuredBlock:
     def _count(self, alternative: Alternative) -> tuple[int, int, int]:
         self._forget()
         given = self._leaf(alternative)
-        state = [each for module in self._block.modules for each in module.state_dict().values()]
-        with applied([self._block], {self.name: alternative}), Allocations() as allocated:
-            allocated.add([given, *state])
-            before = allocated.current
+        output = end = None
+
+        def forward() -> None:
+            nonlocal output
             output = self._output(given)
-            kept, forward = allocated.current - before, allocated.peak - before
-            edge, gradient = torch.autograd.graph.get_gradient_edge(output), self._behind(output)
-            del output  # whoever was given it has let it go by now
-            allocated.forget_peak()
-            torch.autograd.backward(edge, gradient)
-        return kept, forward, allocated.peak - before
+
+        def between() -> None:
+            nonlocal output, end
+            assert output is not None
+            end = _End.apply(output, self._numbers_like(output))
+            output = None  # the blocks after this one have freed it by now
+
+        def backward() -> None:
+            assert end is not None
+            end.backward()
+
+        phases = [forward, between, backward]
+        with applied([self._block], {self.name: alternative}):
+            if given.device.type == "cpu":
+                counted = phases_on_cpu(phases)
+            else:
+                state = [v for each in self._block.modules for v in each.state_dict().values()]
+                counted = phases_by_operation(phases, [given, *state])
+        return counted[0].left, counted[0].peak, counted[2].peak
 
     def _output(self, given: Tensor) -> Tensor:
         for module in self._block.modules:
@@ -201,10 +215,13 @@ class MeasuredBlock:
 
         It is no constant, whose gradient before a BatchNorm is 0.
         """
+        return torch.empty_like(output).copy_(self._numbers_like(output))
+
+    def _numbers_like(self, output: Tensor) -> Tensor:
         if self._numbers is None:
             generator = torch.Generator(output.device).manual_seed(0)
             self._numbers = torch.randn(output.shape, generator=generator, device=output.device)
-        return torch.empty_like(output).copy_(self._numbers)
+        return self._numbers
 
     def _leaf(self, alternative: Alternative) -> Tensor:
         value = laid_out(self._given.detach(), alternative.layout)
@@ -218,3 +235,17 @@ class MeasuredBlock:
     def _forget(self) -> None:
         for weight in self._block.parameters():
             weight.grad = None
+
+
+class _End(torch.autograd.Function):
+    """Ends a block with a scalar; its gradient is made in backward, and held by nobody else."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, numbers: Tensor) -> Tensor:
+        ctx.numbers = numbers
+        ctx.like = {"size": output.shape, "stride": output.stride(), "dtype": output.dtype}
+        return output.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return torch.empty_strided(**ctx.like, device=ctx.numbers.device).copy_(ctx.numbers), None

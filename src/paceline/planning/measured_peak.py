@@ -1,15 +1,24 @@
 """Peak of a real step's memory, counted by the allocator; call it in a fresh process."""
 
 import json
+import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-_LAST = "last step"
+_PHASE = "phase of work"
+
+
+class Phase(NamedTuple):
+    """Bytes of a phase of work: the most while it runs, and those that are left at its end."""
+
+    peak: int
+    left: int
 
 
 class Peak(NamedTuple):
@@ -45,27 +54,44 @@ def _on_gpu(build: Callable[[], Callable[[], None]]) -> int:
 
 
 def _on_cpu(build: Callable[[], Callable[[], None]]) -> int:
-    """Add up the allocator's events, which include the workspace of oneDNN."""
+    steps = list[Callable[[], None]]()
+
+    def first() -> None:
+        steps.append(build())
+        steps[0]()
+
+    return phases_on_cpu([first, lambda: steps[0]()])[1].peak
+
+
+def phases_on_cpu(phases: Sequence[Callable[[], None]]) -> list[Phase]:
+    """Call one after the other; return the bytes of each, above those before the first.
+
+    They are added up from the allocator's events, so that they include what an operator allocates
+    and frees while it runs, which differs between processors.
+    """
     # acc_events: torch 2.11 warns of a process's second profile that it forgets the first
     with profile(
         activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
     ) as profiler:
-        step = build()
-        step()
-        with record_function(_LAST):
-            step()
+        for phase in phases:
+            with record_function(_PHASE):
+                phase()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
-    start = next(each["ts"] for each in events if each["name"] == _LAST)
+    starts = sorted(each["ts"] for each in events if each["name"] == _PHASE)
     changes = [(each["ts"], each["args"]["Bytes"]) for each in events if each["name"] == "[memory]"]
-    current = peak = 0
-    for when, size in sorted(changes, key=lambda change: change[0]):
-        current += size
-        if when >= start:
-            peak = max(peak, current)
-    return peak
+    changes.sort(key=lambda change: change[0])
+    found, current = list[Phase](), 0
+    for start, end in pairwise([*starts, math.inf]):
+        peak = current
+        for when, size in changes:
+            if start <= when < end:
+                current += size
+                peak = max(peak, current)
+        found.append(Phase(peak, current))
+    return found
 
 
 def _resident(line: str, *, reset: bool = False) -> int | None:

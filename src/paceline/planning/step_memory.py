@@ -2,10 +2,11 @@
 
     peak = weights + gradients + optimizer's state + images + saved tensors + workspace
 
-A step on fake tensors counts each part from shapes alone, without arithmetic and without the
-memory, so that it tells what a batch needs that does not fit. Zou 2017 (doi
-10.1007/978-3-319-69179-4_2) counts the same parts from layers' sizes; here autograd itself says
-what it saves, and the workspace is whatever else is alive at the peak.
+A step on fake tensors counts each part from shapes, without the memory, so that it tells what a
+batch needs that does not fit. Only convolutions on a CPU are carried out, one at a time, since
+their workspace differs between processors. Zou 2017 (doi 10.1007/978-3-319-69179-4_2) counts the
+same parts from layers' sizes; here autograd itself says what it saves, and the workspace is
+whatever else is alive at the peak.
 """
 
 from collections.abc import Sequence
