@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.row import row
-from tests.made_reports import SPEED, make_curve, make_run, write_reports, write_rows
+from tests.made_reports import SPEED, make_curve, make_run, write_points, write_reports
 
 ROOT = Path(__file__).parent.parent
 AXES = (tuple(SPEED), (1, 2, 4, 8, 16), (8, 16, 32, 64, 128, 256, 512, 1024), range(10))
@@ -41,5 +41,5 @@ def _write(root: Path) -> tuple[int, int]:
     runs = [make_run(*point) for point in itertools.product(*AXES)]
     folder = write_reports(root / "reports/large", runs, target={"metric": "top1", "value": 0.8})
     curves = [line for run in runs for line in make_curve(run, EVALUATIONS)]
-    write_rows(folder / "curves.csv", list(curves[0]), curves)
+    write_points(folder, {"curve": curves})
     return len(runs), len(curves)

@@ -1,6 +1,6 @@
 """Runs of planted schemes, with the time at which each run reaches the target."""
 
-from tests.made_reports import make_run, write_reports, write_rows
+from tests.made_reports import make_run, write_points, write_reports
 
 SEEDS = range(4)
 TARGET = {"metric": "top1", "value": 0.8}
@@ -27,7 +27,7 @@ def arm(scheme, crossing, top1, workers=4, **changes):
 
 def two_arms(crossings, workers, **settings):
     """Runs of all-reduce and of gossip, which cross at these times, with settings besides."""
-    ending = "".join(map(str, settings.values()))
+    ending = "".join(map(str, settings.values())).replace(".", "_")
     return [
         run | settings | {"key": run["key"] + ending}
         for scheme, crossing in zip(("sync_allreduce", "gossip"), crossings, strict=True)
@@ -45,7 +45,7 @@ def write_decided(folder, runs, **about):
         for key, crossing in crossings.items()
         for n in range(1, 101)
     ]
-    write_rows(folder / "curves.csv", list(rows[0]), rows)
+    write_points(folder, {"curve": rows})
     return folder
 
 

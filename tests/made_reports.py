@@ -1,11 +1,13 @@
-"""Tables as `paceline collect` leaves them, with numbers made up. Never write them to reports/."""
+"""Tables and archive as a sweep leaves them, with numbers made up. Never write them to reports/."""
 
 import csv
 import hashlib
+import io
 import itertools
 import json
 
 from paceline.measurement.rows import POINT_TABLES, TUNING
+from paceline.record.archive import ARCHIVE, read_archive, write_files
 
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
@@ -113,7 +115,7 @@ def made_two_schemes(seeds=(0, 1, 2), spread=1.0, accuracy=0.8, schemes=("sync",
 
 
 def make_curve(run, rows=8):
-    """Rows of curves.csv: top-1 rises to the run's own, evenly spaced in samples."""
+    """Evaluations of a run: top-1 rises to the run's own, evenly spaced in samples."""
     if run["top1"] is None:
         return []
     return [
@@ -150,7 +152,7 @@ def make_phases(run):
 
 
 def make_timeline(run, steps=2):
-    """Rows of timeline.csv: compute, wait a little, communicate; later workers later."""
+    """Spans of a run: compute, wait a little, communicate; later workers later."""
     if run["kind"] != "virtual" or run["workers"] > 16 or run["seconds"] is None:
         return []
     rows = []
@@ -166,22 +168,21 @@ def make_timeline(run, steps=2):
 
 
 MAKE = {
-    "curves": make_curve,
+    "curve": make_curve,
     "staleness": make_staleness,
     "phases": make_phases,
     "timeline": make_timeline,
-    "tests": lambda run: [],  # as of code that did not write it
+    "test": lambda run: [],  # as of code that did not write it
 }
 
 
 def write_reports(folder, runs=None, **about):
-    """Write the files that `paceline collect` writes, but the archive; returns the folder."""
+    """Write the files that are collected from records, and their archive; returns the folder."""
     runs = made_runs() if runs is None else runs
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "runs.csv", list(dict.fromkeys(n for run in runs for n in run)), runs)
-    for table in POINT_TABLES:
-        rows = [row for run in runs for row in MAKE[table.collected](run)]
-        write_rows(folder / f"{table.collected}.csv", ["key", *table.columns], rows)
+    names = [table.name for table in POINT_TABLES]
+    write_points(folder, {name: [row for run in runs for row in MAKE[name](run)] for name in names})
     write_rows(folder / "tuning.csv", ["key", *TUNING], [])
     about = {
         "study": folder.name,
@@ -201,8 +202,30 @@ def write_reports(folder, runs=None, **about):
     return folder
 
 
+def write_points(folder, tables):
+    """Put tables of records into the archive, each as rows with the keys of their points."""
+    archive = folder / ARCHIVE
+    files = dict(read_archive(archive)) if archive.exists() else {}
+    for name, rows in tables.items():
+        by_key = {}
+        for row in rows:
+            by_key.setdefault(row["key"], []).append({n: v for n, v in row.items() if n != "key"})
+        files[f"{name}.csv"] = {key: as_csv(of) for key, of in by_key.items()}
+    write_files(archive, files)
+
+
+def as_csv(rows):
+    text = io.StringIO()
+    write_csv(text, list(rows[0]), rows)
+    return text.getvalue().encode()
+
+
 def write_rows(path, columns, rows):
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        write_csv(file, columns, rows)
+
+
+def write_csv(file, columns, rows):
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)

@@ -4,9 +4,11 @@ import json
 import pytest
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER, analyse
+from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
+from paceline.record.archive import ARCHIVE
 from tests.made_decisions import AXES, arm, write_decided
-from tests.made_reports import fail, make_run, write_reports
+from tests.made_reports import fail, make_run, write_points, write_reports
 
 OUTPUTS = [*(f"{FOLDER}/{each.name}.csv" for each in CONCLUSIONS), "metrics.json"]
 
@@ -60,9 +62,7 @@ def test_a_study_in_which_nothing_finished_is_counted(tmp_path):
     assert json.loads((folder / "metrics.json").read_text())["n_failed"] == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["runs.csv", "curves.csv", "timeline.csv", "tuning.csv", "study.json"]
-)
+@pytest.mark.parametrize("name", ["runs.csv", ARCHIVE, "tuning.csv", "study.json"])
 def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
     folder = write_reports(tmp_path / "made")
     (folder / name).unlink()
@@ -85,6 +85,18 @@ def test_tables_without_a_point_are_refused(tmp_path):
     (folder / "runs.csv").write_text(header + "\n")
     with pytest.raises(SettingError, match="no point; first: paceline collect made"):
         analyse(folder)
+
+
+def test_what_a_record_lacks_is_empty(tmp_path):
+    """A table of one of two points, without one of its columns."""
+    runs = [make_run(seed=seed) for seed in (0, 1)]
+    folder = write_reports(tmp_path / "made", runs)
+    row = {"key": runs[1]["key"], "samples": 32, "updates": 1, "seconds": 2.5, "top1": 0.5}
+    write_points(folder, {"curve": [row]})
+    curves = read_tables(folder).curves
+    assert list(curves["key"]) == [runs[1]["key"]]
+    assert list(curves["seconds"]) == [2.5]
+    assert curves["real_seconds"].isna().all()
 
 
 def test_tables_without_a_row_have_a_header(tmp_path):

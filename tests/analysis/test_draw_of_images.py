@@ -5,7 +5,7 @@ from paceline.analysis.decision import decision
 from paceline.analysis.family_accuracy import variance_of_draw
 from paceline.analysis.tables import read_tables
 from paceline.measurement.bits import bits_of, text_of
-from tests.made_reports import make_run, write_reports, write_rows
+from tests.made_reports import make_run, write_points, write_reports
 
 SCHEMES = ("sync_allreduce", "gossip")
 
@@ -22,7 +22,7 @@ def tables_of(folder, right):
         {"key": run["key"], "images": own.size, "right": text_of(np.packbits(own).tobytes())}
         for run, own in zip(runs, np.concatenate(right), strict=True)
     ]
-    write_rows(folder / "tests.csv", ["key", "images", "right"], rows)
+    write_points(folder, {"test": rows})
     return read_tables(folder)
 
 
@@ -56,7 +56,7 @@ def test_what_both_get_right_or_wrong_adds_nothing(tmp_path):
 def test_it_widens_the_interval_of_a_difference(tmp_path):
     tables = tables_of(tmp_path / "known", drawn(np.random.default_rng(2), 400))
     known = decision(tables).set_index("scheme").loc["gossip"]
-    write_rows(tmp_path / "known/tests.csv", ["key", "images", "right"], [])
+    write_points(tmp_path / "known", {"test": []})
     unknown = decision(read_tables(tmp_path / "known")).set_index("scheme").loc["gossip"]
     variance = variance_of_draw(tables, *(of(tables, name) for name in SCHEMES))
     assert known["draw_sd"] == pytest.approx(np.sqrt(variance))

@@ -4,10 +4,9 @@ import pytest
 
 from paceline.analysis.equal_time import equal_time
 from paceline.analysis.tables import read_tables
-from tests.made_reports import fail, make_run, write_reports, write_rows
+from tests.made_reports import fail, make_run, write_points, write_reports
 
 OTHER = "async_parameter_server"
-COLUMNS = ["key", "samples", "updates", "seconds", "top1"]
 # scheme: (seconds, updates) at the end, and four evaluations evenly before
 ENDS = {"sync_allreduce": (8.0, 40), OTHER: (6.0, 80)}
 
@@ -32,7 +31,7 @@ def budgets(folder, runs, **about):
         if each["seconds"]
         for n in (1, 2, 3, 4)
     ]
-    write_rows(folder / "curves.csv", COLUMNS, curves)
+    write_points(folder, {"curve": curves})
     return equal_time(read_tables(folder)).set_index("scheme").to_dict("index")
 
 
@@ -77,5 +76,5 @@ def test_the_end_of_a_run_counts_though_its_last_snapshot_came_later(tmp_path):
     folder = tmp_path / "made"
     write_reports(folder, [make_run(seconds=8.0)])
     end = {"key": make_run()["key"], "samples": 1000, "updates": 3000, "seconds": 8.001}
-    write_rows(folder / "curves.csv", COLUMNS, [end | {"top1": 0.7}])
+    write_points(folder, {"curve": [end | {"top1": 0.7}]})
     assert equal_time(read_tables(folder))["top1_equal_time_mean"][0] == pytest.approx(0.7)

@@ -7,7 +7,7 @@ import pytest
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
 from paceline.analysis.time_to_target import first_crossing, targets, time_to_target
-from tests.made_reports import fail, make_curve, make_run, write_reports, write_rows
+from tests.made_reports import fail, make_curve, make_run, write_points, write_reports
 
 CURVE = pd.DataFrame(
     {"samples": [10, 20, 30, 40], "seconds": [1.0, 2.0, 3.0, 4.0], "top1": [0.2, 0.6, 0.5, 0.7]}
@@ -57,11 +57,11 @@ def test_a_single_evaluation_is_kept_on_whatever_images(tmp_path):
     fewer = {"measurement.curve_images": 2000}
     folder = write_reports(tmp_path / "made", runs, settings=fewer)
     ends = [make_curve(runs[0])[-1], *make_curve(runs[1])]
-    write_rows(folder / "curves.csv", list(ends[0]), ends)
+    write_points(folder, {"curve": ends})
     tables = read_tables(folder)
     assert tables.curves.groupby("key", sort=False).size().tolist() == [1, 7]
     assert targets(tables)["target"].tolist() == pytest.approx([0.78])
-    write_rows(folder / "curves.csv", list(ends[0]), [])  # where the run itself is all there is
+    write_points(folder, {"curve": []})  # where the run itself is all there is
     assert targets(read_tables(folder))["target"].tolist() == pytest.approx([0.78])
 
 

@@ -1,8 +1,10 @@
 """Records travel in an archive: equal ones in equal bytes, each whole or not at all."""
 
+import io
 import json
+import lzma
 import shutil
-import zipfile
+import tarfile
 
 import pytest
 
@@ -58,14 +60,14 @@ def test_records_come_back_as_they_were_without_weights_and_marker(runs, tmp_pat
 
 def test_equal_records_give_equal_bytes(runs, tmp_path):
     """In any order, of any age, and unpacked."""
-    first = archived(runs, tmp_path / "first.zip").read_bytes()
+    first = archived(runs, tmp_path / "first.tar.xz").read_bytes()
     shutil.copytree(runs, tmp_path / "copied", copy_function=shutil.copyfile)
-    write_archive(tmp_path / "second.zip", [tmp_path / "copied" / key for key in reversed(KEYS)])
-    assert (tmp_path / "second.zip").read_bytes() == first
-    unpack_archive(tmp_path / "first.zip", tmp_path / "again")
-    assert archived(tmp_path / "again", tmp_path / "third.zip").read_bytes() == first
+    write_archive(tmp_path / "second.tar.xz", [tmp_path / "copied" / key for key in reversed(KEYS)])
+    assert (tmp_path / "second.tar.xz").read_bytes() == first
+    unpack_archive(tmp_path / "first.tar.xz", tmp_path / "again")
+    assert archived(tmp_path / "again", tmp_path / "third.tar.xz").read_bytes() == first
     record(runs / KEYS[0], seed=1)
-    assert archived(runs, tmp_path / "fourth.zip").read_bytes() != first
+    assert archived(runs, tmp_path / "fourth.tar.xz").read_bytes() != first
 
 
 def test_a_record_that_is_there_is_not_overwritten(tmp_path):
@@ -98,13 +100,16 @@ def refused(path, reason, tmp_path):
 def test_an_archive_that_was_cut_or_changed_is_named(runs, tmp_path):
     path = archived(runs, tmp_path / ARCHIVE)
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    refused(path, "File is not a zip file", tmp_path)
-    at = len("PK..") + 26 + len(f"{KEYS[0]}/config.yaml") + 4  # in the first file, of 30 bytes
-    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-    refused(path, "(Bad CRC-32|Error -3)", tmp_path)
-    path.write_bytes(b"")
-    refused(path, "File is not a zip file", tmp_path)
+    cut = "Compressed file ended before the end-of-stream marker"
+    for content, reason in (
+        (whole[: len(whole) // 2], cut),
+        (whole[:99] + bytes([whole[99] ^ 1]) + whole[100:], "Corrupt input data"),
+        (b"", cut),
+        (b"no archive", "Input format not supported"),
+        (lzma.compress(b"no archive" * 100), "invalid header"),
+    ):
+        path.write_bytes(content)
+        refused(path, reason, tmp_path)
 
 
 RESULT = json.dumps({"key": KEYS[0]})
@@ -113,18 +118,42 @@ RESULT = json.dumps({"key": KEYS[0]})
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ({f"../{KEYS[0]}/config.yaml": ""}, r"\.\./.* is no file of a record"),
-        ({f"{KEYS[0]}/../config.yaml": ""}, ".* is no file of a record"),
-        ({f"{KEYS[0]}/weights.pt": ""}, ".* is no file of a record"),
-        ({"made/config.yaml": ""}, ".* is no file of a record"),
-        ({f"{KEYS[0]}/config.yaml": ""}, "the record .* has no result.json"),
-        ({f"{KEYS[0]}/result.json": RESULT}, "the record .* has no config.yaml"),
-        ({f"{KEYS[0]}/config.yaml": "", f"{KEYS[0]}/result.json": "{"}, "Expecting property"),
-        ({f"{KEYS[1]}/config.yaml": "", f"{KEYS[1]}/result.json": RESULT}, ".* is of"),
+        ([(f"../{KEYS[0]}/config.yaml", "")], r"\.\./.* is no file of a record"),
+        ([(f"{KEYS[0]}/../config.yaml", "")], ".* is no file of a record"),
+        ([(f"{KEYS[0]}/weights.pt", "")], ".* is no file of a record"),
+        ([(f"{KEYS[0]}/config.yaml", "")], "the record .* has no result.json"),
+        ([(f"{KEYS[0]}/config.yaml", "")] * 2, ".* is there twice"),
+        ([(f"{KEYS[0]}/result.json", RESULT)], "the record .* has no config.yaml"),
+        ([(f"{KEYS[0]}/config.yaml", ""), (f"{KEYS[0]}/result.json", "{")], "Expecting property"),
+        ([(f"{KEYS[1]}/config.yaml", ""), (f"{KEYS[1]}/result.json", RESULT)], ".* is of"),
     ],
 )
 def test_what_is_no_archive_of_records_is_refused(members, reason, tmp_path):
-    with zipfile.ZipFile(tmp_path / ARCHIVE, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
+    write_tar(tmp_path / ARCHIVE, [member(name, text) for name, text in members])
     refused(tmp_path / ARCHIVE, reason, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_only_regular_files_are_taken(kind, tmp_path):
+    info, _ = member(f"{KEYS[0]}/config.yaml", "")
+    info.type, info.linkname = kind, "/etc/passwd"
+    write_tar(tmp_path / ARCHIVE, [(info, b"")])
+    refused(tmp_path / ARCHIVE, ".* is no file of a record", tmp_path)
+
+
+def test_more_than_memory_bears_is_refused(monkeypatch, runs, tmp_path):
+    path = archived(runs, tmp_path / ARCHIVE)
+    monkeypatch.setattr("paceline.record.archive._MOST_BYTES", 1000)
+    refused(path, "it holds more than 1000 bytes", tmp_path)
+
+
+def member(name, text):
+    info = tarfile.TarInfo(name)
+    info.size = len(text)
+    return info, text.encode()
+
+
+def write_tar(path, members):
+    with lzma.open(path, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        for info, content in members:
+            archive.addfile(info, io.BytesIO(content))

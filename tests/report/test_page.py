@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse
+from paceline.record.archive import ARCHIVE
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
 from paceline.report.page import report
@@ -172,5 +173,6 @@ def test_real_seconds_are_not_invented_nor_repeated(findings, run):
 
 def test_the_tables_that_there_are_are_linked(reported):
     page = (reported / "index.html").read_text()
-    assert 'href="timeline.csv"' in page
+    assert 'href="runs.csv"' in page
+    assert f'href="{ARCHIVE}"' in page
     assert 'href="tuning.csv"' in page

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from paceline.errors import SettingError
+from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import study_points
@@ -36,31 +37,13 @@ def test_one_row_per_point_in_the_order_of_the_study(root, points):
     assert (runs[0]["hardware.cores"], runs[0]["versions.torch"]) == ("2", "2.15.0")
 
 
-def test_curves_are_keyed_and_otherwise_as_recorded(root, points):
-    folder = collect("made", root)
-    curves = rows(folder / "curves.csv")
-    assert [row["key"] for row in curves] == [p.key for p in points[:3] for _ in range(2)]
-    first = rows(points[0].folder / "curve.csv")
-    assert [{"key": points[0].key, **row} for row in first] == [
-        {name: row[name] for name in ("key", *first[0])} for row in curves[:2]
-    ]
-    assert rows(folder / "staleness.csv")[0] == {
-        "key": points[0].key,
-        "server": "0",
-        "staleness": "1",
-        "pushes": "12",
-    }
-    assert len(rows(folder / "phases.csv")) == 3
-
-
-def test_what_records_of_older_code_lack_is_empty(root, points):
-    """The records made here have no timeline.csv, and no `real_seconds` in their curves."""
+def test_the_archive_has_the_files_of_every_record(root, points):
+    """The records made here have no timeline.csv, but for one."""
     (points[1].folder / "timeline.csv").write_text("worker,phase,start,end\n0,wait,0.5,1\n")
-    folder = collect("made", root)
-    assert [row["real_seconds"] for row in rows(folder / "curves.csv")] == [""] * 6
-    assert rows(folder / "timeline.csv") == [
-        {"key": points[1].key, "worker": "0", "phase": "wait", "start": "0.5", "end": "1"}
-    ]
+    files = read_archive(collect("made", root) / ARCHIVE)
+    for name in ("config.yaml", "result.json", "curve.csv", "staleness.csv", "phases.csv"):
+        assert files[name] == {p.key: (p.folder / name).read_bytes() for p in points[:3]}
+    assert list(files["timeline.csv"]) == [points[1].key]
 
 
 def test_further_axes_are_columns_by_dotted_name(root, studied):
@@ -131,7 +114,7 @@ def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, caps
     folder = collect("made", root)
     about = json.loads((folder / "study.json").read_text())
     assert [run["key"] for run in rows(folder / "runs.csv")] == [points[2].key]
-    assert {row["key"] for row in rows(folder / "curves.csv")} == {points[2].key}
+    assert set(read_archive(folder / ARCHIVE)["curve.csv"]) == {points[2].key}
     assert about["unfit"] == {
         points[0].key: "curve.csv: it is empty or cut off",
         points[1].key: f"result.json: its key is {points[2].key}, not {points[1].key}",

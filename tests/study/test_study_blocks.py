@@ -6,6 +6,7 @@ import json
 import pytest
 
 from paceline.errors import SettingError
+from paceline.record.archive import ARCHIVE, read_archive
 from paceline.study.collect import collect
 from paceline.study.study_blocks import blocks_of, with_repeats
 from paceline.study.study_points import study_points
@@ -100,9 +101,8 @@ def test_what_is_collected_has_repeats_in_runs_alone(in_blocks):
     with (folder / "runs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["repeat"] for row in rows] == ["0"] * 8 + ["1"] * 2
-    with (folder / "phases.csv").open(newline="") as file:
-        keys = [row["key"] for row in csv.DictReader(file)]
-    assert keys == [row["key"] for row in rows[:8]]
+    keys = read_archive(folder / ARCHIVE)["result.json"]
+    assert set(keys) == {row["key"] for row in rows}
     state = json.loads((folder / "study.json").read_text())
     assert state["axes"] == ["scheme", "workers", "seed"]
     assert (state["num_points"], state["missing"], state["other_records"]) == (8, [], [])

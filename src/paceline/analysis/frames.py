@@ -1,5 +1,6 @@
 """Reads and writes tables as CSV files, with types."""
 
+import io
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,12 +42,12 @@ def require(path: Path, command: str) -> Path:
     return path
 
 
-def read_table(path: Path) -> Frame:
+def read_table(source: Path | io.StringIO) -> Frame:
     """Read a CSV. A column is numeric, with NaN for empty cells, if all its cells are numbers.
 
     Other columns, and those that are declared as text, are text.
     """
-    text = pd.read_csv(path, dtype=str, keep_default_na=False)
+    text = pd.read_csv(source, dtype=str, keep_default_na=False)
     return text.apply(_typed) if len(text) else text
 
 

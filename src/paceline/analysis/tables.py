@@ -1,6 +1,9 @@
-"""Reads the tables that `paceline collect` wrote to `reports/<study>/`, with types."""
+"""Reads the tables of a study in `reports/<study>/`, and those in its archive, with types."""
 
+import csv
+import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +15,8 @@ from paceline.analysis.block_drift import judged, without_dropped
 from paceline.analysis.frames import Frame, Row, read_table, require
 from paceline.errors import SettingError
 from paceline.measurement.bits import bits_of
-from paceline.measurement.rows import POINT_TABLES, StudyState
+from paceline.measurement.rows import POINT_TABLES, PointTable, StudyState
+from paceline.record.archive import ARCHIVE, read_archive
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
@@ -22,7 +26,7 @@ _STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 @dataclass(frozen=True)
 class Tables:
-    """Collected tables of a study.
+    """Tables of a study: those that were collected, and those in the archive of its records.
 
     `runs` has one row per point, in the order of the study, without the throughput of blocks that
     were dropped. `curves` has the evaluations on equal images: without that at the end of a run, if
@@ -118,7 +122,6 @@ def read_tables(folder: Path) -> Tables:
         raise SettingError("study", message)
     first = f"paceline collect {study}"
     runs = read_table(folder / "runs.csv")
-    names = [table.collected for table in POINT_TABLES]
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tables = Tables(
         about=json.loads(require(folder / "study.json", first).read_text()),
@@ -127,7 +130,7 @@ def read_tables(folder: Path) -> Tables:
         blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=read_table(require(folder / "tuning.csv", first)),
-        **{each: read_table(require(folder / f"{each}.csv", first)) for each in names},
+        **_point_tables(require(folder / ARCHIVE, first), runs[~repeated]),
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -149,6 +152,27 @@ def _on_equal_images(tables: Tables) -> Frame:
     ends = fewer.set_index("key")["samples"]
     alone = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
     return curves[alone | (curves["samples"] != curves["key"].map(ends))]
+
+
+def _point_tables(archive: Path, runs: Frame) -> dict[str, Frame]:
+    """Return the tables that every record has, with the key of their points, in their order."""
+    files = read_archive(archive)
+    return {
+        table.collected: _joined(table, files[f"{table.name}.csv"], runs) for table in POINT_TABLES
+    }
+
+
+def _joined(table: PointTable, files: Mapping[str, bytes], runs: Frame) -> Frame:
+    """Join the tables of all points. A record may lack the table, or columns, which stay empty."""
+    text = io.StringIO()
+    joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
+    joined.writeheader()
+    for key in runs["key"]:
+        if key in files:
+            rows = csv.DictReader(io.StringIO(files[key].decode()))
+            joined.writerows({"key": key, **row} for row in rows)
+    text.seek(0)
+    return read_table(text)
 
 
 def _read_predictions(path: Path) -> Frame:

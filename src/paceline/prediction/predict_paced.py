@@ -1,6 +1,7 @@
 """Predictions of paced points: their steps and links are those that they emulate."""
 
 import csv
+import io
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 from paceline.prediction.predict import sized_workload
 from paceline.prediction.same_staleness import compared_staleness
 from paceline.prediction.timed_run import TimedRun, timed_run
+from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
@@ -39,10 +41,10 @@ def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
 def staleness_of(folder: Path) -> dict[str, Counter[int]]:
     """Return the pushes to the first server by their staleness, of each point with servers."""
     found: dict[str, Counter[int]] = {}
-    with (folder / "staleness.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
+    for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
+        for row in csv.DictReader(io.StringIO(table.decode())):
             if row["server"] == "0":
-                pushes = found.setdefault(row["key"], Counter())
+                pushes = found.setdefault(key, Counter())
                 pushes[int(row["staleness"])] += int(row["pushes"])
     return found
 

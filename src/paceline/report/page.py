@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.tables import Row
-from paceline.measurement.rows import POINT_TABLES
+from paceline.record.archive import ARCHIVE
 from paceline.report.answer import (
     HEDGE,
     MOST,
@@ -37,9 +37,8 @@ KINDS = {
     "virtual": "real gradients on a virtual clock: time is modelled",
     "predicted": "by a model, not observed",
 }
-RECORDS = "records.zip"
 _MOST_ROWS = 60  # of a table that is there before it is opened; longer ones are made then
-_COLLECTED = ("runs", *(table.collected for table in POINT_TABLES), "tuning")
+_COLLECTED = ("runs", "tuning")
 
 
 def report(folder: Path) -> Path:
@@ -63,7 +62,7 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Row) -> Path:
     content = content | {
         "charts": drawn,
         "charts_json": chart_json(drawn),
-        "records": RECORDS if (folder / RECORDS).is_file() else "",
+        "records": ARCHIVE if (folder / ARCHIVE).is_file() else "",
         "scheme_names": list(
             dict.fromkeys(str(row["scheme"]) for chart in drawn for row in chart.rows)
         ),

@@ -2,12 +2,12 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES, TUNING, StudyState
+from paceline.measurement.rows import TUNING, StudyState
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import fault_of
@@ -23,11 +23,11 @@ Row = Mapping[str, Any]  # cells of a CSV file
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
-    """Write runs.csv, tuning.csv, study.json, records.zip and a file for each table.
+    """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
-    Returns their folder. The points are those that the study names today, in its order; points of
-    its tuning are in tuning.csv and records.zip alone, and repeats of its blocks in runs.csv and
-    records.zip alone. Records of earlier settings in the same folder are listed, never averaged.
+    The points are those that the study names today, in its order; the trials of its hyperparameter
+    search are only in tuning.csv and the archive. Records of earlier settings in the same folder
+    are listed, never averaged.
     Raises SettingError if no point has a record.
     """
     points = with_repeats(study_points(study, root, overrides))
@@ -43,9 +43,6 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(point) for point in finished]
     _write(folder / "runs.csv", dict.fromkeys(name for row in rows for name in row), rows)
-    for table in POINT_TABLES:
-        path = folder / f"{table.collected}.csv"
-        _write(path, ("key", *table.columns), _keyed_rows(finished, table.name))
     tuning = study_tuning(points)
     tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
     axes = tuned[0].axes if tuned else ()
@@ -70,18 +67,6 @@ def _row(point: StudyPoint) -> Row:
 
 def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
-
-
-def _keyed_rows(points: Sequence[StudyPoint], name: str) -> Iterator[Row]:
-    """Yield the rows of all points' tables of this name, with the points' keys.
-
-    A record of older code may lack the table, or columns, which stay empty.
-    """
-    for point in points:
-        path = point.folder / f"{name}.csv"
-        if path.exists() and not is_repeat(point):
-            with path.open(newline="") as file:
-                yield from ({"key": point.key, **row} for row in csv.DictReader(file))
 
 
 def _write(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None:
