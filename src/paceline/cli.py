@@ -27,14 +27,15 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "cancel",
     "collect",
     "exchange",
-    "analyse",
-    "check",
     "report",
-    "compare",
-    "open",
     "show",
 )
-RENAMED: dict[str, str] = {}  # commands of earlier versions, with what to type instead
+RENAMED = {  # commands of earlier versions, with what to type instead
+    "analyse": "paceline report STUDY",
+    "check": "paceline report STUDY --check",
+    "compare": "paceline show STUDY STUDY",
+    "open": "paceline show STUDY --open",
+}
 _WIDTH = 11  # of the column of names in the help
 
 

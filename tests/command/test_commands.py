@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cli import COMMANDS, command
+from paceline.cli import COMMANDS, RENAMED, command
 
 FILES = Path(__file__).parents[2] / "src/paceline/command"
 
@@ -14,6 +14,16 @@ FILES = Path(__file__).parents[2] / "src/paceline/command"
 def test_every_file_is_a_command_and_every_command_a_file():
     files = {path.stem.removesuffix("_command") for path in FILES.glob("*_command.py")}
     assert sorted(COMMANDS) == sorted(files)
+
+
+def test_a_former_command_is_answered_with_the_one_to_type():
+    assert not set(RENAMED) & set(COMMANDS)
+    assert {words.split()[1] for words in RENAMED.values()} <= set(COMMANDS)
+    former = [sys.executable, "-m", "paceline", "check", "quick"]
+    run = subprocess.run(former, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.count("\n") == 1
+    assert "paceline report STUDY --check" in run.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

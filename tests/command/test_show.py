@@ -1,15 +1,13 @@
-"""`paceline show` and `paceline open`: what there is, what failed, what comes next."""
+"""`paceline show`: what there is, what failed, what comes next."""
 
 import shlex
 import shutil
 import sys
-from argparse import Namespace
 
 import pytest
 
 from paceline import cli
 from paceline.analysis.analyse import analyse
-from paceline.cli import command
 from paceline.record.provenance import source_digest
 from paceline.record.record import PartialRecord
 from paceline.report.answer import answers
@@ -121,9 +119,7 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     assert [line for line in lines if " best " in line]
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
     assert line.endswith(f" {answers(read_findings(own / 'reports/made'))[0].use} 1 (of 1)")
-    assert (
-        lines[-1] == "next: paceline collect made && paceline analyse made && paceline report made"
-    )
+    assert lines[-1] == "next: paceline collect made && paceline report made"
 
 
 def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):
@@ -137,7 +133,7 @@ def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):
     table.write_text("".join(["status,reason,key,turn\n", *rows]))
     lines = said("show", "made")[1]
     assert "made: 2 points: 2 finished" in lines
-    assert lines[-1] == "next: paceline analyse made && paceline report made"
+    assert lines[-1] == "next: paceline report made"
     assert "made 2 of 2 run" in said("show")[1]
 
 
@@ -161,7 +157,7 @@ def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):
         (("show", "maed"), "study: there is no study or record maed, did you mean made?"),
         (("show", "mad", "00"), "study: there is no mad, did you mean made?"),
         (("show", "made", "0123456789ab"), "key: made has no record 0123456789ab"),
-        (("open", "maed"), "study: there is no maed, did you mean made?; there are: made"),
+        (("show", "mad", "--open"), "study: there is no mad, did you mean made?; there are: made"),
         (("shwo",), "command: there is no shwo, did you mean show?; paceline --help lists all"),
     ],
 )
@@ -181,7 +177,7 @@ def test_a_key_that_is_no_single_one_is_refused(own, said):
 def test_open_opens_the_page_or_says_what_to_run_first(own, said, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    assert said("open", "made") == (
+    assert said("show", "made", "--open") == (
         1,
         [],
         "paceline: no reports/made/index.html; run paceline sweep made first\n",
@@ -189,7 +185,7 @@ def test_open_opens_the_page_or_says_what_to_run_first(own, said, monkeypatch):
     page = own / "reports/made/index.html"
     page.parent.mkdir(parents=True)
     page.write_text("<p>made</p>")
-    assert command("open").run(Namespace(study="made"), own) == 0
+    assert said("show", "made", "--open") == (0, ["reports/made/index.html"], "")
     assert opened == [page.as_uri()]
 
 

@@ -1,4 +1,4 @@
-"""`paceline compare`: two reports joined by situation and scheme."""
+"""`paceline show STUDY STUDY`: two reports joined by situation and scheme."""
 
 from argparse import Namespace
 
@@ -119,8 +119,8 @@ def test_where_no_run_got_there_no_speedup_is_shown(tmp_path, two):
 def test_the_command_prints_and_writes(tmp_path, two, capsys):
     path = tmp_path / "compared.csv"
     folder = str(tmp_path / "reports/b")  # a path, as of a report of another commit
-    options = Namespace(a="a", b=folder, csv=str(path))
-    assert command("compare").run(options, tmp_path) == 0
+    options = Namespace(study="a", other=folder, csv=str(path), open=False)
+    assert command("show").run(options, tmp_path) == 0
     assert capsys.readouterr().out == as_text(compare(*two)) + "\n"
     assert len(pd.read_csv(path)) == 4
 
@@ -128,14 +128,14 @@ def test_the_command_prints_and_writes(tmp_path, two, capsys):
 @pytest.mark.parametrize(
     ("changes", "setting", "text"),
     [
-        ({"b": "nobody"}, "study", "no report of nobody"),
-        ({"b": "raw"}, "study", "first: paceline analyse raw"),
+        ({"study": "nobody"}, "study", "no report of nobody"),
+        ({"other": "raw"}, "study", "first: paceline report raw"),
         ({"csv": "/nowhere/x.csv"}, "csv", "no folder /nowhere"),
     ],
 )
 def test_what_is_not_there_is_named(tmp_path, two, changes, setting, text):
     write_reports(tmp_path / "reports/raw")
-    options = Namespace(**{"a": "a", "b": "a", "csv": None} | changes)
+    options = Namespace(**{"study": "a", "other": "a", "csv": None, "open": False} | changes)
     with pytest.raises(SettingError, match=text) as error:
-        command("compare").run(options, tmp_path)
+        command("show").run(options, tmp_path)
     assert error.value.setting == setting

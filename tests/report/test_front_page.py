@@ -46,7 +46,7 @@ def front(tmp_path_factory):
     write_exchanges(reports / "sums")
     analyse_exchanges(reports / "sums")
     write_reports(reports / "later")
-    options = Namespace(study="made")
+    options = Namespace(study="made", check=False, single=None)
     assert command("report").run(options, root) == 0
     return reports
 
@@ -97,7 +97,7 @@ def test_exchanges_have_a_card_and_what_was_not_analysed_is_named(front):
     assert "2 of 2 exchanges finished · 2026-01-03" in card
     assert 'use <span class="use">ring</span>' in card
     assert "Not shown: later: there is no later/tables/" in page_of(front)
-    assert "first: paceline analyse later" in page_of(front)
+    assert "first: paceline report later" in page_of(front)
 
 
 def test_the_matrix_says_each_tier_of_the_table_in_words(front):

@@ -11,7 +11,7 @@ from paceline.analysis.analyse import analyse
 from paceline.record.archive import ARCHIVE
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
-from paceline.report.page import report
+from paceline.report.page import report, single_page
 from paceline.report.page_tables import losses
 from tests.made_reports import made_runs, make_run, write_reports
 
@@ -62,14 +62,17 @@ def test_links_resolve(reported):
     assert [link for link in links if not (reported / link).is_file()] == []
 
 
-def test_the_page_loads_nothing(reported):
+def test_the_page_loads_only_the_library_beside_its_folder(reported):
     page = (reported / "index.html").read_text()
     tags = re.findall(r"<(script|img|iframe|object|embed|link|image)\b([^>]*)", visible(page))
     images = {f' src="figures/{name}.svg" alt=' for name in FIGURES}
     assert tags[0] == ("link", ' rel="icon" href="data:,"')
     assert all(tag == "img" and text.startswith(tuple(images)) for tag, text in tags[1:])
     scripts = re.findall(r"<script\b([^>]*)>", page)
-    assert [text for text in scripts if "src" in text] == []
+    assert [text for text in scripts if "src" in text] == [' src="../vega.js"']
+    single = single_page(reported / "index.html")
+    assert not re.findall(r"<script\b[^>]*src", single)
+    assert (reported.parent / "vega.js").read_text() in single
     assert not re.findall(r"@import|url\((?!#)", re.findall(r"<style>(.*?)</style>", page, re.S)[0])
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', visible(page))
 

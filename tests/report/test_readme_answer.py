@@ -86,7 +86,7 @@ def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(tmp_pa
 def test_the_command_renews_what_is_between_the_markers_alone(root):
     readme = root / "README.md"
     readme.write_text(f"before \\1\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    assert command("report").run(Namespace(study=None), root) == 0
+    assert command("report").run(Namespace(study=None, check=False, single=None), root) == 0
     assert readme.read_text() == f"before \\1\n\n{readme_answer(root / 'reports')}\n\nafter\n"
     assert (root / "reports/index.html").is_file()
 

@@ -15,7 +15,7 @@ def test_before_collect(tmp_path):
 
 
 def test_before_analyse(tmp_path):
-    with pytest.raises(SettingError, match=r"study: .*paceline analyse made"):
+    with pytest.raises(SettingError, match=r"study: .*paceline report made"):
         report(write_reports(tmp_path / "made"))
 
 

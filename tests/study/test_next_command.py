@@ -19,8 +19,8 @@ def reported(tmp_path):
 @pytest.mark.parametrize(
     ("exchanges", "first", "later"),
     [
-        (False, "sweep", "paceline collect made && paceline analyse made && paceline report made"),
-        (True, "exchange", "paceline analyse made && paceline report made"),
+        (False, "sweep", "paceline collect made && paceline report made"),
+        (True, "exchange", "paceline report made"),
     ],
 )
 def test_points_come_before_tables_and_tables_before_the_page(exchanges, first, later, tmp_path):
@@ -34,7 +34,10 @@ def test_points_come_before_tables_and_tables_before_the_page(exchanges, first, 
 def test_a_page_is_opened_until_a_record_is_newer(reported):
     for folder in (reported / "reports/made").rglob("*"):
         os.utime(folder, (1000, 1000))
-    assert next_command("made", reported, complete=True, exchanges=False) == "paceline open made"
+    assert (
+        next_command("made", reported, complete=True, exchanges=False)
+        == "paceline show made --open"
+    )
     record = reported / "runs/made/abc/result.json"
     record.parent.mkdir(parents=True)
     record.write_text("{}")

@@ -1,40 +1,98 @@
-"""Command `paceline report`: a study's page and figures, and the front page of all studies."""
+"""Command `paceline report`: conclusions, page and figures of a study, and the front page."""
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 from paceline.command.command import Command
+from paceline.errors import SettingError
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "a file in experiments/; without it: the front page, and the answers in README.md"
+    parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
+    check = "print five rules of comparison; exit code 1 if the study breaks one"
+    parser.add_argument("--check", action="store_true", help=check)
+    single = "write the page to a file that needs no other, and so can be sent"
+    parser.add_argument("--single", metavar="FILE", type=Path, help=single)
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.record.tracking.study_run import log_study_files
-    from paceline.report.exchange_page import report_exchanges
-    from paceline.report.front_page import is_of_exchanges, write_front_page
-    from paceline.report.page import report
+    from paceline.report.front_page import write_front_page
     from paceline.report.readme_answer import write_readme_answer
 
-    reports = root / "reports"
-    if options.study is not None:
-        folder = reports / options.study
-        page = report_exchanges(folder) if is_of_exchanges(folder) else report(folder)
-        files = [page, folder / "tables/decision.csv"]
-        if unlogged := log_study_files(root / "runs" / options.study, files):
-            print(f"paceline: {unlogged}; the next report tries again", file=sys.stderr)
-        print(page)
-    else:
+    single: Path | None = options.single
+    for name in ("check", "single"):
+        if options.study is None and getattr(options, name):
+            raise SettingError(name, "it is of one study, whose name is needed")
+    if single and not single.parent.is_dir():
+        raise SettingError("single", f"there is no folder {single.parent}")
+    code = 0
+    if options.study is None:
         write_readme_answer(root)
-    print(write_front_page(reports))
-    return 0
+    else:
+        page = _report(options.study, root)
+        if single:
+            _write_single(page, single)
+        if options.check:
+            code = _check(page.parent)
+        print(page)
+    print(write_front_page(root / "reports"))
+    return code
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    text = "a file in experiments/; without it: the front page, and the answers in README.md"
-    parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
+def _report(study: str, root: Path) -> Path:
+    """Write tables/, figures and pages of a study; return the path of its page."""
+    from paceline.analysis.analyse import analyse
+    from paceline.analysis.analyse_exchanges import analyse_exchanges
+    from paceline.report.exchange_page import report_exchanges
+    from paceline.report.front_page import is_of_exchanges
+    from paceline.report.page import report
+
+    folder = root / "reports" / study
+    if is_of_exchanges(folder):
+        analyse_exchanges(folder)
+        page = report_exchanges(folder)
+    else:
+        analyse(folder)
+        page = report(folder)
+    _log(page, root / "runs" / study)
+    return page
+
+
+def _log(page: Path, records: Path) -> None:
+    """Add the page, as one file, to the run of the study in MLflow, if it has one."""
+    from paceline.record.tracking.study_run import log_study_files
+
+    with tempfile.TemporaryDirectory() as folder:
+        sent = Path(folder) / page.name
+        _write_single(page, sent)
+        files = [sent, page.parent / "tables/decision.csv"]
+        if unlogged := log_study_files(records, [file for file in files if file.exists()]):
+            print(f"paceline: {unlogged}; the next report tries again", file=sys.stderr)
+
+
+def _write_single(page: Path, file: Path) -> None:
+    from paceline.report.page import single_page
+
+    file.write_text(single_page(page))
+
+
+def _check(folder: Path) -> int:
+    """Print two lines for each rule of comparison; return 1 if one is broken."""
+    from paceline.analysis.rules import rules
+    from paceline.analysis.tables import read_tables
+
+    found = rules(read_tables(folder))
+    for _, row in found.iterrows():
+        print(f"{row['rule']} {row['verdict']}: {row['asks']}")
+        print(f"  {row['evidence']} ({folder.name}/{row['place']})")
+    return int((found["verdict"] == "broken").any())
 
 
 COMMAND = Command(
-    help="those tables -> index.html, README.md, figures; without STUDY: reports/index.html",
+    help="conclusions, figures and page of a study; without STUDY: the front page; --check",
     run=_run,
-    add_arguments=_arguments,
+    add_arguments=_add_arguments,
 )

@@ -1,46 +1,105 @@
-"""Command `paceline show`: what there is of all studies, of one, or of one record."""
+"""Command `paceline show`: what there is of all studies, of one, of a record, or of two reports."""
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline.command.command import Command
+from paceline.errors import SettingError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _WIDTH = 200  # of tables where there is no terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("study", metavar="STUDY", nargs="?", help="a file in experiments/")
-    parser.add_argument("key", metavar="KEY", nargs="?", help="of a record, or its first digits")
+    a = "a file in experiments/, the key of a record, or a folder with a report"
+    parser.add_argument("study", metavar="STUDY", nargs="?", help=a)
+    b = "the key of a record of STUDY, or another study or folder to compare it with"
+    parser.add_argument("other", metavar="KEY or STUDY", nargs="?", help=b)
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--csv", metavar="PATH", help="write the comparison to a file")
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    study, other = options.study, options.other
+    if options.open:
+        return _open(study, root)
+    if other is not None and _is_report(other, root):
+        _print(_compared(study, other, options.csv, root))
+    elif options.csv:
+        raise SettingError("csv", "only a comparison of two studies is written to a file")
+    else:
+        _print(_view(study, other, root))
+    return 0
+
+
+def _print(parts: "Iterable[RenderableType]") -> None:
     from rich.console import Console
 
+    width = None if sys.stdout.isatty() else _WIDTH
+    console = Console(highlight=False, soft_wrap=True, width=width)
+    for part in parts:
+        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+
+
+def _view(study: str | None, key: str | None, root: Path) -> "Iterable[RenderableType]":
     from paceline.command.record_view import find_record, record_view
     from paceline.command.studies_view import studies_view
     from paceline.command.study_view import study_view
     from paceline.study.study_points import studies
 
-    width = None if sys.stdout.isatty() else _WIDTH
-    console = Console(highlight=False, soft_wrap=True, width=width)
-    if options.study is None:
-        parts = studies_view(root)
-    elif options.key is None and options.study in studies(root):
-        parts = study_view(options.study, root)
-    else:
-        study = options.study if options.key else "*"
-        parts = record_view(find_record(study, options.key or options.study, root), root)
-    for part in parts:
-        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+    if study is None:
+        return studies_view(root)
+    if key is None and study in studies(root):
+        return study_view(study, root)
+    return record_view(find_record(study if key else "*", key or study, root), root)
+
+
+def _is_report(name: str, root: Path) -> bool:
+    return (root / "reports" / name).is_dir() or Path(name).is_dir()
+
+
+def _compared(a: str, b: str, csv: str | None, root: Path) -> "Iterable[RenderableType]":
+    from paceline.analysis.tables import write_table
+    from paceline.report.compare import as_text, compare, read_report
+
+    if csv and not Path(csv).parent.is_dir():
+        raise SettingError("csv", f"there is no folder {Path(csv).parent}")
+    first, second = (read_report(name, root / "reports") for name in (a, b))
+    compared = compare(first, second)
+    if csv:
+        write_table(Path(csv), compared.rows)
+    return [as_text(compared)]
+
+
+def _open(study: str | None, root: Path) -> int:
+    """Open a page, of a study or of all, and print its path; return 1 if there is none yet."""
+    import webbrowser
+
+    from paceline.study.overview import collected_rows
+    from paceline.study.study_points import require_study
+
+    reports = root / "reports"
+    if study is not None and not _is_report(study, root):
+        require_study(study, root)
+    page = reports / (study or "") / "index.html"
+    if not page.is_file():
+        made = study is None or collected_rows(root, study)
+        first = f"report {study or ''}" if made else f"sweep {study}"
+        text = f"paceline: no {page.relative_to(root)}; run paceline {first.strip()} first"
+        print(text, file=sys.stderr)
+        return 1
+    webbrowser.open(page.as_uri())
+    print(page.relative_to(root))
     return 0
 
 
 COMMAND = Command(
-    help="""\
-all studies: how many of their points have run, and what is best;
-show STUDY: its configurations, decisions and failures, and what comes next;
-show KEY: a record, what it differs in from the default, and how to repeat it""",
+    help="all studies; STUDY, one of them; KEY, a record; STUDY STUDY, two compared; --open",
     run=_run,
     add_arguments=_add_arguments,
 )

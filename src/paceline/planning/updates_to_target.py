@@ -17,7 +17,7 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
     """
     table, runs = folder / "tables/time_to_target.csv", folder / "runs.csv"
     if not table.is_file():
-        raise SettingError("study", f"there is no {table}; run paceline analyse {folder.name}")
+        raise SettingError("study", f"there is no {table}; run paceline report {folder.name}")
     trained = pd.read_csv(runs)
     for name, asked in (("model", model), ("data", data)):
         if set(trained[name]) != {asked}:

@@ -56,7 +56,7 @@ def read_report(name: str, reports: Path) -> Report:
     if folder is None:
         raise SettingError("study", f"there is no report of {name}, and no folder of this name")
     tables = read_tables(folder)
-    first = f"paceline analyse {folder.name}"
+    first = f"paceline report {folder.name}"
     decision = read_table(require(table_path(folder, "decision"), first))
     return Report(tables, decision, list(dict.fromkeys(["kind", "data", *tables.axes])))
 

@@ -25,10 +25,10 @@ def report_exchanges(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
     Equal tables result in equal bytes. Raises SettingError("study") if the output of `paceline
-    exchange` or `paceline analyse` is missing.
+    exchange` or `analyse_exchanges` is missing.
     """
     exchanges = read_exchanges(folder)
-    first = f"paceline analyse {folder.name}"
+    first = f"paceline report {folder.name}"
     paths = [table_path(folder, make.__name__) for make in TABLES]
     seconds, best = (read_table(require(path, first)) for path in paths)
     chart = collective_chart(exchanges, seconds)

@@ -12,7 +12,7 @@ from paceline.analysis.tables import Frame, Tables, read_table, read_tables, req
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Tables of a study: the collected ones, and those of `paceline analyse` by name.
+    """Tables of a study: the collected ones, and the conclusions by name.
 
     `of_size`: settings of schemes that differ with the number of workers, and only so.
     """
@@ -50,7 +50,7 @@ def read_findings(folder: Path) -> StudyFindings:
     Raises SettingError("study") if a table is missing; its message names the command to run first.
     """
     tables = read_tables(folder)
-    first = f"paceline analyse {folder.name}"
+    first = f"paceline report {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]
     concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
     implied, of_size = implied_by_scheme(tables), _of_size(tables)

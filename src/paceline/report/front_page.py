@@ -78,6 +78,6 @@ def _study(folder: Path) -> _Study:
         reached = [row for row in rows if row.is_reached]
         return _Study(study_card(folder, findings), reached, unreached)
     exchanges = read_exchanges(folder)
-    first = f"paceline analyse {folder.name}"
+    first = f"paceline report {folder.name}"
     best = read_table(require(table_path(folder, recommendation.__name__), first))
     return _Study(exchange_card(folder, exchanges, best), [], [])

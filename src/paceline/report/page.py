@@ -37,6 +37,8 @@ KINDS = {
     "virtual": "real gradients on a virtual clock: time is modelled",
     "predicted": "by a model, not observed",
 }
+LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
+_LOADED = f'<script src="../{LIBRARY}"></script>'
 _MOST_ROWS = 60  # of a table that is there before it is opened; longer ones are made then
 _COLLECTED = ("runs", "tuning")
 
@@ -44,8 +46,8 @@ _COLLECTED = ("runs", "tuning")
 def report(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
-    Neither this function nor the page needs a network. Equal tables result in equal bytes. Raises
-    SettingError("study") if the output of `paceline collect` or `paceline analyse` is missing.
+    The page loads vega.js from the folder above; neither needs a network. Equal tables result in
+    equal bytes. Raises SettingError("study") if the output of `collect` or `analyse` is missing.
     """
     findings = read_findings(folder)
     drawn = charts(findings)
@@ -69,23 +71,25 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Row) -> Path:
     }
     (folder / "README.md").write_text(render("readme.md.j2", content))
     page = folder / "index.html"
-    page.write_text(render("page.html.j2", content | assets()))
+    page.write_text(render("page.html.j2", content | _assets()))
+    (folder.parent / LIBRARY).write_text(vl_convert.javascript_bundle())  # pyright: ignore[reportCallIssue]
     return page
 
 
-def assets() -> Row:
-    """Return the style and the scripts of a page, which loads nothing from elsewhere."""
+def single_page(page: Path) -> str:
+    """Return the text of a page with the library of its charts in it, as one file to be sent."""
+    library = (page.parent.parent / LIBRARY).read_text()
+    return page.read_text().replace(_LOADED, f"<script>{library}</script>")
+
+
+def _assets() -> Row:
+    """Return the style and the scripts of a page, which needs no network."""
     return {
         "most_rows": _MOST_ROWS,
         "css": Markup(_source("page.css")),
         "script": Markup(_source("page.js")),
-        "library": Markup(_library()),
+        "library": Markup(_LOADED),
     }
-
-
-def _library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    return vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]
 
 
 def folded(text: str) -> Markup:

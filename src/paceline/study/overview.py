@@ -55,10 +55,10 @@ def next_command(study: str, root: Path, *, complete: bool, exchanges: bool) -> 
     report = root / "reports" / study
     if not complete:
         return f"paceline {'exchange' if exchanges else 'sweep'} {study}"
-    verbs = ["analyse", "report"] if exchanges else ["collect", "analyse", "report"]
+    verbs = ["report"] if exchanges else ["collect", "report"]
     if not (report / "index.html").is_file() or _newest(root, study) > _written(report):
         return " && ".join(f"paceline {verb} {study}" for verb in verbs)
-    return f"paceline open {study}"
+    return f"paceline show {study} --open"
 
 
 def num_of_other_code(records: Iterable[Mapping[str, Any]]) -> int:

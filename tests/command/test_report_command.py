@@ -1,4 +1,4 @@
-"""`paceline check`: a line for each rule with its evidence, and an exit code."""
+"""`paceline report --check`: two lines for each rule with its evidence, and an exit code."""
 
 from argparse import Namespace
 
@@ -7,6 +7,8 @@ import pytest
 from paceline.cli import command
 from paceline.errors import SettingError
 from tests.made_reports import make_run, write_reports
+
+CHECKED = Namespace(study="made", check=True, single=None)
 
 
 @pytest.mark.parametrize(("difference", "code", "verdict"), [(0, 0, "holds"), (-0.03, 1, "broken")])
@@ -17,8 +19,8 @@ def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verd
         for seed in (0, 1, 2)
     ]
     write_reports(tmp_path / "reports/made", runs)
-    assert command("check").run(Namespace(study="made"), tmp_path) == code
-    lines = capsys.readouterr().out.splitlines()
+    assert command("report").run(CHECKED, tmp_path) == code
+    *lines, _, _ = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[::2]] == ["1", "2", "3", "4", "5"]
     assert lines[0].startswith(f"1 {verdict}: ")
     assert lines[1].startswith(f"  {1 - code} of 1 speed-ups are at equal accuracy")
@@ -27,4 +29,4 @@ def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verd
 
 def test_a_study_that_was_not_collected(tmp_path):
     with pytest.raises(SettingError, match="first: paceline collect made"):
-        command("check").run(Namespace(study="made"), tmp_path)
+        command("report").run(CHECKED, tmp_path)
