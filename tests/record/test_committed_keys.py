@@ -1,14 +1,11 @@
 """Keys of committed records stay, and are those of the points that experiments/ names today."""
 
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 import yaml
 
-from paceline.record.archive import ARCHIVE
+from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point_config import PointConfig
 from paceline.study.study_points import study_points
 from tests.tiny import REPOSITORY
@@ -19,22 +16,11 @@ FAST = ("faults", "quick")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def files(archive: Path) -> Iterator[tuple[str, bytes]]:
-    if archive.suffix == ".zip":
-        with ZipFile(archive) as opened:
-            yield from ((name, opened.read(name)) for name in opened.namelist())
-    else:
-        with tarfile.open(archive) as opened:
-            for member in opened:
-                yield member.name, opened.extractfile(member).read()
-
-
 def configs(archive: Path) -> dict[str, PointConfig]:
     """The settings of each record of a study, by the name of its folder."""
     return {
-        name.partition("/")[0]: PointConfig(yaml.load(content, LOADER))
-        for name, content in files(archive)
-        if name.endswith("/config.yaml")
+        key: PointConfig(yaml.load(content, LOADER))
+        for key, content in read_archive(archive)["config.yaml"].items()
     }
 
 
