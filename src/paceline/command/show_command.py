@@ -64,7 +64,7 @@ def _is_report(name: str, root: Path) -> bool:
 
 
 def _compared(a: str, b: str, csv: str | None, root: Path) -> "Iterable[RenderableType]":
-    from paceline.analysis.tables import write_table
+    from paceline.analysis.frames import write_table
     from paceline.report.compare import as_text, compare, read_report
 
     if csv and not Path(csv).parent.is_dir():

@@ -20,7 +20,7 @@ from paceline.record.record import PartialRecord
 ARCHIVE = "records.tar.xz"
 _NEEDED = ("config.yaml", "result.json")
 _NAMES = (*_NEEDED, *(f"{table.name}.csv" for table in POINT_TABLES))
-_KEY = re.compile(r"\w+")  # which names a folder, and leads nowhere else
+_KEY = re.compile(r"\w[\w.]*")  # a folder inside, and none above
 _PRESET = 6  # 9 takes as long again, and saves nothing
 _MOST_BYTES = 2**30  # of an unpacked archive; the largest committed one has 19 MB
 _BROKEN = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, KeyError, OSError)
