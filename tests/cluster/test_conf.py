@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.calibration.cluster_file import CALIBRATED
 from paceline.cluster.virtual import VirtualCluster
+from paceline.prediction.cluster_file import CALIBRATED
 from paceline.prediction.predict import predict
 from paceline.record.target import Target
 from paceline.study.compose import composed
@@ -94,7 +94,7 @@ def test_a_step_of_the_abstract_cluster_takes_a_second_and_all_else_nothing():
     assert profile.server_seconds + 1e12 / profile.server_bandwidth == 0
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [*PUBLISHED, "base/published"])
 def test_every_modelled_number_says_where_it_is_from(name):
     """On its line or on the one above; `null` and 0 need no source."""
     lines = (CONF / f"cluster/{name}.yaml").read_text().splitlines()

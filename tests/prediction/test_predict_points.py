@@ -3,11 +3,11 @@
 import csv
 
 import pytest
-import yaml
 
 from paceline.errors import SettingError
 from paceline.prediction.predict import predict
 from paceline.prediction.predict_points import predict_points
+from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.command_line import run
 
@@ -58,7 +58,7 @@ def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
     assert [row["key"] for row in found] == [point.key for point in points[:2]]
     assert {row["cluster"] for row in found} == {"two_cores_small_cnn"}
     assert [row["kind"] for row in found] == ["calibrated" if step else "predicted", "predicted"]
-    cluster = yaml.safe_load((root / "conf/cluster/two_cores_small_cnn.yaml").read_text())
+    cluster = composed(["cluster=two_cores_small_cnn"], root).values["cluster"]
     if step:
         cluster["shared_cores"]["step_seconds"] = {8: step}
     for row, point, steps in zip(found, points, (200, 100), strict=False):
