@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from benchmarks.row import row
-from paceline.calibration.exchange_turns import carry_out
 from paceline.cluster.launcher import launch
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join
 from paceline.exchange.schedule.group_wire import busiest_bytes
+from paceline.run.exchange_turns import carry_out
 from paceline.timing.profile import ClusterProfile, Link
 
 MEGABYTES = (30, 54, 102, 250)

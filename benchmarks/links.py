@@ -20,7 +20,6 @@ import torch.distributed as dist
 
 from benchmarks.config import ROOT, point_of
 from benchmarks.row import row
-from paceline.calibration.exchange_turns import Asked, measure_exchanges
 from paceline.cluster.cluster import Task
 from paceline.cluster.virtual import VirtualCluster
 from paceline.exchange.find_collective import collective, collective_names
@@ -33,6 +32,7 @@ from paceline.prediction.predict_paced import emulating
 from paceline.prediction.timed_run import timed_clock
 from paceline.record.point import Point
 from paceline.record.target import Target
+from paceline.run.exchange_turns import Asked, measure_exchanges
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes

@@ -17,11 +17,8 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "train",
     "agent",
     "calibrate",
-    "count",
     "predict",
     "plan",
-    "retime",
-    "published",
     "prepare",
     "sweep",
     "cancel",
@@ -34,7 +31,10 @@ RENAMED = {  # commands of earlier versions, with what to type instead
     "analyse": "paceline report STUDY",
     "check": "paceline report STUDY --check",
     "compare": "paceline show STUDY STUDY",
+    "count": "paceline calibrate --count model=...",
     "open": "paceline show STUDY --open",
+    "published": "paceline predict --published",
+    "retime": "paceline predict --record KEY cluster=...",
 }
 _WIDTH = 11  # of the column of names in the help
 

@@ -75,7 +75,7 @@ point_with = partial(composed, root=REPOSITORY)
 
 def predicted(*settings):
     point = Point.of(point_with((*RESNET, *SERVED, *settings)))
-    return point_clock(point, point.workload, 3)
+    return point_clock(point, 3)
 
 
 def test_without_training_messages_have_the_shares_of_the_workloads_tensors():
@@ -89,11 +89,9 @@ def test_without_training_messages_have_the_shares_of_the_workloads_tensors():
 
 
 def test_a_network_that_is_trained_without_training_has_its_own_shares():
-    from paceline.prediction.predict import sized_workload
-
     settings = ("cluster=virtual", "data=synthetic", "model.network.width=4")
     point = Point.of(point_with((*settings, *SERVED, "scheme.sharding=round_robin")))
-    clock, sizes = point_clock(point, sized_workload(point), 3), []
+    clock, sizes = point_clock(point, 3), []
     for weight in point.model.build().parameters():
         sizes.append(weight.numel())
     received = [server.bytes_received for server in clock.report().servers]
@@ -108,7 +106,7 @@ def test_a_network_that_is_trained_without_training_has_its_own_shares():
     [
         (("scheme.overlap=true",), r"^scheme\.overlap: .*sharding=bytes is needed"),
         (("scheme.servers=200",), r"^scheme\.servers: 200 servers, and 161 tensors"),
-        (("workload.tensors=[]",), r"^workload\.tensors: .*paceline count --write"),
+        (("workload.tensors=[]",), r"^workload\.tensors: .*paceline calibrate --count --write"),
         (
             ("cluster=local", "cluster.accelerator=cpu", "cluster.step_seconds=1"),
             r"^scheme\.sharding: real messages",

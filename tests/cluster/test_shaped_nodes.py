@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paceline.calibration.exchange_turns import Asked, measure_exchanges
 from paceline.cluster import namespaces
 from paceline.cluster.cluster import Task
 from paceline.cluster.launcher import launch
@@ -17,6 +16,7 @@ from paceline.cluster.namespaces import shaped_network
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import join, leave
+from paceline.run.exchange_turns import Asked, measure_exchanges
 from tests.tiny import point_of, run_tiny, tiny_point
 
 BANDWIDTH = 1e6

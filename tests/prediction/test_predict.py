@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paceline.errors import SettingError
-from paceline.prediction.predict import as_json, predict, table
+from paceline.prediction.predict import as_json, cells, notes, predict
 from paceline.study.compose import composed, composed_each
 from tests.command_line import results, run
 from tests.test_command_line import UNLOGGED
@@ -20,14 +20,13 @@ def each(*overrides, steps=10):
 
 def test_a_line_for_every_combination_and_a_column_for_what_differs():
     sizes = ("scheme.collective=ring,tree", "batch_size=32,64")
-    head, *lines, note = table(
-        each("cluster=minotauro", "workload=resnet50", "workers=4", *sizes)
-    ).splitlines()
-    assert head.split()[:7] == [
+    found = each("cluster=minotauro", "workload=resnet50", "workers=4", *sizes)
+    rows, (note,) = [cells(prediction) for prediction in found], notes(found)
+    assert [*rows[0]][:7] == [
         *("cluster", "workload", "scheme", "scheme.collective"),
         *("batch_size", "workers", "images/s"),
     ]
-    assert [line.split()[3:6] for line in lines] == [
+    assert [[*row.values()][3:6] for row in rows] == [
         ["ring", "32", "4"],
         ["ring", "64", "4"],
         ["tree", "32", "4"],
@@ -39,9 +38,8 @@ def test_a_line_for_every_combination_and_a_column_for_what_differs():
 def test_a_batch_outside_of_what_was_fitted_is_said():
     (prediction,) = each("cluster=titan", "workload=googlenet", "batch_size=8")
     assert prediction.extrapolated
-    text = table([prediction])
-    assert " 8* " in text
-    assert text.splitlines()[-1].startswith("*: outside of the batch sizes")
+    assert cells(prediction)["batch_size"] == "8*"
+    assert notes([prediction])[-1].startswith("*: outside of the batch sizes")
     assert not each("cluster=titan", "workload=googlenet", "batch_size=32")[0].extrapolated
 
 
@@ -49,7 +47,8 @@ def test_a_batch_outside_of_what_was_fitted_is_said():
 def test_a_batch_outside_of_what_was_measured_is_said(size, outside):
     (prediction,) = each("cluster=two_cores_small_cnn", f"batch_size={size}")
     assert prediction.extrapolated is outside
-    assert ("*: outside of the batch sizes" in table([prediction])) is outside
+    assert ("*" in cells(prediction)["batch_size"]) is outside
+    assert len(notes([prediction])) == 1 + outside
 
 
 def test_the_file_names_rows_and_kind():
@@ -119,7 +118,8 @@ def test_the_command(tmp_path):
     code, lines, errors = run(ROOT, *asked)
     assert (code, errors) == (0, [])
     assert [entry["workers"] for entry in json.loads(file.read_text())] == [1, 2]
-    assert "virtual" in lines[1]
+    assert ["virtual", "own", "sync_allreduce", "2"] in [line.split()[:4] for line in lines]
+    assert lines[-1].startswith("predicted: modelled time, nothing trained")
 
 
 _STEP = "cluster.step_seconds=1"
@@ -129,9 +129,9 @@ YADAN = ("cluster=four_titans", "workload=alexnet", "cluster.step_jitter=0")
 def test_shards_have_a_column_and_their_time_by_hand():
     """Yadan 2013: two GPUs, one network; convolutions by images, linear layers by channels."""
     whole, halves = each(*YADAN, "batch_size=256", "model.shards=1,2")
-    head, _, line, *_ = table([whole, halves]).splitlines()
-    assert head.split()[3:6] == ["model.shards", "workers", "batch_size"]
-    assert line.split()[3:6] == ["2", "1", "256"]
+    assert [*cells(halves).items()][3:6] == [
+        *(("model.shards", "2"), ("workers", "1"), ("batch_size", "256")),
+    ]
     activations = 256 * 4 * (2 * 9216 + 2 * 4096 + 2 * 1000)  # bytes over the bus, of both
     convolutions = 4 * sum((34944, 614656, 885120, 1327488, 884992))
     over_bus = (activations + 2 * convolutions) / 1.8e9

@@ -6,8 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from paceline.errors import SettingError
-from paceline.prediction.published import IMAGES, Entry, Judged, entries, judge, published_rows
-from paceline.prediction.published_report import FAR, summary
+from paceline.prediction.published import (
+    FAR,
+    IMAGES,
+    Entry,
+    Judged,
+    entries,
+    judge,
+    published_rows,
+    summary,
+)
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -98,7 +106,7 @@ def test_a_summary_by_hand():
     found = [made(108, 140), made(80, 160), made(140), made(900, 900, "calibrated")]
     assert summary(found) == (
         "**3 judged: median error 20 %, worst 40 %; 1 within 10 %, 2 within 25 %.** Of 2 that N "
-        "times one accelerator predicts, too, the median error is 14 % against 50 %: skill 0.72."
+        "times one accelerator also predicts, the median error is 14 % against 50 %: skill 0.72."
     )
 
 

@@ -50,7 +50,7 @@ def test_times_are_those_of_a_run_that_trains_there(root, scheme):
     assert [(row.samples, pytest.approx(row.seconds, abs=1e-4)) for row in found] == curve(there)
     ours, theirs = (torch.load(folder / "weights.pt") for folder in (here, there))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    code, lines, _ = run(root, "retime", here.name, *ON_NODES)
+    code, lines, _ = run(root, "predict", "--record", here.name, *ON_NODES)
     assert code == 0
     assert lines[-1].startswith("retimed virtual")
     refused(root, here.name, "cluster.step_jitter", *ON_NODES, "cluster.step_jitter=0")
@@ -70,4 +70,4 @@ def test_what_depends_on_time_is_refused(root):
 
 
 def test_a_record_that_there_is_not_is_named(root):
-    refused(root, "0123456789ab", "key", *ON_NODES)
+    refused(root, "0123456789ab", "record", *ON_NODES)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from paceline.prediction.retimed_record import has_weights_of_any_network, key_of_weights
+from paceline.prediction.retime import has_weights_of_any_network, key_of_weights
 from tests.command_line import run
 from tests.small_study import STUDY, write_small_study
 from tests.tiny import TINY, point_of, tiny_point

@@ -9,8 +9,7 @@ from paceline.clock.virtual.virtual_strategy import FREE
 from paceline.prediction.timed_run import point_clock, timed_clock, timed_run
 from paceline.record.point import Point
 from paceline.study.compose import composed
-from paceline.timing.profile import ClusterProfile, Link
-from paceline.timing.shared_cores import SharedCores
+from paceline.timing.profile import ClusterProfile, Link, SharedCores
 from paceline.timing.workload import OwnNetwork
 from tests.clock.virtual.trained import JITTERED, SCHEMES, train, workers_for
 from tests.tiny import CONF, point_of, run_tiny, tiny_point
@@ -72,7 +71,7 @@ def test_data_that_move_take_the_time_of_the_run_that_trains(data, tmp_path):
     config["data"] = {**config["data"], **data}
     seen, _ = run_tiny(config, tmp_path)
     point = point_of(config)
-    clock = point_clock(point, point.workload.of_size(NUM_BYTES, 0), steps=9)
+    clock = point_clock(point, steps=9, workload=point.workload.of_size(NUM_BYTES, 0))
     for ours, theirs in zip(clock.workers, seen.workers, strict=True):
         assert ours.step_ends == pytest.approx(theirs.step_ends, rel=1e-12)
         assert ours.seconds_fetching == pytest.approx(theirs.seconds_data, rel=1e-9)
@@ -82,7 +81,7 @@ def test_data_that_move_take_the_time_of_the_run_that_trains(data, tmp_path):
 def predicted(*overrides, steps=50):
     config = composed(["cluster=virtual", *overrides], CONF.parent)
     point = Point.of(config)
-    return timed_run(point, point.workload.of_size(NUM_BYTES, 0), steps)
+    return timed_run(point, steps, point.workload.of_size(NUM_BYTES, 0))
 
 
 def test_a_free_network_takes_only_the_steps():

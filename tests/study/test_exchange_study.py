@@ -6,10 +6,10 @@ from argparse import Namespace
 import pytest
 import yaml
 
-from paceline.calibration.exchange_turns import Exchanged
 from paceline.cli import command
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
+from paceline.run.exchange_turns import Exchanged
 from paceline.study import exchange_study
 from paceline.study.collect import collect
 from paceline.study.sweep import sweep

@@ -7,8 +7,7 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.settings import settings
-from paceline.timing.pacing import AbstractPacing
-from paceline.timing.step_times import StepTimes
+from paceline.timing.step_times import AbstractPacing, StepRate, StepTimes
 
 STEADY = {
     "step_seconds": 2.0,
@@ -184,3 +183,23 @@ def test_a_worker_can_become_slow_on_the_way():
     times = StepTimes(0.5, slow_workers=1, slow_factor=5, slow_from=2)
     assert [times.seconds(0, step) for step in range(4)] == [0.5, 0.5, 2.5, 2.5]
     assert times.seconds(1, 3) == 0.5
+
+
+RATE = StepRate(fixed=0.5, per_image=0.25, batch_sizes=[4, 16], rows=["some row"])
+
+
+def test_a_step_is_a_fixed_part_and_one_for_each_image():
+    assert RATE.seconds(4) == 1.5
+    assert RATE.seconds(1) == 0.75
+
+
+@pytest.mark.parametrize(("size", "covered"), [(3, False), (4, True), (16, True), (17, False)])
+def test_what_the_rate_was_fitted_to(size, covered):
+    assert RATE.covers(size) is covered
+
+
+@pytest.mark.parametrize(("setting", "value"), [("fixed", -1), ("per_image", 0), ("rows", "one")])
+def test_bad_settings_of_a_rate_are_named(setting, value):
+    settings = {"fixed": 0, "per_image": 1, "batch_sizes": [1, 1], "rows": []}
+    with pytest.raises(SettingError, match=rf"cluster\.step_rates\.{setting}"):
+        StepRate(**{**settings, setting: value})

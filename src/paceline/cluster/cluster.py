@@ -16,7 +16,7 @@ from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import NotNegative, Positive, Whole, settings
-from paceline.timing.pacing import AbstractPacing
+from paceline.timing.step_times import AbstractPacing
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings
-from paceline.timing.profile import ClusterProfile, Link, ServerPlacement
-from paceline.timing.shared_cores import SharedCores
+from paceline.timing.profile import ClusterProfile, Link, ServerPlacement, SharedCores
 from paceline.timing.split_profile import check_places
-from paceline.timing.step_rate import StepRate
+from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:

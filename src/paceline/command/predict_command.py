@@ -1,4 +1,4 @@
-"""Command `paceline predict`: a modelled cluster, without training."""
+"""Command `paceline predict`: times of a modelled cluster, without training."""
 
 import argparse
 import gc
@@ -14,38 +14,77 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--draws", type=int, default=0, help="of what the profile assumes, for an interval"
     )
     parser.add_argument("--json", metavar="FILE", help="write the predictions to a file")
-    parser.add_argument("--study", help="predict its measured points; no other arguments")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--study", help="predict its measured points; no other arguments")
+    instead.add_argument(
+        "--record", metavar="KEY", help="its curve on another modelled cluster, from runs/"
+    )
+    instead.add_argument(
+        "--published", action="store_true", help="published numbers; no other arguments"
+    )
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.prediction.predict import as_json, predict, table
-    from paceline.prediction.predict_points import predict_points
-    from paceline.study.compose import composed_each
-
     gc.collect()
     gc.freeze()  # else each collection visits all that was imported: a sixth of the time
+    instead = next((n for n in ("study", "record", "published") if getattr(options, n)), None)
+    for name in ("draws", "json"):
+        if instead and getattr(options, name):
+            raise SettingError(name, f"it has no effect beside --{instead}; leave it out")
+    if options.study or options.published:
+        print(_write(options, root).relative_to(root))
+    elif options.record:
+        _print_retimed(options, root)
+    else:
+        _print_predictions(options, root)
+    return 0
+
+
+def _write(options: argparse.Namespace, root: Path) -> Path:
+    """Write the predictions of a study, or of published numbers; return the path."""
+    if options.overrides:
+        name = "study" if options.study else "published"
+        raise SettingError(name, f"its points have settings: {' '.join(options.overrides)}")
     if options.study:
-        if options.overrides:
-            raise SettingError("study", f"its points have settings: {' '.join(options.overrides)}")
-        print(predict_points(options.study, root).relative_to(root))
-        return 0
+        from paceline.prediction.predict_points import predict_points
+
+        return predict_points(options.study, root)
+    from paceline.prediction.published import write_published
+
+    return write_published(root)
+
+
+def _print_retimed(options: argparse.Namespace, root: Path) -> None:
+    from paceline.command.plain_table import print_table
+    from paceline.prediction.retime import cells, retime
+
+    print_table([cells(each) for each in retime(options.record, options.overrides, root)])
+    print("retimed virtual: the record's weights, modelled times")
+
+
+def _print_predictions(options: argparse.Namespace, root: Path) -> None:
+    from paceline.command.plain_table import print_table
+    from paceline.prediction.predict import as_json, cells, notes, predict
+    from paceline.study.compose import composed_each
+
     if options.json and not Path(options.json).parent.is_dir():
         raise SettingError("json", f"there is no folder {Path(options.json).parent}")
     predictions = [
         predict(each.config, options.steps, each.swept, options.draws)
         for each in composed_each(options.overrides, root)
     ]
-    print(table(predictions))
+    print_table([cells(each) for each in predictions])
+    print("\n".join(notes(predictions)))
     if options.json:
         Path(options.json).write_text(as_json(predictions))
-    return 0
 
 
 COMMAND = Command(
     help="""\
 images/s, staleness and the busiest link of a modelled cluster, without training:
 `paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE;
---study STUDY predicts its measured points -> reports/<study>/predictions.csv""",
+--record KEY: the curve of a record there; --study STUDY: its measured points;
+--published: published numbers""",
     run=_run,
     settings=True,
     add_arguments=_add_arguments,

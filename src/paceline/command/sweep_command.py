@@ -39,7 +39,7 @@ def _write_untrained(points: "Sequence[StudyPoint]") -> None:
 
     take_over(points)
     if left := points_to_run(points):
-        from paceline.prediction.retimed_record import retime_points  # torch takes seconds
+        from paceline.prediction.retime import retime_points  # torch takes seconds
 
         retime_points(left)
 

@@ -14,8 +14,7 @@ from paceline.planning.lemma import (
     servers_needed,
     workers_served,
 )
-from paceline.prediction.predict import sized_workload
-from paceline.prediction.timed_run import timed_run
+from paceline.prediction.timed_run import sized_workload, timed_run
 from paceline.record.point import Point
 
 STEPS = 100  # of each worker
@@ -117,7 +116,7 @@ def _step_seconds(
         raise SettingError(error.setting, message) from error
     if not isinstance(changed.cluster, VirtualCluster):
         raise SettingError("cluster", f"{config.names['cluster']} is not modelled")
-    run = timed_run(changed, sized_workload(changed), steps)
+    run = timed_run(changed, steps)
     return changed.workers * changed.batch_size / run.images_per_second
 
 

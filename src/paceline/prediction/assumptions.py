@@ -14,7 +14,7 @@ from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.timing.workload import AbstractWorkload
 
-GREATEST_FIXED_SHARE = 0.5  # of a step that was timed at one batch size only; an assumption, too
+GREATEST_FIXED_SHARE = 0.5  # of a step that was timed at one batch size only; also an assumption
 COVERED = 0.9  # of the draws
 
 
@@ -28,11 +28,11 @@ class Interval(NamedTuple):
 def interval(config: PointConfig, workload: AbstractWorkload, steps: int, draws: int) -> Interval:
     """Predict `draws` times, each with other values of what the point's profile assumes.
 
-    Raises SettingError for an assumption about a setting that there is not, and for a range whose
-    least value is not the least.
+    Raises SettingError for an assumption about a setting that does not exist, and for a range
+    whose least value is above its greatest.
     """
     rates = [
-        timed_run(Point.of(drawn), workload, steps).images_per_second
+        timed_run(Point.of(drawn), steps, workload).images_per_second
         for drawn in drawn_configs(config, draws)
     ]
     low, high = np.quantile(rates, [(1 - COVERED) / 2, (1 + COVERED) / 2])

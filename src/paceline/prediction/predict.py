@@ -1,4 +1,4 @@
-"""Prediction of a point's throughput on a modelled cluster."""
+"""Predicts a point's throughput on a modelled cluster."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.assumptions import Interval, interval
-from paceline.prediction.timed_run import TimedRun, timed_run
+from paceline.prediction.timed_run import TimedRun, sized_workload, timed_run
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.timing.step_rate import StepRate
-from paceline.timing.workload import OWN, AbstractWorkload
+from paceline.timing.step_times import StepRate
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def predict(
 ) -> Prediction:
     """Predict from `steps` steps of every worker; Prediction documents `swept`.
 
-    `draws`: of what the profile assumes, for the interval; 0 for none.
+    `draws`: number of random draws of what the profile assumes, for the interval; 0 for none.
     Raises SettingError for a cluster that is not modelled, and for fewer than two steps.
     """
     if steps < 2:
@@ -53,7 +52,7 @@ def predict(
         raise SettingError("draws", f"0 or more are needed, not {draws}")
     point = Point.of(config)
     workload = sized_workload(point)
-    run = timed_run(point, workload, steps)
+    run = timed_run(point, steps, workload)
     assert isinstance(point.cluster, VirtualCluster)
     rate = point.cluster.rate_of(point.workload)
     return Prediction(
@@ -66,24 +65,8 @@ def predict(
     )
 
 
-def table(predictions: Sequence[Prediction]) -> str:
-    """Return a line for each prediction, with its units in the head."""
-    columns = [_columns(each) for each in predictions]
-    head = list(columns[0])
-    rows = [head, *(list(each.values()) for each in columns)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
-    notes = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
-    if any(each.extrapolated for each in predictions):
-        notes.append("*: outside of the batch sizes that were measured or published")
-    return "\n".join([*(line.rstrip() for line in lines), *notes])
-
-
-def as_json(predictions: Sequence[Prediction]) -> str:
-    return json.dumps([_json(each) for each in predictions], indent=2) + "\n"
-
-
-def _columns(prediction: Prediction) -> dict[str, str]:
+def cells(prediction: Prediction) -> dict[str, str]:
+    """Return a row of the table in the terminal, with the units in its headings."""
     point, run, names = prediction.point, prediction.run, prediction.point.config.names
     name, share = run.busiest
     settings = {
@@ -94,9 +77,10 @@ def _columns(prediction: Prediction) -> dict[str, str]:
         "workers": f"{point.workers:,}",
         "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
     }
+    low_to_high = " to ".join(f"{end:,.0f}" for end in prediction.interval or ())
     return settings | {
         "images/s": f"{run.images_per_second:,.{0 if run.images_per_second >= 100 else 1}f}",
-        **({"90 % of draws": _range(prediction.interval)} if prediction.interval else {}),
+        **({"90 % of draws": low_to_high} if low_to_high else {}),
         "computing": f"{100 * run.computing:.0f} %",
         "exchanging": f"{100 * run.exchanging:.0f} %",
         "waiting": f"{100 * run.waiting:.0f} %",
@@ -105,7 +89,19 @@ def _columns(prediction: Prediction) -> dict[str, str]:
     }
 
 
-def _json(prediction: Prediction) -> dict[str, object]:
+def notes(predictions: Sequence[Prediction]) -> list[str]:
+    """Return the lines below the table."""
+    found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
+    if any(each.extrapolated for each in predictions):
+        found.append("*: outside of the batch sizes that were measured or published")
+    return found
+
+
+def as_json(predictions: Sequence[Prediction]) -> str:
+    return json.dumps([_entry(each) for each in predictions], indent=2) + "\n"
+
+
+def _entry(prediction: Prediction) -> dict[str, object]:
     point, run, names = prediction.point, prediction.run, prediction.point.config.names
     name, share = run.busiest
     return {
@@ -127,18 +123,3 @@ def _json(prediction: Prediction) -> dict[str, object]:
         "extrapolated_batch_size": prediction.extrapolated,
         "rows": list(prediction.rows),
     }
-
-
-def _range(interval: Interval) -> str:
-    return f"{interval.low:,.0f} to {interval.high:,.0f}"
-
-
-def sized_workload(point: Point) -> AbstractWorkload:
-    """Return the workload of a run without training: its own, or one with the model's bytes."""
-    if point.workload.name != OWN:
-        return point.workload
-    model = point.model.build()
-    size = 8 if point.training.precision == "64-true" else 4  # bytes of a weight on the wire
-    statistics = sum(each.numel() for each in model.buffers() if each.is_floating_point())
-    tensors = [weight.numel() for weight in model.parameters()]
-    return point.workload.of_size(size * sum(tensors), size * statistics, tensors)

@@ -1,13 +1,19 @@
-"""Predictions of a study's real processes, by the profiles that the study names."""
+"""Predicts a study's real processes, by the profiles that the study names."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.prediction.predict_paced import of_paced, run_of, staleness_of
+from paceline.exchange.find_collective import collective
+from paceline.prediction.predict_paced import emulating, of_paced, run_of, staleness_of
+from paceline.record.exchange_point import ExchangePoint
 from paceline.record.point_config import PointConfig
+from paceline.record.target import Target
 from paceline.study.compose import composed
 from paceline.study.study_points import StudyPoint, study_points
 
@@ -32,8 +38,8 @@ def predict_points(study: str, root: Path) -> Path:
     training; for a paced point, with what `of_paced` says of its messages.
 
     How fast a shared machine computes changes from hour to hour. So on a cluster with shared cores
-    the duration of a step alone is the mean over the study's own runs of one worker without a
-    server, for each model and batch size; the kind of these runs is calibrated, not predicted.
+    the duration of a step by itself is the mean over the study's own runs of one worker without
+    a server, for each model and batch size; the kind of these runs is calibrated, not predicted.
 
     Where the study says what it is `validated_on`, the half of a point is validation or
     development.
@@ -49,7 +55,7 @@ def predict_points(study: str, root: Path) -> Path:
     declared = study_points(study, root)
     halves = _halves(declared)
     points = [point for point in declared if point.key in runs]
-    names = [profile_of(point.config) for point in points]
+    names = [_profile_of(point.config) for point in points]
     clusters = {name: composed([f"cluster={name}"], root).values["cluster"] for name in set(names)}
     alone = _seconds_alone(runs[point.key] for point in points if _is_whole(point))
     rows = []
@@ -74,8 +80,32 @@ def predict_points(study: str, root: Path) -> Path:
     return path
 
 
+def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
+    """Return a function that predicts the seconds of a point, as its study's `predicted_by` asks.
+
+    It returns None where the study names no modelled cluster. Between emulated nodes the links are
+    those of the point itself. Nobody computes, so that only messages take time.
+    """
+    clusters = dict[str, Mapping[str, Any]]()
+
+    def predict(exchange: ExchangePoint) -> float | None:
+        if not exchange.config.values.get("predicted_by"):
+            return None
+        name = _profile_of(exchange.config)
+        if name not in clusters:
+            clusters[name] = composed([f"cluster={name}"], root).values["cluster"]
+        own = exchange.config.values["cluster"]
+        modelled = emulating(clusters[name], own, exchange.workers)
+        cluster = Target("cluster", modelled).build_as(VirtualCluster)
+        profile = replace(cluster.profile, shared_cores=None)
+        chosen = collective(exchange.collective)
+        return chosen.seconds(exchange.num_bytes, exchange.workers, profile)
+
+    return predict
+
+
 def _has_rate(run: Run) -> bool:
-    """Return True for a real point with a rate; one whose accuracy is at chance has one."""
+    """Return True for a real point with a rate, even if its accuracy is at chance."""
     return run["kind"] in ("measured", "paced") and bool(run["images_per_second"])
 
 
@@ -102,7 +132,7 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
 
 
 def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
-    """Return the half of each point of a study, by key; nothing if the study has one only.
+    """Return the half of each point of a study, by key; "" if the study has only one.
 
     Raises SettingError("validated_on") for what is no axis, no list, or no value of a point.
     """
@@ -127,7 +157,7 @@ def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
     return {key: "validation" if key in validating else "development" for key in keys}
 
 
-def profile_of(config: PointConfig) -> str:
+def _profile_of(config: PointConfig) -> str:
     """Return the name of the modelled cluster that predicts a measured point.
 
     Raises SettingError("predicted_by") if the study names none for its model.

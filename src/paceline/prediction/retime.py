@@ -1,24 +1,64 @@
-"""The curve of a record on another modelled cluster, without training it again."""
+"""Times of a record's curve on another modelled cluster, without training it again.
+
+Where workers meet in each mean, and nothing but the draws of step times decides which comes first,
+a run on another network has the same weights, and a run of the clock without gradients has its
+times.
+"""
 
 import csv
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import yaml
 
+from paceline.clock.reports import StrategyReport
+from paceline.clock.virtual.clock import VirtualClock
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.prediction.predict import sized_workload
+from paceline.measurement.numbers import NUMBERS
+from paceline.measurement.observed import Observed
+from paceline.measurement.rows import POINT_TABLES
+from paceline.measurement.training_report import TrainingReport
 from paceline.prediction.timed_run import point_clock
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import require_fit
+from paceline.record.provenance import source_digest
+from paceline.record.reading import read_result, require_fit
+from paceline.record.record import PartialRecord, Result
+from paceline.record.tracking.mlflow_record import MARKER
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
+from paceline.study.study_points import StudyPoint
 
 _TIMING = ("cluster", "workload")
+# Settings of a modelled cluster that decide which worker comes first in a mean.
 _ORDER = ("step_jitter", "slow_workers", "slow_factor", "straggler_probability", "straggler_factor")
+# Settings of a modelled cluster that change only times, for workers that meet in each mean.
+_OF_TIME = (
+    "step_seconds",
+    "step_rates",
+    "server_seconds",
+    "server_bandwidth",
+    "server_placement",
+    "workers_per_node",
+    "node_cores",
+    "overlap",
+    "link",
+    "node_link",
+    "allreduce_link",
+    "message_seconds",
+    "message_bandwidth",
+)
+_NUMBERS = (  # of result.json, that change with the times and the bytes of messages
+    "seconds",
+    "images_per_second",
+    "updates_per_second",
+    "data_wait_share",
+    "bytes_sent",
+    "bytes_received",
+)
 
 
 class Retimed(NamedTuple):
@@ -30,60 +70,53 @@ class Retimed(NamedTuple):
     seconds: float
 
 
+@dataclass(frozen=True)
+class _Timed:
+    """Part of a TrainingReport that the numbers of time read."""
+
+    strategy: StrategyReport
+    shard: int = 0
+
+
 def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     """Return the evaluations of the record `key` with the times of the cluster in `overrides`.
 
-    The weights are those of a run that trains there, bit for bit: workers meet in each mean, in an
-    order that only the draws of step times decide. Raises SettingError for a record that there is
-    not, or that does not fit, for a scheme whose updates have an order that depends on time, and
-    for a cluster on which other steps are slow.
+    The weights are those of a run that trains there, bit for bit. Raises SettingError for a record
+    that does not exist or does not fit, for a scheme whose updates have an order that depends on
+    time, and for a cluster on which other steps are slow.
     """
     folder = _folder(key, root)
-    old = Point.of(_with_timing(PointConfig(_yaml(folder / "config.yaml")), composed([], root)))
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    old = Point.of(_with_timing(PointConfig(values), composed([], root)))
     config = composed(overrides, root)
-    unknown = [each for each in overrides if each.split("=")[0].split(".")[0] not in _TIMING]
-    if unknown:
-        raise SettingError(unknown[0].split("=")[0], "only cluster and workload can be retimed")
-    new = Point.of(
-        old.config.replaced(cluster=config.values["cluster"], workload=config.values["workload"])
-    )
+    for name in (each.split("=")[0] for each in overrides):
+        if name.split(".")[0] not in _TIMING:
+            raise SettingError(name, "only cluster and workload can be retimed")
+    new = Point.of(old.config.replaced(**{name: config.values[name] for name in _TIMING}))
     _check(old, new)
-    with (folder / "curve.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    seconds = snapshot_seconds(new, [int(row["samples"]) for row in rows])
+    rows, clock = _curve_and_clock(new, folder)
     return [
-        Retimed(int(row["samples"]), float(row["top1"]), float(row["seconds"]), after)
-        for row, after in zip(rows, seconds, strict=True)
+        Retimed(int(row["samples"]), float(row["top1"]), float(row["seconds"]), snapshot.seconds)
+        for row, snapshot in zip(rows, clock.holder.snapshots, strict=True)
     ]
 
 
-def snapshot_seconds(point: Point, samples: Sequence[int]) -> list[float]:
-    """Return the virtual seconds at which a run of `point` is behind each number of samples."""
-    steps = samples[-1] // (point.batch_size * point.workers)
-    clock = point_clock(point, sized_workload(point), steps, samples)
-    return [snapshot.seconds for snapshot in clock.holder.snapshots]
-
-
-def table(rows: Sequence[Retimed]) -> str:
-    """Return a line for each evaluation, with units in the head."""
-    lines = [f"{'samples':>12}  {'top-1':>7}  {'before [s]':>12}  {'retimed [s]':>12}"]
-    lines += [
-        f"{row.samples:12,}  {100 * row.top1:5.2f} %  {row.before:12,.4f}  {row.seconds:12,.4f}"
-        for row in rows
-    ]
-    return "\n".join([*lines, "retimed virtual: the record's weights, modelled times"])
+def cells(retimed: Retimed) -> dict[str, str]:
+    """Return a row of the table in the terminal, with the units in its headings."""
+    return {
+        ">samples": f"{retimed.samples:,}",
+        ">top-1": f"{100 * retimed.top1:.2f} %",
+        ">before [s]": f"{retimed.before:,.4f}",
+        ">retimed [s]": f"{retimed.seconds:,.4f}",
+    }
 
 
 def _folder(key: str, root: Path) -> Path:
     found = sorted(path.parent for path in root.glob(f"runs/*/{key}/result.json"))
     if not found:
-        raise SettingError("key", f"there is no record {key} in runs/")
+        raise SettingError("record", f"there is no record {key} in runs/")
     require_fit(found[0])
     return found[0]
-
-
-def _yaml(path: Path) -> dict[str, object]:
-    return yaml.safe_load(path.read_text())
 
 
 def _with_timing(config: PointConfig, defaults: PointConfig) -> PointConfig:
@@ -97,12 +130,103 @@ def _with_timing(config: PointConfig, defaults: PointConfig) -> PointConfig:
 def _check(old: Point, new: Point) -> None:
     if not isinstance(new.cluster, VirtualCluster) or not isinstance(old.cluster, VirtualCluster):
         raise SettingError("cluster", "only a modelled cluster can be retimed, and only to another")
-    accounting = Accounting(old.scheme, old.workers)
-    if not accounting.equal_steps or old.scheme.servers:
+    if not _is_ordered_by_steps(old):
         name = type(old.scheme).__name__
         raise SettingError("scheme", f"the order of updates of {name} depends on time: train again")
     for setting in _ORDER:
-        if getattr(old.cluster, setting) != getattr(new.cluster, setting):
-            was = getattr(old.cluster, setting)
-            message = f"it decides who is first in a mean: {was} is needed, as in the record"
+        was = getattr(old.cluster, setting)
+        if was != getattr(new.cluster, setting):
+            message = f"it decides which worker is first in a mean: {was} is needed, as recorded"
             raise SettingError(f"cluster.{setting}", message)
+
+
+def _is_ordered_by_steps(point: Point) -> bool:
+    return not point.scheme.servers and Accounting(point.scheme, point.workers).equal_steps
+
+
+def retime_points(points: Sequence[StudyPoint]) -> None:
+    """Write the records of those `points` whose weights a record has; print a line for each.
+
+    That record may be of any study, but is finished and made by the present code. `points`: those
+    that need a run.
+    """
+    asked = [p for p in points if p.config.sweep.takes_over and has_weights_of_any_network(p.point)]
+    if not asked:
+        return
+    trained = _trained_records(asked[0].folder.parent.parent)
+    for point in asked:
+        source = trained.get(key_of_weights(point.config))
+        if source is not None:
+            _write_retimed(point.point, point.folder, source)
+            print(f"{point.key} {point.words}: retimed from {source.name}", flush=True)
+
+
+def has_weights_of_any_network(point: Point) -> bool:
+    """Return True if a run of `point` has the same weights on any modelled network."""
+    cluster = point.cluster
+    if not isinstance(cluster, VirtualCluster) or cluster.shared_cores is not None:
+        return False
+    whole = point.sharding.shards == 1 and point.placement.meeting is None
+    return whole and _is_ordered_by_steps(point)
+
+
+def key_of_weights(config: PointConfig) -> str:
+    """Return a key that points share if they differ only in settings of time."""
+    cluster = config.values["cluster"]
+    rest = {name: cluster[name] for name in cluster if name not in _OF_TIME}
+    return config.replaced(cluster=rest, workload={}).key
+
+
+def _write_retimed(point: Point, folder: Path, source: Path) -> None:
+    """Write the record of `point` to `folder`, with the weights' numbers of the record `source`.
+
+    Real seconds are those of the training. Raises SettingError if it cannot be written.
+    """
+    result = read_result(source)
+    assert result is not None
+    rows, clock = _curve_and_clock(point, source)
+    observed = Observed(
+        [cast("TrainingReport", _Timed(clock.report()))],
+        scheme=point.scheme,
+        batch_size=point.batch_size,
+        warmup_fraction=point.measurement.warmup_fraction,
+    )
+    ends = [snapshot.seconds for snapshot in clock.holder.snapshots]
+    curve = [{**row, "seconds": round(seconds, 4)} for row, seconds in zip(rows, ends, strict=True)]
+    partial = PartialRecord(folder)
+    partial.copy_files(source, [MARKER, "progress.csv"])
+    partial.write_config(point.config.values)
+    tables = {table.name: table for table in POINT_TABLES}
+    partial.write_table("curve", tables["curve"].columns, curve)
+    for name in ("phases", "timeline"):
+        partial.write_table(name, tables[name].columns, tables[name].rows(observed))
+    own = {"study": point.study, "key": point.config.key, **point.config.names}
+    numbers = {each.name: each.observe(observed) for each in NUMBERS if each.name in _NUMBERS}
+    partial.complete({**result, **own, **numbers, "retimed_from": source.name})
+
+
+def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], VirtualClock]:
+    """Return the rows of a record's curve, and the clock of `point` with a snapshot at each."""
+    with (folder / "curve.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    samples = [int(row["samples"]) for row in rows]
+    steps = samples[-1] // (point.batch_size * point.workers)
+    return rows, point_clock(point, steps, samples)
+
+
+def _trained_records(runs: Path) -> dict[str, Path]:
+    """Return the folders of finished trainings on a virtual clock, by the key of their weights."""
+    digest, found = source_digest(), dict[str, Path]()
+    for path in sorted(runs.glob("[!.]*/[!.]*/result.json")):
+        if _is_source(read_result(path.parent), digest):
+            values = yaml.safe_load((path.parent / "config.yaml").read_text())
+            found.setdefault(key_of_weights(PointConfig(values)), path.parent)
+    return found
+
+
+def _is_source(result: Result | None, digest: str) -> bool:
+    """Return True for what the present code has trained to the end on a virtual clock."""
+    if result is None or "retimed_from" in result:
+        return False
+    ended = result["status"] == "finished" and result["kind"] == "virtual"
+    return ended and result["source_digest"] == digest

@@ -1,4 +1,4 @@
-"""Run on the virtual clock without training: the rules, messages and times, and no gradients."""
+"""Runs the virtual clock without gradients: the rules, the messages and the times of a run."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import AbstractWorkload
+from paceline.timing.workload import OWN, AbstractWorkload
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,13 @@ class TimedRun:
         return sum(stale * number for stale, number in self.staleness.items()) / pushes
 
 
-def timed_run(point: Point, workload: AbstractWorkload, steps: int) -> TimedRun:
-    """Run `steps` steps of every worker, with messages of `workload`.
+def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None) -> TimedRun:
+    """Run `steps` steps of every worker of a point.
 
-    Raises SettingError for a cluster that is not modelled, and for too few steps.
+    `workload`: whose messages are sent; None for that of the point. Raises SettingError for a
+    cluster that is not modelled, and for too few steps.
     """
-    clock = point_clock(point, workload, steps)
+    clock = point_clock(point, steps, workload=workload)
     ends = [np.array(worker.step_ends) for worker in clock.workers]
     rate = images_per_second(ends, point.batch_size, point.measurement.warmup_fraction)
     if rate is None:
@@ -79,11 +80,15 @@ def timed_run(point: Point, workload: AbstractWorkload, steps: int) -> TimedRun:
 
 
 def point_clock(
-    point: Point, workload: AbstractWorkload, steps: int, snapshot_samples: Sequence[int] = ()
+    point: Point,
+    steps: int,
+    snapshot_samples: Sequence[int] = (),
+    workload: AbstractWorkload | None = None,
 ) -> VirtualClock:
-    """Return the clock of a point at the end of `steps` steps of every worker; see `timed_clock`.
+    """Return the clock of a point at the end of `steps` steps of every worker.
 
-    Raises SettingError for a cluster that is not modelled.
+    `snapshot_samples`: see `timed_clock`; `workload`: see `timed_run`. Raises SettingError for a
+    cluster that is not modelled.
     """
     cluster = point.cluster
     if not isinstance(cluster, VirtualCluster):
@@ -97,12 +102,23 @@ def point_clock(
         steps=steps,
         profile=cluster.profile,
         step_times=step_times,
-        workload=workload,
+        workload=workload or sized_workload(point),
         batch_size=point.batch_size,
         snapshot_samples=snapshot_samples,
         traffic=_traffic(point),
         split_step=split_step_of(point, point.model.build, lambda: declared_shape(point)),
     )
+
+
+def sized_workload(point: Point) -> AbstractWorkload:
+    """Return the workload of a run without training: its own, or one with the model's bytes."""
+    if point.workload.name != OWN:
+        return point.workload
+    model = point.model.build()
+    size = 8 if point.training.precision == "64-true" else 4  # bytes of a weight on the wire
+    statistics = sum(each.numel() for each in model.buffers() if each.is_floating_point())
+    tensors = [weight.numel() for weight in model.parameters()]
+    return point.workload.of_size(size * sum(tensors), size * statistics, tensors)
 
 
 def _traffic(point: Point) -> DataTraffic | None:

@@ -1,4 +1,4 @@
-"""Counts how published numbers were predicted, from predictions.csv of `paceline published`."""
+"""Counts how published numbers were predicted, by predictions.csv of `predict --published`."""
 
 from pathlib import Path
 

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paceline.calibration.exchange_turns import Asked, Exchanged, measure_exchanges
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.record import provenance
 from paceline.record.exchange_point import ExchangePoint
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord
+from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges
 from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
 from paceline.study.study_points import StudyPoint, study_points
 from paceline.study.sweep import points_to_run

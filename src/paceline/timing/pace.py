@@ -74,7 +74,7 @@ class Pace:
 def give_way() -> None:
     """Let this worker compute only when no server needs its core (Linux; needs no privilege).
 
-    A server represents a machine of its own. With niceness alone, a worker that it has just
+    A server represents a machine of its own. With only niceness, a worker that it has just
     answered still takes its core for 4 ms, the shortest time slice of the scheduler.
     """
     if hasattr(os, "SCHED_IDLE"):

@@ -33,7 +33,7 @@ def divided_layers(
 
     `split`: "all" divides all `layers`, "fully_connected" those that are `linear`, "auto" those of
     the `dividable` with which a process sends the fewest bytes in a step: never more than by the
-    other two, and no layer saves bytes if it alone is done the other way. `num_bytes(divided)`
+    other two, and no single layer saves bytes if it is done the other way. `num_bytes(divided)`
     counts them, and raises SettingError for a choice that cannot be: that is left out, but "auto"
     raises it for no layer at all, where the processes cannot share the images.
     """

@@ -1,4 +1,4 @@
-"""Division of a counted network over the processes of a worker, by the sizes of its layers alone.
+"""Division of a counted network over the processes of a worker, from only the sizes of its layers.
 
 It is the plan of the room `split` for a chain of layers whose sizes are divisible. What a list of
 layers does not say is assumed: between layers only operations that work on parts; divisible

@@ -7,9 +7,9 @@ Processes fill one node after the other, all of a worker before those of the nex
 from dataclasses import replace
 
 from paceline.errors import SettingError
-from paceline.timing.interpolated import interpolated
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.split_step import ShardMessages
+from paceline.timing.step_times import interpolated
 
 
 def check_places(profile: ClusterProfile, workers: int, shards: int) -> None:
@@ -48,7 +48,7 @@ def seconds_inside(
 
 
 def of_first_processes(profile: ClusterProfile, shards: int) -> ClusterProfile:
-    """Return the profile for messages between the first processes of workers alone."""
+    """Return the profile for messages between only the first processes of workers."""
     room = profile.workers_per_node
     return replace(profile, workers_per_node=room and max(1, room // shards))
 

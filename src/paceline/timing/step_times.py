@@ -1,9 +1,73 @@
-"""Duration of each step of an emulated accelerator: the same random draws on both clocks."""
+"""Durations of an accelerator's steps: their means, and the same random draws on both clocks."""
 
 import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from paceline.random_bits import normal, uniform
-from paceline.settings import Count, NotNegative, Positive, Share, settings
+from paceline.settings import Count, NotNegative, Positive, Share, Whole, settings
+from paceline.timing.workload import OWN
+
+
+def interpolated(values: Mapping[int, float], at: int) -> float:
+    """Return a value by its number: linear between known ones, and that of the nearest beyond."""
+    known = sorted(values)
+    return float(np.interp(at, known, [values[each] for each in known]))
+
+
+def _in_one_line(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Replace pydantic's errors, one for each possible form of the setting, by a single one."""
+    try:
+        return check(value)
+    except ValidationError:
+        needed = "a number above 0, or {batch_size: seconds} with numbers above 0, is needed"
+        raise ValueError(needed) from None
+
+
+# Seconds, or {images per worker and step: seconds}; None: steps are not emulated.
+StepSeconds = Annotated[
+    Positive | Annotated[dict[Whole, Positive], Field(min_length=1)] | None,
+    WrapValidator(_in_one_line),
+]
+
+
+def seconds_of_step(step_seconds: float | Mapping[int, float], batch_size: int) -> float:
+    """Return the mean duration of a step with `batch_size` images [seconds].
+
+    It is linear between the batch sizes of a mapping, and beyond them proportional to the nearest.
+    """
+    if not isinstance(step_seconds, Mapping):
+        return step_seconds
+    nearest = min(max(batch_size, min(step_seconds)), max(step_seconds))
+    if nearest != batch_size:
+        return step_seconds[nearest] * batch_size / nearest
+    return interpolated(step_seconds, batch_size)
+
+
+@settings("cluster.step_rates")
+class StepRate:
+    """Rate of an accelerator: a step with b images takes `fixed` + `per_image` * b [seconds].
+
+    `batch_sizes`: least and greatest batch size of what it was fitted to. `rows`: ids of that in
+    papers/published.csv.
+    """
+
+    fixed: NotNegative
+    per_image: Positive
+    batch_sizes: tuple[Whole, Whole]
+    rows: list[str]
+
+    def seconds(self, batch_size: int) -> float:
+        """Return the mean duration of a step with `batch_size` images [seconds]."""
+        return self.fixed + self.per_image * batch_size
+
+    def covers(self, batch_size: int) -> bool:
+        """Return True if `batch_size` is in the range of what the rate was fitted to."""
+        least, greatest = self.batch_sizes
+        return least <= batch_size <= greatest
 
 
 @settings("step_times")
@@ -27,7 +91,7 @@ class StepTimes:
     def seconds(self, worker: int, step: int) -> float:
         """Return the duration of a worker's step [seconds]; steps count from 0.
 
-        It depends on (seed, worker, step) alone.
+        It depends only on (seed, worker, step).
         """
         seconds = self.step_seconds
         if worker < self.slow_workers and step >= self.slow_from:
@@ -40,3 +104,44 @@ class StepTimes:
             drawn = normal(step, "jitter", self.seed, worker)
             seconds *= math.exp(self.jitter * drawn - self.jitter**2 / 2)
         return seconds
+
+
+@settings("cluster")
+class AbstractPacing:
+    """Settings by which a worker emulates an accelerator; clusters on both clocks inherit them.
+
+    `step_seconds`: mean duration of a step; None if steps are not emulated. `step_jitter`: sigma of
+    a log-normal factor of mean 1. Every step of the first `slow_workers` takes `slow_factor` times
+    as long; with `straggler_probability` any step takes `straggler_factor` times as long.
+    """
+
+    step_seconds: StepSeconds
+    step_jitter: NotNegative
+    slow_workers: Count
+    slow_factor: Positive
+    straggler_probability: Share
+    straggler_factor: Positive
+
+    def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
+        """Return the mean duration of a step; None if steps are not emulated.
+
+        `workload`: name of the network that the gradients stand for.
+        """
+        if self.step_seconds is None:
+            return None
+        return seconds_of_step(self.step_seconds, batch_size)
+
+    def step_times(self, batch_size: int, seed: int, workload: str = OWN) -> StepTimes | None:
+        """Return the durations of all steps; None if steps are not emulated."""
+        seconds = self.mean_step_seconds(batch_size, workload)
+        if seconds is None:
+            return None
+        return StepTimes(
+            step_seconds=seconds,
+            jitter=self.step_jitter,
+            slow_workers=self.slow_workers,
+            slow_factor=self.slow_factor,
+            straggler_probability=self.straggler_probability,
+            straggler_factor=self.straggler_factor,
+            seed=seed,
+        )

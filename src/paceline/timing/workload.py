@@ -144,7 +144,7 @@ class SizedNetwork(OwnNetwork):
 
 @settings("workload")
 class CountedNetwork(AbstractWorkload):
-    """Network that `paceline count` has counted, for images of `image_shape` [C, H, W].
+    """Network that `paceline calibrate --count` has counted, for images of `image_shape` [C, H, W].
 
     Statistics of its BatchNorm layers are not sent. `tensors`: numbers of weights of its tensors,
     in the order of its parameters.
@@ -168,7 +168,7 @@ class CountedNetwork(AbstractWorkload):
     def sizes_of_tensors(self) -> Sequence[int]:
         """Numbers of weights of its tensors. Raises SettingError if the file does not list them."""
         if not self.tensors:
-            message = "none are listed; write the file anew by paceline count --write"
+            message = "none are listed; write the file anew by paceline calibrate --count --write"
             raise SettingError("workload.tensors", message)
         return self.tensors
 

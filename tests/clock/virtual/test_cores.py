@@ -13,8 +13,7 @@ from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.timing.profile import ClusterProfile, Link
-from paceline.timing.shared_cores import SharedCores
+from paceline.timing.profile import ClusterProfile, Link, SharedCores
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import OwnNetwork
 

@@ -9,8 +9,7 @@ from paceline.prediction.timed_run import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.timing.profile import ClusterProfile, Link
-from paceline.timing.shared_cores import SharedCores
+from paceline.timing.profile import ClusterProfile, Link, SharedCores
 from paceline.timing.split_step import SplitStep, all_gathered
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import SizedNetwork

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from paceline.clock.virtual.kernel import Event, Kernel, Moment
 from paceline.clock.virtual.processor_sharing import ProcessorSharing
-from paceline.timing.shared_cores import SharedCores
+from paceline.timing.profile import SharedCores
 
 
 class AbstractCores(ABC):

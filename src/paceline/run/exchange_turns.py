@@ -1,5 +1,6 @@
 """Measures exchanges of whole vectors between real processes: every collective, by turns."""
 
+import random
 import tempfile
 import time
 from collections.abc import Sequence
@@ -11,8 +12,6 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from paceline.calibration.messages import since_the_last
-from paceline.calibration.pauses import PAUSE, sleep
 from paceline.cluster.cluster import AbstractCluster, Task
 from paceline.exchange.find_collective import collective
 from paceline.exchange.node import workers_of_a_node
@@ -20,6 +19,13 @@ from paceline.exchange.process_group import join, leave
 from paceline.exchange.schedule.group_wire import GroupWire
 from paceline.exchange.socket_bytes import socket_bytes
 
+# Before each measured message a process fills its caches with something else, as a training step
+# does, and sleeps, as one that waits for its accelerator. Without a pause two processes exchange
+# messages while the kernel still waits for the last one, caches are warm, and no thread sleeps:
+# gloo's all-reduce of 30 KB then takes a fifth of the time. The longer the pause, the deeper the
+# sleep.
+PAUSE = 0.01  # seconds at most; each is drawn at random, so that workers do not meet
+_OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
 _MOST_ROUNDS = 10  # of a small vector in each turn
 _WARM = 1_000_000  # numbers; so many are exchanged before the first turn, and in all its rounds
 
@@ -78,7 +84,7 @@ def measure_exchanges(
 
 
 def _of_all(workers: Sequence[Exchanged]) -> Exchanged:
-    """Add up the bytes of all workers, who have the same seconds."""
+    """Add up the bytes of all workers, which have the same seconds."""
     sums = (sum(getattr(w, name) for w in workers) for name in ("sent", "received", "formula"))
     return Exchanged(workers[0].seconds, *sums)
 
@@ -119,6 +125,25 @@ def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: floa
     sent, received = (now - then for now, then in zip(socket_bytes(), before, strict=True))
     by_wire = wire.bytes_sent, wire.bytes_received
     return Carried(began, ended, *by_wire, (sent, received), wire.rounds)
+
+
+def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
+    """Return the mean seconds from the arrival of the last worker until a worker has the sum.
+
+    `begun`, `ended`: when this worker did in each round. All processes of a machine, which share a
+    clock, must call this.
+    """
+    own = torch.tensor([begun, ended], dtype=torch.float64)
+    stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(stamps, own)
+    begins, ends = torch.stack(stamps).unbind(dim=1)
+    return (ends.mean(dim=0) - begins.amax(dim=0)).tolist()
+
+
+def sleep(most: float) -> None:
+    """Fill the caches with something else, then sleep for at most `most` seconds."""
+    _OTHER.add_(1)
+    time.sleep(random.uniform(0, most))  # torch's generator stays as it is
 
 
 def _turn(asked: Asked, per_node: int | None) -> Exchanged:

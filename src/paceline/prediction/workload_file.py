@@ -1,4 +1,4 @@
-"""Writes the size of a network as a table, and as a file of conf/workload."""
+"""Counts a network, and writes its size as a file of conf/workload."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from paceline.errors import SettingError
 from paceline.exchange.shard import imbalance
 from paceline.model.count_layers import count_layers
-from paceline.model.network_size import NetworkSize
+from paceline.model.network_size import Layer, NetworkSize
 from paceline.record.point_config import PointConfig
 
 _TEXT = """\
@@ -35,36 +35,29 @@ def count(config: PointConfig) -> NetworkSize:
     return count_layers(config.target("model").build(), config.values["data"]["image_shape"])
 
 
-def table(size: NetworkSize, batch_size: int) -> str:
-    """Return all layers and the totals as text; the last lines are for a step of `batch_size`, and
-    for servers that share whole tensors.
-    """
-    rows = [("layer", "weights", "multiply-adds", "activations")]
-    rows += [(layer.name or "(itself)", *(f"{n:,}" for n in layer[1:])) for layer in size.layers]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = [
-        f"{row[0]:{widths[0]}}  " + "  ".join(f"{row[n]:>{widths[n]}}" for n in (1, 2, 3))
-        for row in rows
+def cells(layer: Layer) -> dict[str, str]:
+    """Return a row of the table in the terminal; all but weights is for one image."""
+    return {
+        "layer": layer.name or "(itself)",
+        ">weights": f"{layer.weights:,}",
+        ">multiply-adds": f"{layer.multiply_adds:,}",
+        ">activations": f"{layer.activations:,}",
+    }
+
+
+def totals(size: NetworkSize, batch_size: int) -> list[str]:
+    """Return lines about a step of `batch_size`, and about servers that share whole tensors."""
+    found = [
+        f"weights {size.weight_bytes / 1e6:,.1f} MB; at batch size {batch_size:,}: activations "
+        f"{size.activation_bytes(batch_size) / 1e6:,.1f} MB, a step "
+        f"{size.flops(batch_size) / 1e12:,.3g} TFLOP"
     ]
-    return "\n".join(
-        [
-            *lines,
-            f"weights {size.weight_bytes / 1e6:,.1f} MB; at batch size {batch_size:,}: activations "
-            f"{size.activation_bytes(batch_size) / 1e6:,.1f} MB, a step "
-            f"{size.flops(batch_size) / 1e12:,.3g} TFLOP",
-            *_imbalances(size),
-        ]
-    )
-
-
-def _imbalances(size: NetworkSize) -> list[str]:
-    """Return a line about the shares of servers by scheme.sharding=round_robin."""
     most = min(_MOST_SERVERS, len(size.tensors))
-    found = [f"{n}: {imbalance(size.tensors, n):.2f}" for n in range(1, most + 1)]
-    if not found:
-        return []
-    head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
-    return [f"{head} {', '.join(found)}"]
+    shares = [f"{n}: {imbalance(size.tensors, n):.2f}" for n in range(1, most + 1)]
+    if shares:
+        head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
+        found.append(f"{head} {', '.join(shares)}")
+    return found
 
 
 def write(config: PointConfig, size: NetworkSize, name: str, command: str, folder: Path) -> Path:
@@ -75,16 +68,8 @@ def write(config: PointConfig, size: NetworkSize, name: str, command: str, folde
     """
     if not _NAME.fullmatch(name) or name in ("own", "sized"):
         raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")
-    path = folder / f"{name}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".part")
-    partial.write_text(_text(config, size, name, command))
-    return partial.replace(path)
-
-
-def _text(config: PointConfig, size: NetworkSize, name: str, command: str) -> str:
     data = config.values["data"]
-    return _TEXT.format(
+    text = _TEXT.format(
         name=name,
         megabytes=size.weight_bytes / 1e6,
         gigaflops=size.multiply_adds / 1e9,
@@ -94,3 +79,8 @@ def _text(config: PointConfig, size: NetworkSize, name: str, command: str) -> st
         tensors=", ".join(map(str, size.tensors)),
         layers="\n".join(f"  - [{', '.join(map(str, layer))}]" for layer in size.layers),
     )
+    path = folder / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_text(text)
+    return partial.replace(path)

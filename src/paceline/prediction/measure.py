@@ -16,25 +16,24 @@ import numpy as np
 import psutil
 import torch.distributed as dist
 
-from paceline.calibration.fits import Times
-from paceline.calibration.messages import (
+from paceline.clock.wall.ddp import SyncAllReduceStrategy
+from paceline.cluster.launcher import launch
+from paceline.exchange.process_group import join, leave
+from paceline.prediction.messages import (
     REPETITIONS,
-    copy_bandwidth,
+    Times,
     measure_allreduce,
     measure_in_training,
     measure_pair,
 )
-from paceline.calibration.pauses import PAUSE
-from paceline.calibration.steps import MANY, PAIRS_OF_BLOCKS, TimedSteps
-from paceline.clock.wall.ddp import SyncAllReduceStrategy
-from paceline.cluster.launcher import launch
-from paceline.exchange.process_group import join, leave
+from paceline.prediction.steps import MANY, PAIRS_OF_BLOCKS, TimedSteps
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.run.exchange_turns import PAUSE
 from paceline.run.run_point import prepare_data
 from paceline.scheme.independent import Independent
-from paceline.timing.step_seconds import seconds_of_step
+from paceline.timing.step_times import seconds_of_step
 
 SECONDS = 10.0  # time spent on each kind of steps
 _TURNS = 4  # in which the kinds follow each other, as other guests of a host come and go
@@ -53,14 +52,13 @@ class MeasuredSteps:
     """Measurements of one worker.
 
     `steps`: seconds of each step, by batch size. `ddp_steps`: those of a step at the chosen batch
-    size by DistributedDataParallel, which reduces over this worker alone.
+    size by DistributedDataParallel, which reduces over only this worker.
     """
 
     accelerator: str
     num_parameters: int
     steps: dict[int, np.ndarray]
     ddp_steps: np.ndarray
-    copy_bandwidth: float  # bytes per second
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def measure(
 
 
 def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
-    """Measure the steps and memory copies of one worker; must run in a process of its own."""
+    """Measure the steps of one worker; must run in a process of its own."""
     steps = TimedSteps(point)
     sizes = batch_sizes(point.batch_size, steps.num_train)
     join(_TIMEOUT, "cpu")
@@ -149,7 +147,6 @@ def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
         num_parameters=sum(weight.numel() for weight in steps.module.parameters()),
         steps={size: np.concatenate(each) for size, each in found.items()},
         ddp_steps=np.concatenate(by_ddp),
-        copy_bandwidth=copy_bandwidth(),
     )
 
 

@@ -47,7 +47,7 @@ class TimedSteps:
     def exchanging(self, exchange: Callable[[], object], block: int) -> list[float]:
         """Take steps, every other `block` of them with an exchange; return the seconds of each.
 
-        The first block comes without one, and before all is a block that is not counted.
+        The first block has none; a block that is not counted comes before it.
         """
         exchanges = Exchanges(exchange, block)
         num_steps = (2 * PAIRS_OF_BLOCKS + 1) * block

@@ -2,9 +2,9 @@
 
 import pytest
 
-from paceline.calibration.fits import added_by, allreduce_link_of, line_through, link_of
-from paceline.calibration.messages import copy_bandwidth, measure_pair
 from paceline.cluster.launcher import launch
+from paceline.prediction.messages import added_by, measure_pair
+from paceline.prediction.this_machine import allreduce_link_of, line_through
 
 SIZES = [1, 500]
 
@@ -29,14 +29,6 @@ def test_what_is_added_is_a_median_over_blocks():
     steps = [1.0, 1.0, 1.5, 1.5, 2.0, 2.0, 2.4, 2.6, 1.0, 1.0, 9.0, 9.0]
     assert added_by(steps, 2) == pytest.approx(0.5)
     assert added_by([2.0, 1.0], 1) == 0
-
-
-def test_a_push_and_its_answer_share_the_time():
-    assert link_of(1.0, 0.02) == pytest.approx((0.5, 0.01))
-
-
-def test_memory_is_copied_at_a_rate_in_bytes_per_second():
-    assert 1e6 < copy_bandwidth(2**20) < 1e13  # some gigabytes, on a machine with nothing else
 
 
 def test_two_processes_measure_each_other(tmp_path):

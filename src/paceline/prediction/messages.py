@@ -1,4 +1,4 @@
-"""Measures the costs of a modelled cluster on this machine: copies, messages, a server's work.
+"""Measures the costs of a modelled cluster on this machine: messages, and a server's work.
 
 Messages are real: two processes, a worker and a server, exchange them over the wire of a point.
 """
@@ -11,28 +11,22 @@ from statistics import fmean, median
 import torch
 import torch.distributed as dist
 
-from paceline.calibration.fits import Times, added_by
-from paceline.calibration.pauses import PAUSE, sleep
 from paceline.clock.segment import Segment, group_segments
 from paceline.clock.served_weights import ServedWeights, ServerSpec
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.push_pull import Header, ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
+from paceline.run.exchange_turns import PAUSE, since_the_last, sleep
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
+Times = dict[int, float]  # seconds by number of weights
+
+WEIGHT_BYTES = 4  # float32
 _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
-_COPIED = 64 * 2**20  # bytes; too many for any cache
 
 _SECONDS = 1.0  # of pauses at most, of a size and repetition
 REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
-
-
-def copy_bandwidth(num_bytes: int = _COPIED) -> float:
-    """Return the bytes per second that one thread copies in memory."""
-    source = torch.ones(num_bytes, dtype=torch.uint8)
-    target = torch.zeros_like(source)
-    return num_bytes / median(_timed(lambda: target.copy_(source), 10))
 
 
 def measure_in_training(
@@ -41,7 +35,7 @@ def measure_in_training(
     """Measure what exchanges of `num_weights` add to a step; a worker and a server must call this.
 
     `take_steps(exchange)` takes steps, every other `block` of them with an exchange at its end, and
-    returns the seconds of each. Returns "push_pull", with the server's work, from the worker alone,
+    returns the seconds of each. Returns "push_pull", with the server's work, from the worker only,
     and "allreduce", between both, which compute alike.
     """
     join(_TIMEOUT, "cpu")
@@ -57,6 +51,16 @@ def measure_in_training(
     found["allreduce"] = added_by(take_steps(lambda: dist.all_reduce(vector)), block)
     leave()
     return found
+
+
+def added_by(seconds: Sequence[float], block: int) -> float:
+    """Return what an exchange adds to a step, if every other `block` of the steps has one.
+
+    It is the median over pairs of adjacent blocks of the difference of their means, since other
+    guests of a host come and go.
+    """
+    means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
+    return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
 
 
 def _answer_until_farewell(num_weights: int) -> None:
@@ -191,19 +195,6 @@ def _allreduce_seconds(size: int, pause: float) -> float:
 
     _timed(reduce, _rounds(size, pause), before=partial(sleep, pause))
     return fmean(since_the_last(begun, ended)[1:])
-
-
-def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
-    """Return the mean seconds from the arrival of the last worker until a worker has the sum.
-
-    `begun`, `ended`: when this worker did in each round. All processes of a machine, which share a
-    clock, must call this.
-    """
-    own = torch.tensor([begun, ended], dtype=torch.float64)
-    stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(stamps, own)
-    begins, ends = torch.stack(stamps).unbind(dim=1)
-    return (ends.mean(dim=0) - begins.amax(dim=0)).tolist()
 
 
 def _nothing() -> None:

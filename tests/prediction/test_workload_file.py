@@ -1,12 +1,12 @@
-"""Files of conf/workload are what `paceline count` writes."""
+"""Files of conf/workload are what `paceline calibrate --count` writes."""
 
 from pathlib import Path
 
 import pytest
 
-from paceline.calibration.workload_file import count, table, write
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
+from paceline.prediction.workload_file import cells, count, totals, write
 from paceline.record.target import Target
 from paceline.study.compose import composed
 
@@ -22,8 +22,8 @@ COUNTED = sorted(
 def test_a_file_is_what_its_own_command_writes(name, tmp_path):
     text = (ROOT / f"conf/workload/{name}.yaml").read_text()
     command = text.splitlines()[1].removeprefix("# paceline ")
-    counts, *overrides, option, written = command.split()
-    assert (counts, option, written) == ("count", "--write", name)
+    calibrate, counts, *overrides, option, written = command.split()
+    assert (calibrate, counts, option, written) == ("calibrate", "--count", "--write", name)
     config = composed(overrides, ROOT)
     size = count(config)
     assert write(config, size, name, command, tmp_path).read_text() == text
@@ -33,16 +33,16 @@ def test_a_file_is_what_its_own_command_writes(name, tmp_path):
 
 def test_a_table_has_layers_and_totals():
     layers = [Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)]
-    *_, itself, totals, shares = table(NetworkSize(layers, [3, 1]), 1000).splitlines()
+    step, shares = totals(NetworkSize(layers, [3, 1]), 1000)
     assert shares == "2 tensors in turn over servers, largest share / mean: 1: 1.00, 2: 1.50"
-    assert itself.split() == ["(itself)", "24", "0", "5"]
-    assert totals == ("weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP")
+    assert [*cells(layers[1]).values()] == ["(itself)", "24", "0", "5"]
+    assert step == ("weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP")
 
 
 @pytest.mark.parametrize("name", ["own", "Mine", "a/b", ""])
 def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     with pytest.raises(SettingError, match="no name for a workload"):
-        write(composed([], ROOT), NetworkSize([]), name, "count", tmp_path)
+        write(composed([], ROOT), NetworkSize([]), name, "calibrate --count", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

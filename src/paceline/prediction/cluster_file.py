@@ -1,0 +1,119 @@
+"""Writes the measurements of this machine as a file of conf/cluster."""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from paceline.errors import SettingError
+from paceline.prediction.measure import Measured
+from paceline.prediction.this_machine import (
+    ddp_seconds,
+    exchange_seconds,
+    jitter,
+    profile_of_measured,
+    rows,
+    speeds,
+)
+from paceline.record import provenance
+from paceline.record.point import Point
+from paceline.timing.profile import Link
+
+CALIBRATED = "by `paceline calibrate`"  # in every file of a measured machine
+_NAMED = ("python", "torch", "pytorch-lightning")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """Return the path of a cluster's file in `folder`.
+
+    Raises SettingError("write") for a name that cannot be chosen on the command line, and for that
+    of a cluster that was not calibrated.
+    """
+    if not _NAME.fullmatch(name):
+        raise SettingError("write", f"{name!r} is no name of a cluster: small letters, digits, _")
+    path = folder / f"{name}.yaml"
+    if path.is_file() and CALIBRATED not in path.read_text():
+        raise SettingError("write", f"{name} is another cluster's name, which nothing may replace")
+    return path
+
+
+def write(measured: Measured, point: Point, path: Path) -> None:
+    """Write the cluster's file, replacing it. `point` is the point that was measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    comments = "".join(f"# {line}\n" for line in _comments(measured, point))
+    values = yaml.safe_dump(_values(measured, point), sort_keys=False, default_flow_style=None)
+    partial.write_text(comments + values)
+    partial.replace(path)
+
+
+def _comments(measured: Measured, point: Point) -> list[str]:
+    """Return what was measured, where and how."""
+    machine, packages = provenance.hardware(), provenance.versions()
+    commit = provenance.commit()
+    of_code = commit[:12] + "+dirty" * commit.endswith("+dirty") or "unknown"
+    gpus = ", ".join(machine["gpus"]) or "no GPU"
+    worker, names = measured.worker, point.config.names
+    network = f"{names['model']} ({worker.num_parameters:,} parameters) on {names['data']}"
+    device = "GPU" if worker.accelerator == "cuda" else "CPU"
+    threads = f"{point.cluster.threads_per_worker} thread(s) of each worker"
+    return [
+        f"A machine on the virtual clock, {CALIBRATED}: what this file sets is measured there.",
+        f"{measured.started:%Y-%m-%d %H:%M} UTC, load average {measured.load:.2f} before; "
+        f"commit {of_code}.",
+        f"{machine['cpu']}, {machine['cores']} cores, {gpus}; "
+        f"{', '.join(f'{name} {packages[name]}' for name in _NAMED)}.",
+        f"{network}, {point.training.precision}, on the {device}, {threads}.",
+        "A step is draw, forward, backward and SGD in Lightning's loop; jitter and workers at once "
+        f"are of batch size {measured.batch_size}.",
+        f"A message comes after a pause of at most {1e3 * measured.pause:.3g} ms.",
+        *(f"  {name}: {value}" for name, value in rows(measured)),
+    ]
+
+
+def _values(measured: Measured, point: Point) -> dict[str, Any]:
+    """Return the settings of the cluster that are measured."""
+    profile, worker = profile_of_measured(measured), measured.worker
+    assert profile.allreduce_link is not None
+    steps = _rounded({size: fmean(seconds) for size, seconds in worker.steps.items()})
+    push, allreduce = exchange_seconds(measured)
+    cores = {
+        "step_seconds": steps,
+        "speeds": _rounded(speeds(measured)),
+        "ddp_seconds": _number(ddp_seconds(measured)),
+        "push_seconds": _number(push),
+        "allreduce_seconds": _number(allreduce),
+    }
+    on_gpu = worker.accelerator == "cuda"
+    return {
+        "defaults": ["base/modelled@_here_", "_self_"],
+        "threads_per_worker": point.cluster.threads_per_worker,
+        "step_seconds": steps if on_gpu else None,
+        "step_jitter": _number(jitter(worker.steps[measured.batch_size])),
+        "server_seconds": _number(profile.server_seconds),
+        "server_bandwidth": _number(profile.server_bandwidth),
+        "node_cores": measured.cores,
+        "node_link": _link(profile.node_link),
+        "allreduce_link": _link(profile.allreduce_link),
+        "message_seconds": _rounded(profile.message_seconds),
+        "message_bandwidth": _rounded(profile.message_bandwidth),
+        "shared_cores": None if on_gpu else cores,
+    }
+
+
+def _link(link: Link) -> dict[str, float | None]:
+    return {"latency": _number(link.latency), "bandwidth": _number(link.bandwidth)}
+
+
+def _rounded(values: Mapping[int, float]) -> dict[int, float | None]:
+    return {key: _number(value) for key, value in values.items()}
+
+
+def _number(value: float) -> float | None:
+    """Round to three digits; no limit is None."""
+    return None if math.isinf(value) else float(f"{value:.3g}")
