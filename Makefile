@@ -18,7 +18,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 study: setup
-	@$(WITH_VENV) dvc repro report@quick
+	@$(WITH_VENV) paceline sweep quick
+	@$(WITH_VENV) paceline collect quick
+	@$(WITH_VENV) paceline report quick
 	@echo "The report: reports/quick/index.html"
 
 test: setup

@@ -1,4 +1,4 @@
-"""dvc.yaml, the table of contents: every study is in it, and stages meet at files."""
+"""dvc.yaml, the table of contents: every study is in it, and depends on what its points compose."""
 
 import json
 import shutil
@@ -8,173 +8,155 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from paceline.analysis.analyse import FOLDER
-from paceline.measurement.rows import POINT_TABLES
-from paceline.record.archive import ARCHIVE
+from hydra import compose, initialize_config_dir
 
 ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+STAGES = PIPELINE["stages"]
 LISTS = {name: studies for lists in PIPELINE["vars"] for name, studies in lists.items()}
-STUDIES = LISTS["studies"] + LISTS["long_studies"] + LISTS["predicted_studies"]
-STAGES = {
-    "studies": ("prepare", "sweep", "analyse", "report"),
-    "long_studies": ("long", "analyse_long", "report_long"),
-    "predicted_studies": ("predicted", "predict", "analyse_predicted", "report_predicted"),
-    "exchange_studies": ("exchanges", "analyse_exchanges", "report_exchanges"),
-}
-TABLES = ["runs", *(table.collected for table in POINT_TABLES), "tuning"]
-PREDICTIONS = PIPELINE["stages"]["predictions"]
-COLLECTED = (*(f"{table}.csv" for table in TABLES), "study.json")
-CONCLUDED = (FOLDER, "metrics.json")
+STUDIES = [study for studies in LISTS.values() for study in studies]
+REPORTS = {"trained": "report", "predicted": "report_predicted", "exchanged": "report_exchanged"}
 
 
-def stages(study):
+def sweep(study):
+    """The stage that runs the points of a study."""
+    return of(study, STAGES[study], "study")
+
+
+def report(study):
     (kind,) = (name for name, studies in LISTS.items() if study in studies)
-    return STAGES[kind]
+    return of(study, STAGES[REPORTS[kind]]["do"], "item")
 
 
-def collected(study):
-    """Tables before those of conclusions."""
-    return (*COLLECTED, *(["predictions.csv"] if study in LISTS["predicted_studies"] else []))
+def of(study, stage, variable):
+    """A stage of a study: commands, dependencies, files of parameters, and outputs by options."""
+    entries = json.loads(json.dumps(stage).replace(f"${{{variable}}}", study))
+    outs = [*entries["outs"], *entries.get("metrics", [])]
+    params = [path for each in entries.get("params", []) for path in each]
+    return entries["cmd"], entries["deps"], params, {k: v for out in outs for k, v in out.items()}
 
 
-def stage(name, study):
-    """A stage of `study`: commands, dependencies (its file is parameters), outputs and options."""
-    text = yaml.safe_dump(PIPELINE["stages"][name]["do"]).replace("${item}", study)
-    entries = yaml.safe_load(text)
-    outs = [*entries.get("outs", []), *entries.get("metrics", [])]
-    files = [path for each in entries.get("params", []) for path in each]
-    return (
-        entries["cmd"],
-        [*entries["deps"], *files],
-        {k: v for out in outs for k, v in out.items()},
-    )
-
-
-def test_every_study_is_in_one_list_of_the_pipeline():
-    assert sorted(study for studies in LISTS.values() for study in studies) == sorted(
-        path.stem for path in (ROOT / "experiments").glob("*.yaml")
-    )
-    lists = {name: stage.get("foreach") for name, stage in PIPELINE["stages"].items()}
-    assert lists == {
-        **{name: f"${{{kind}}}" for kind, names in STAGES.items() for name in names},
-        "predictions": None,
+def test_every_study_has_a_stage_and_is_in_one_list():
+    studies = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
+    assert sorted(STUDIES) == studies
+    assert {name: STAGES[name]["vars"] for name in studies} == {
+        name: [{"study": name}] for name in studies
     }
+    assert set(STAGES) - set(studies) == {*REPORTS.values(), "predict", "published"}
+    assert STAGES["predict"]["foreach"] == "${predicted}"
 
 
+@pytest.mark.parametrize(
+    "study", ["quick", *(pytest.param(e, marks=pytest.mark.slow) for e in STUDIES if e != "quick")]
+)
+def test_a_stage_depends_on_the_settings_that_its_points_compose(study):
+    """On no others, so that an added file makes no stage stale."""
+    _, deps, params, _ = sweep(study)
+    assert f"experiments/{study}.yaml" in params
+    assert sorted({*deps, *params} - {f"experiments/{study}.yaml"}) == sorted(composed(study))
+
+
+def composed(study):
+    """Files of conf/ that the points of a study compose, but for those that change no result."""
+    groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+
+        def choices(*overrides):
+            words = [f"experiments={study}", *overrides]
+            config = compose("config", words, return_hydra_config=True)
+            return config, config.hydra.runtime.choices.items()
+
+        base, chosen = choices()
+        found = set(chosen)
+        for axes in (base.hydra.sweeper.params or {}, *(base.grids or [])):
+            for group in groups & {str(axis) for axis in axes}:
+                for choice in str(axes[group]).split(","):
+                    found |= set(choices(f"{group}={choice.strip()}")[1])
+    names = [f"{group}/{choice}" for group, choice in found if not group.startswith("hydra")]
+    without = ("experiments/", "sweep/")
+    files = [f"conf/{name}.yaml" for name in names if not name.startswith(without)]
+    if base.exchange:  # whose predictions are in its own table
+        files += [f"conf/cluster/{model}.yaml" for model in base.predicted_by.values()]
+    return {"conf/paceline.yaml", *(each for file in files for each in with_inherited(file))}
+
+
+def with_inherited(file):
+    """A file of conf/, if there is one, and those that it inherits from."""
+    if not (ROOT / file).is_file():
+        return
+    yield file
+    for each in yaml.safe_load((ROOT / file).read_text()).get("defaults", []):
+        if isinstance(each, str) and each.endswith("@_here_"):
+            name = each.removesuffix("@_here_")
+            folder = "conf" if name.startswith("/") else Path(file).parent
+            yield from with_inherited(f"{folder}/{name.lstrip('/')}.yaml")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_an_interruption_loses_nothing_and_a_report_is_made_of_what_was_collected(study):
+    (_, _, _, collected), (command, deps, _, pages) = sweep(study), report(study)
+    assert command == f"paceline report {study}"
+    made = {path for path in deps if not path.startswith("src/")}
+    assert made - {f"reports/{study}/predictions.csv"} <= set(collected)
+    assert all(options["persist"] for options in {**collected, **pages}.values())
+
+
+def test_only_quick_is_measured_by_each_machine():
+    committed = {
+        study: {options.get("cache") for options in sweep(study)[3].values()} for study in STUDIES
+    }
+    assert committed == {study: {False} for study in STUDIES} | {"quick": {None}}
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert {"/reports/quick/", "/reports/index.html"} <= set(ignored)
+    assert not (ROOT / "reports/quick/.gitignore").exists()
+
+
+def test_published_numbers_are_predicted_by_files_that_the_stage_names():
+    entries = yaml.safe_load((ROOT / "papers/predictions.yaml").read_text())
+    words = {word for e in entries for word in [*e["settings"], *e.get("baseline", [])]}
+    groups = ("cluster=", "workload=")
+    files = {f"conf/{w.replace('=', '/')}.yaml" for w in words if w.startswith(groups)}
+    files = {each for file in files for each in with_inherited(file)}
+    assert files == {each for each in STAGES["published"]["deps"] if each.startswith("conf/")}
+
+
+@pytest.mark.slow
 def test_predictions_depend_on_every_room_that_they_import():
     """Of the project's own, what they import below the points of a study."""
     code = "import sys, paceline.prediction.published; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("paceline.")}
-    deps = {Path(each).parts[2] for each in PREDICTIONS["deps"] if each.startswith("src/")}
-    beside = {"errors", "settings", "random_bits", "record", "study", "data"}
-    assert rooms - beside <= deps
-    assert {"conf", "papers"} <= set(PREDICTIONS["deps"])
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_stages_run_the_commands_of_the_study(study):
-    commands = [stage(name, study)[0] for name in stages(study)]
-    prepare = [f"paceline prepare {study}"] if study in LISTS["studies"] else []
-    held = study in LISTS["predicted_studies"]
-    assert commands == [
-        *prepare,
-        [f"paceline sweep {study}", f"paceline collect {study}"],
-        *([f"paceline predict --study {study}"] if held else []),
-        f"paceline analyse {study}",
-        f"paceline report {study}",
-    ]
-
-
-@pytest.mark.parametrize("study", LISTS["studies"])
-def test_records_outlive_a_rerun_and_tables_are_committed(study):
-    _, deps, outs = stage("sweep", study)
-    assert {"conf", f"experiments/{study}.yaml"} <= set(deps)
-    assert outs.pop(f"runs/{study}") == {"persist": True}
-    archive = {f"reports/{study}/{ARCHIVE}": {"cache": False}}  # removed before a run
-    assert outs == {f"reports/{study}/{each}": {"cache": False} for each in COLLECTED} | archive
-    for name in ("prepare", "analyse", "report"):
-        assert all(options == {"cache": False} for options in stage(name, study)[2].values())
-
-
-@pytest.mark.parametrize("study", LISTS["long_studies"] + LISTS["predicted_studies"])
-def test_of_a_long_study_the_tables_and_the_archive_are_outputs(study):
-    """DVC must not remove the archive before the sweep, which unpacks it."""
-    _, deps, outs = stage(stages(study)[0], study)
-    assert deps == ["conf", f"experiments/{study}.yaml"]
-    archive = {f"reports/{study}/{ARCHIVE}": {"cache": False, "persist": True}}
-    assert outs == {f"reports/{study}/{each}": {"cache": False} for each in COLLECTED} | archive
-
-
-@pytest.mark.parametrize("study", LISTS["predicted_studies"])
-def test_predictions_of_a_study_depend_on_what_those_of_published_numbers_do(study):
-    _, deps, outs = stage("predict", study)
-    rooms = {each for each in PREDICTIONS["deps"] if each.startswith("src/")}
-    beside = {"src/paceline/cluster", "src/paceline/model/network_size.py"}
-    assert rooms - beside <= set(deps)
-    assert {"conf", f"experiments/{study}.yaml", f"reports/{study}/runs.csv"} <= set(deps)
-    assert outs == {f"reports/{study}/predictions.csv": {"cache": False}}
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_page_is_made_of_all_that_was_collected_and_concluded(study):
-    analyse, report = (stage(name, study) for name in stages(study)[-2:])
-    read, shown, concluded = (
-        [f"reports/{study}/{name}" for name in names]
-        for names in (collected(study), COLLECTED, CONCLUDED)
-    )
-    assert sorted(analyse[1]) == sorted([*read, "src/paceline/analysis"])
-    assert sorted(analyse[2]) == sorted(concluded)
-    assert sorted(report[1]) == sorted([*shown, *concluded, "src/paceline/report"])
-
-
-@pytest.mark.parametrize("study", LISTS["exchange_studies"])
-def test_of_exchanges_the_table_alone_is_collected(study):
-    collected = [f"reports/{study}/{name}" for name in ("exchanges.csv", "study.json")]
-    tables = f"reports/{study}/tables"
-    measure, analyse, report = (stage(name, study) for name in stages(study))
-    commands = [f"paceline {name} {study}" for name in ("exchange", "analyse", "report")]
-    assert [measure[0], analyse[0], report[0]] == commands
-    assert measure[1] == ["conf", f"experiments/{study}.yaml"]
-    assert measure[2] == {path: {"cache": False} for path in collected}
-    assert analyse[1:] == ([*collected, "src/paceline/analysis"], {tables: {"cache": False}})
-    assert report[1] == [*collected, tables, "src/paceline/report"]
-
-
-@pytest.mark.parametrize("study", [*STUDIES, *LISTS["exchange_studies"]])
-def test_what_a_stage_needs_is_in_the_repository_or_made_before(study):
-    made = set()
-    for name in stages(study):
-        _, deps, outs = stage(name, study)
-        assert all(dep in made or (ROOT / dep).exists() for dep in deps)
-        made |= outs.keys()
+    for stage in (STAGES["published"], STAGES["predict"]["do"]):
+        deps = {Path(each).parts[2] for each in stage["deps"] if each.startswith("src/")}
+        beside = {"errors", "settings", "random_bits", "record", "study", "data", "cluster"}
+        beside |= {"measurement", "model", "run"}
+        assert rooms - beside <= deps
 
 
 @pytest.mark.slow
-def test_a_fresh_clone_runs_the_quick_studies_and_none_of_the_long(tmp_path):
-    """Made-up outputs are committed to a pipeline, of which a clone lacks runs/ and data/."""
-    for name in ("dvc.yaml", ".gitignore", "conf", "experiments"):
+def test_a_fresh_clone_runs_the_quick_study_and_none_of_the_long(tmp_path):
+    """Made-up outputs are committed to a pipeline; a clone lacks what git ignores."""
+    for name in ("dvc.yaml", "conf", "experiments", "papers"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
-    files = [each for out in PREDICTIONS["outs"] for each in out] + PREDICTIONS["deps"]
-    for study in (*STUDIES, *LISTS["exchange_studies"]):
-        for name in stages(study):
-            _, deps, outs = stage(name, study)
+    published = STAGES["published"]
+    files = [*published["deps"], *(path for out in published["outs"] for path in out)]
+    files += STAGES["predict"]["do"]["deps"]
+    for study in STUDIES:
+        for _, deps, _, outs in (sweep(study), report(study)):
             files += [*deps, *outs]
-    for path in (tmp_path / each for each in files):
+    for path in (tmp_path / each for each in files if "${" not in each):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_text(path.name)
     dvc(tmp_path, "init", "--no-scm", "--quiet")
     dvc(tmp_path, "commit", "--force", "--quiet")
     assert json.loads(dvc(tmp_path, "status", "--json")) == {}
-    for name in ("runs", "data"):
-        shutil.rmtree(tmp_path / name)
-    changed = {name.partition("@")[2] for name in json.loads(dvc(tmp_path, "status", "--json"))}
-    assert changed == set(LISTS["studies"])
+    shutil.rmtree(tmp_path / "reports/quick")
+    (tmp_path / "conf/cluster/of_mine.yaml").write_text("step_seconds: 1")
+    changed = json.loads(dvc(tmp_path, "status", "--json"))
+    assert set(changed) == {"quick", "report@quick"}
 
 
 def dvc(root, *arguments):
@@ -182,20 +164,22 @@ def dvc(root, *arguments):
     return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_make_of_the_study_leaves_the_long_ones_alone():
+def test_make_study_leaves_the_pipeline_alone():
+    """What a machine measures is not what the repository shows, and dvc.lock stays as it is."""
     lines = [line.split() for line in (ROOT / "Makefile").read_text().splitlines()]
-    assert [line[2:] for line in lines if line[1:2] == ["dvc"]] == [["repro", "report@quick"]]
+    study = [line[1:] for line in lines if line[1:2] == ["paceline"]]
+    assert study[0] == ["paceline", "sweep", "quick"]
+    assert study[-1] == ["paceline", "report", "quick"]
+    assert not [line for line in lines if "dvc" in line]
 
 
 def test_plots_are_figures_that_a_stage_writes():
-    folders = {
-        out for study in STUDIES for out in stage(stages(study)[-1], study)[2] if "." not in out
-    }
+    folders = {out for study in STUDIES for out in report(study)[3] if "." not in out}
     assert {str(Path(plot).parent) for plot in PIPELINE["plots"]} <= folders
     assert [plot for plot in PIPELINE["plots"] if not (ROOT / plot).is_file()] == []
-    assert {Path(plot).suffix for plot in PIPELINE["plots"]} == {".svg"}
 
 
+@pytest.mark.slow
 def test_the_page_of_plots_shows_each_figure_and_loads_nothing_from_elsewhere(tmp_path):
     for plot in PIPELINE["plots"]:
         (tmp_path / plot).parent.mkdir(parents=True, exist_ok=True)

@@ -161,7 +161,7 @@ def command(capsys, monkeypatch, *arguments):
         (["--memory", "much"], "memory"),
         (["--memory", "0MB"], "memory"),
         (["--study", "nowhere"], "study"),
-        (["--study", "quick"], "study"),  # of other data
+        (["--study", "example"], "study"),  # of other data
         (["--json", "nowhere/plan.json"], "json"),
         (["--json", "."], "json"),
         (["model.shards=2"], "model.shards"),

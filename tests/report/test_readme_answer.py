@@ -34,14 +34,14 @@ def test_a_row_has_the_numbers_of_the_best(root):
     (best,) = decision[(decision["workers"] == 2) & (decision["tier"] == "best")].to_dict("records")
     (row,) = readme_answer(root / "reports").splitlines()[3:-1]
     place, use, speed, accuracy, kind, page = row.strip("| ").split(" | ")
-    assert place == "quick, 2 workers"
+    assert place == "example, 2 workers"
     assert use == "**asynchronous servers** (not told from it: all-reduce, of higher accuracy)"
     assert best["scheme"] == "async_parameter_server"
     low, high = best["speedup_low"], best["speedup_high"]
     assert speed == f"{best['speedup_mean']:.1f} ({low:.1f} to {high:.1f}, n = 3)"
     points = [100 * best[f"one_worker_top1_difference_{part}"] for part in ("mean", "low", "high")]
     assert accuracy == "{:+.2f} ({:+.2f} to {:+.2f}, n = 3)".format(*points)
-    assert (kind, page) == ("measured", "[quick](reports/quick/README.md)")
+    assert (kind, page) == ("measured", "[example](reports/example/README.md)")
 
 
 def test_many_situations_have_a_row_for_each_number_of_workers(tmp_path):
@@ -57,13 +57,13 @@ def test_many_situations_have_a_row_for_each_number_of_workers(tmp_path):
     first, second = readme_answer(tmp_path / "reports").splitlines()[3:-1]
     place, use, speed, accuracy, *_ = first.strip("| ").split(" | ")
     assert (place, use) == (
-        "quick, 4 workers, 5 situations",
+        "example, 4 workers, 5 situations",
         "gossip in 5 (the others are later, or lose runs)",
     )
     low, high = best["speedup_mean"].min(), best["speedup_mean"].max()
     assert speed == f"{low:.1f} to {high:.1f}, by situation"
     assert accuracy == "+0.00 to +0.00, by situation"
-    assert second.startswith("| quick, 2 workers, 5 situations | ")
+    assert second.startswith("| example, 2 workers, 5 situations | ")
 
 
 def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(tmp_path):
@@ -80,7 +80,7 @@ def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(tmp_pa
         f"gossip in 6 (in 4 of them {others}); "
         f"all-reduce in 3, those of links without a limit ({others})"
     )
-    assert f"| quick, 4 workers, 9 situations | {uses} |" in row
+    assert f"| example, 4 workers, 9 situations | {uses} |" in row
 
 
 def test_the_command_renews_what_is_between_the_markers_alone(root):
@@ -103,7 +103,7 @@ def test_where_no_scheme_is_best_none_is_named(root):
     runs = [run for run in made_two_schemes() if run["workers"] == 2]  # no baseline: no target
     analyse(write_reports(root / "reports" / STUDIES[0], runs))
     (row,) = readme_answer(root / "reports").splitlines()[3:-1]
-    assert row.startswith("| quick, 2 workers | no winner |  |  | measured |")
+    assert row.startswith("| example, 2 workers | no winner |  |  | measured |")
 
 
 def test_a_scheme_is_named_with_what_it_always_has(root):
