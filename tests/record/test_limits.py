@@ -31,8 +31,6 @@ MEANINGLESS = [
     ("cluster.step_jitter=1e9", "cluster.step_jitter"),
     ("cluster.slow_workers=99", "cluster.slow_workers"),
     ("measurement.mlflow.tracking_uri=''", "measurement.mlflow.tracking_uri"),
-    ("workers=100000", "workers"),
-    ("scheme.servers=100000", "scheme.servers"),
     ("scheme=null", "scheme"),
     ("scheme=5", "scheme"),
     ("data=null", "data"),
@@ -81,12 +79,27 @@ def test_a_password_is_refused_and_not_repeated(store):
         ["seed=4294967295", "training.momentum=0", "workers=40"],
         ["cluster.slow_workers=2", "workers=2", "training.warmup_epochs=5"],
         ["study=my study-2", "measurement.mlflow.tracking_uri=null", "question=null"],
-        ["cluster=virtual", "workers=100000"],
         ["data=cifar10", "+data/augmentation=crop_and_flip"],
     ],
 )
 def test_what_means_something_is_not(overrides):
     composed(overrides, REPOSITORY)
+
+
+@pytest.mark.parametrize(
+    ("override", "setting"),
+    [("workers=100000", "workers"), ("scheme.servers=100000", "scheme.servers")],
+)
+def test_processes_that_do_not_fit_into_memory_are_refused(override, setting):
+    asked = ["scheme=async_parameter_server", "cluster.accelerator=cpu", override]
+    with pytest.raises(SettingError, match=r"processes do not fit into .*memory") as caught:
+        Point.of(composed(asked, REPOSITORY))
+    assert caught.value.setting == setting
+    assert "\n" not in str(caught.value)
+
+
+def test_a_modelled_cluster_needs_one_process():
+    Point.of(composed(["cluster=virtual", "workers=100000"], REPOSITORY))
 
 
 def test_settings_that_are_not_there_have_no_limit():

@@ -2,15 +2,31 @@
 
 from typing import Any
 
+import psutil
+
 from paceline.cluster.cluster import Task
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.wall_clock import AbstractWallClockCluster
+from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
+
+_PROCESS_BYTES = 100 * 2**20  # of a process that has imported torch, at least
 
 
 @settings("cluster")
 class LocalCluster(AbstractWallClockCluster):
     """Cluster on this machine, with new processes for each run."""
+
+    def check(self, scheme: AbstractScheme, num_workers: int) -> None:
+        """Raise SettingError also for processes that do not fit into the memory of this machine."""
+        training, servers = self.num_processes(scheme, num_workers)
+        most = psutil.virtual_memory().total // _PROCESS_BYTES
+        if training + servers > most:
+            setting = "scheme.servers" if servers > training else "workers"
+            message = f"{training + servers} processes do not fit into this machine's memory"
+            raise SettingError(setting, f"{message}, of {most} at most; cluster=virtual needs one")
+        super().check(scheme, num_workers)
 
     def run(self, task: Task) -> list[Any]:
         return launch_task(task)

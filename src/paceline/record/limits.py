@@ -5,15 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-import psutil
-
 from paceline.errors import SettingError
 
 _NAME = re.compile(r"\w[\w .-]{0,99}")  # also of a folder
 _MOST_SEED = 2**32 - 1  # of numpy
 _MOST_SECONDS = 2_000_000  # of a wait: 23 days; the milliseconds of sockets are of 32 bits
 _MOST_THREADS = 1024
-_PROCESS_BYTES = 100 * 2**20  # of torch alone, and few less
 
 
 class _Limit(NamedTuple):
@@ -107,7 +104,6 @@ def check_limits(values: Mapping[str, Any]) -> None:
             raise SettingError(setting, f"{needed}, not {value!r}")
     _check_password(values)
     _check_pairs(values)
-    _check_processes(values)
 
 
 def _check_password(values: Mapping[str, Any]) -> None:
@@ -131,22 +127,6 @@ def _check_pairs(values: Mapping[str, Any]) -> None:
             continue  # a budget in images overrides epochs
         if isinstance(own, int | float) and isinstance(most, int | float) and own > most:
             raise SettingError(part, f"{own} {what} cannot be, of which there are {most}")
-
-
-def _check_processes(values: Mapping[str, Any]) -> None:
-    """Raise SettingError if the processes of this machine would not fit into its memory."""
-    if not str(_lookup(values, "cluster._target_")[1]).endswith(".LocalCluster"):
-        return
-    workers, servers, shards = (
-        value if isinstance(value := _lookup(values, name)[1], int) else 0
-        for name in ("workers", "scheme.servers", "model.shards")
-    )
-    training = workers * max(shards, 1)
-    most = psutil.virtual_memory().total // _PROCESS_BYTES
-    if training + servers > most:
-        setting = "scheme.servers" if servers > training else "workers"
-        message = f"{training + servers} processes do not fit into this machine's memory"
-        raise SettingError(setting, f"{message}, of {most} at most; cluster=virtual needs one")
 
 
 def _lookup(values: Mapping[str, Any], setting: str) -> tuple[bool, Any]:
