@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from benchmarks.config import ROOT, point_of
 from benchmarks.row import row
+from paceline.clock.run_spec import RunSpec
 from paceline.cluster.cluster import Task
 from paceline.cluster.virtual import VirtualCluster
 from paceline.exchange.find_collective import collective, collective_names
@@ -86,11 +87,10 @@ def _servers(scheme: str, workers: int, servers: int, link: str) -> Iterator[dic
     seconds = median(_run(point, workers, servers, together) for _ in range(RUNS[link]))
     clock = timed_clock(
         point.scheme,
-        workers=workers,
-        steps=STEPS,
+        RunSpec(workers, workload=OwnNetwork().of_size(NUM_BYTES, 0)),
         profile=_profile(point),
         step_times=StepTimes(step_seconds=1e-9),
-        workload=OwnNetwork().of_size(NUM_BYTES, 0),
+        steps=STEPS,
     )
     predicted = fmean(_step(worker.step_ends) for worker in clock.workers)
     there_and_back = 2 if together else 1  # of what all workers push to a server

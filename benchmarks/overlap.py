@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.config import point_of
 from benchmarks.row import row
+from paceline.clock.run_spec import RunSpec
 from paceline.cluster.cluster import Task
 from paceline.prediction.predict_paced import UNEVENNESS
 from paceline.prediction.timed_run import timed_clock
@@ -83,11 +84,10 @@ def _predicted(point: Point, step_seconds: float) -> float:
     link = Link(0.0, point.cluster.link.bandwidth, UNEVENNESS)  # type: ignore[attr-defined]
     clock = timed_clock(
         point.scheme,
-        workers=point.workers,
-        steps=STEPS,
+        RunSpec(point.workers, workload=point.workload),
         profile=ClusterProfile(link, link, 1, 0.0, float("inf")),
         step_times=StepTimes(step_seconds=step_seconds),
-        workload=point.workload,
+        steps=STEPS,
     )
     return _seconds([np.array(worker.step_ends) for worker in clock.workers])
 

@@ -14,6 +14,7 @@ from pytorch_lightning import Callback
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.cluster.launcher import launch
 from paceline.record.point import Point
@@ -137,7 +138,7 @@ def _rate(point: Point, kind: Kind) -> float:
     options: dict[str, Any] = {}
     loader: Any = _Plain(feed, length)
     if kind is not None:
-        strategy = VirtualStrategy(SCHEMES[scheme](), workers=workers, seed=point.seed)
+        strategy = VirtualStrategy(SCHEMES[scheme](), RunSpec(workers, seed=point.seed))
         options["strategy"] = strategy
         loader = strategy.batches(
             lambda worker, n: feed.batch(0, n * workers + worker), size, length

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
 from paceline.clock.segment import group_segments
-from paceline.clock.served_weights import ServedWeights, ServerSpec
+from paceline.clock.served_weights import ServedWeights
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
@@ -19,7 +20,8 @@ def damped():
     """Divides by staleness; every push is `PUSHED`."""
     weights = FIRST.clone().requires_grad_()
     sgd = torch.optim.SGD([weights], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, None, [4, 10], None)
+    run = RunSpec(2, batch_size=4, snapshot_samples=[4, 10])
+    spec = ServerSpec(0, run, VectorSpec(group_segments(sgd), dtype="float64"))
     return ServedWeights(
         AsyncParameterServer(1, "inverse_staleness"),
         spec,
@@ -58,7 +60,8 @@ def test_the_rate_follows_the_images_of_an_update_and_the_samples_before_it():
     linear = LearningRate("linear", 8, 4, 0, "poly", 16, (), 1.0, 1.0)
     weights = FIRST.clone().requires_grad_()
     sgd = torch.optim.SGD([weights], lr=RATE)
-    spec = ServerSpec(0, 2, "float64", group_segments(sgd), 0, 4, 4, [16], linear)
+    run = RunSpec(2, batch_size=4, num_steps=4, snapshot_samples=[16], learning_rate=linear)
+    spec = ServerSpec(0, run, VectorSpec(group_segments(sgd), dtype="float64"))
     served = ServedWeights(
         SyncThenAsync(1, 0.5),
         spec,

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from paceline.clock.run_spec import RunSpec
 from paceline.cluster.fault import RECORD, at_half_time
 from paceline.cluster.namespaces import shaped_network
 from paceline.errors import SettingError
@@ -137,10 +138,6 @@ def test_a_fault_that_cannot_happen_is_refused(settings, message):
 def test_slow_from_half_of_its_own_steps(monkeypatch):
     settings = {"cluster__fault": "slow_worker", "cluster__step_seconds": 0.5}
     point = point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", **settings))
-
-    class Half:
-        batch_size, seed, num_steps, num_workers = 4, 0, 8, 2
-
-    times = point.cluster.paced_times(Half)
+    times = point.cluster.paced_times(RunSpec(2, batch_size=4, num_steps=8))
     assert [times.seconds(0, step) for step in range(4)] == [0.5, 0.5, 2.5, 2.5]
     assert times.seconds(1, 3) == 0.5

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
 from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
@@ -28,7 +29,7 @@ STEPS = WORKERS * EPOCHS * IMAGES // BATCH
 
 def virtual(name: str, folder: Any) -> str:
     scheme, times = AsyncParameterServer(1), StepTimes(jitter=0.3)
-    strategy = VirtualStrategy(scheme, workers=WORKERS, step_times=times)
+    strategy = VirtualStrategy(scheme, RunSpec(WORKERS), step_times=times)
     return _outcome(name, strategy, str(folder))
 
 
@@ -92,7 +93,7 @@ def own_worker(names: list[str], folder: str) -> dict[str, str]:
 def _strategy(kind: Any, scheme: Any) -> Any:
     workers = min(WORKERS, dist.get_world_size())
     steps = STEPS * workers // WORKERS
-    return kind(scheme, workers=workers, batch_size=BATCH, num_steps=steps, snapshot_samples=[])
+    return kind(scheme, RunSpec(workers, batch_size=BATCH, num_steps=steps))
 
 
 def _outcome(name: str, strategy: Any, folder: str) -> str:

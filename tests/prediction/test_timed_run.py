@@ -5,6 +5,7 @@ from statistics import fmean
 
 import pytest
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import FREE
 from paceline.prediction.timed_run import point_clock, timed_clock, timed_run
 from paceline.record.point import Point
@@ -39,13 +40,12 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
     workers, profile = workers_for(scheme, 6), PROFILES[profile]
     clock = timed_clock(
         scheme,
-        workers=workers,
-        steps=10,
+        RunSpec(workers, workload=OwnNetwork().of_size(NUM_BYTES, 0)),
         profile=profile,
         step_times=JITTERED,
-        workload=OwnNetwork().of_size(NUM_BYTES, 0),
+        steps=10,
     )
-    steps = clock._spec.num_steps
+    steps = clock._run.num_steps
     trained = train(scheme, workers, steps, length=2 * steps, profile=profile)[0].clock
     tolerance = 1e-12 if scheme.servers < 2 else scheme.servers / NUM_WEIGHTS
     ours, theirs = (

@@ -4,9 +4,11 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from paceline.clock.live_options import LiveOptions
+from paceline.clock.run_spec import VectorSpec
 from paceline.clock.segment import Segment, group_segments
 from paceline.errors import SettingError
 from paceline.exchange.shard import round_robin
@@ -23,6 +25,16 @@ class HeldWeights(NamedTuple):
     weights: list[nn.Parameter]
     segments: list[Segment]
     shares: Sequence[int]
+
+    def vectors(self, statistics: Sequence[Tensor], options: LiveOptions) -> VectorSpec:
+        """Return the vectors of a run with these BatchNorm statistics and live options."""
+        return VectorSpec(
+            segments=self.segments,
+            num_statistics=sum(each.numel() for each in statistics),
+            dtype=str(self.weights[0].dtype).removeprefix("torch."),
+            shares=self.shares,
+            num_numbers=len(options.first),
+        )
 
 
 def held_weights(optimizer: Optimizer, scheme: AbstractScheme) -> HeldWeights:

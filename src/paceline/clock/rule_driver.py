@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from paceline.clock.links import AbstractLinks, Process
+from paceline.clock.run_spec import RunSpec
 from paceline.scheme.rule import AbstractScheme, Step, begin_step, next_message
 
 
@@ -14,10 +15,9 @@ class RuleDriver:
     """
 
     def __init__(
-        self, scheme: AbstractScheme, links: AbstractLinks, index: int, num_workers: int, seed: int
+        self, scheme: AbstractScheme, links: AbstractLinks, index: int, run: RunSpec
     ) -> None:
-        self._scheme, self._links = scheme, links
-        self._index, self._num_workers, self._seed = index, num_workers, seed
+        self._scheme, self._links, self._index, self._run = scheme, links, index, run
 
     def step(
         self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
@@ -28,7 +28,7 @@ class RuleDriver:
             gradient,
             weights,
             index=self._index,
-            num_workers=self._num_workers,
+            num_workers=self._run.num_workers,
             num_steps=num_steps,
             progress=progress,
         )
@@ -36,7 +36,8 @@ class RuleDriver:
 
     def beside(self, num_steps: int) -> Process[None] | None:
         """Carry out what the rule does beside the computing of a step; None: nothing."""
-        rule = self._scheme.beside(self._index, self._num_workers, num_steps, self._seed)
+        run = self._run
+        rule = self._scheme.beside(self._index, run.num_workers, num_steps, run.seed)
         return None if rule is None else self._drive(rule)
 
     def end(self, weights: Tensor, num_steps: int) -> Process[None]:

@@ -1,57 +1,73 @@
-"""Specification of a run: workers, weights, length; and each server's part of it."""
+"""Specification of a run, the same from its point to both clocks, and each server's part of it."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from torch import Tensor
+
+from paceline.clock.moving_average import MovingAverage
 from paceline.clock.segment import Segment, plain_segment
-from paceline.clock.served_weights import ServerSpec
+from paceline.data.traffic import DataTraffic
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
+from paceline.timing.split_step import SplitStep
+from paceline.timing.workload import AbstractWorkload
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Specification of a run.
+    """Specification of a run, for the strategies of both clocks.
 
-    `num_steps`: number of steps of all workers together; None if the run has no end.
-    `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
-    `segments`: all weights in order, one segment for each group of the optimizer. `dtype`: type of
-    weights and gradients, "float32" or "float64". `server_seconds`: least time of a server for a
-    push, on the wall clock. `seed`: of what the rule draws. `parts`: numbers of weights, in order,
-    of the parts in which pushes leave during backward, on the wall clock; none if they leave as a
-    whole. `sample_decay`: of the moving average that snapshots have, too; None for no
-    average. `shares`: number of weights of each server, in order; none if they are equal.
-    `num_numbers`: those among the options of the optimizer, see LiveOptions; 0 if none changes.
+    `batch_size`: images per worker and step; 0 if a DataLoader sets it (virtual clock only).
+    `num_steps`: number of steps of all workers together; None if the run has no end (virtual clock
+    only). `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
+    `learning_rate`: None for the optimizer's own rate. `seed`: of the rule's random numbers.
+    `sample_decay`: of the moving average that snapshots contain beside the weights; None for no
+    average. `epoch_samples`: samples of a pass over the data, by which schedulers count epochs;
+    None: they count the Trainer's.
+
+    On the wall clock only: `server_seconds`: shortest time of a server for a push.
+    `timeout_seconds`: longest wait for another process.
+
+    On a modelled cluster: `workload`: network whose messages are sent; None: the trained one.
+    `traffic`: movement of data among workers, which takes time; None: there is none. `split_step`:
+    messages inside workers that are split over several processes, whose gradients stay those of
+    whole workers; None: workers are not split.
     """
 
     num_workers: int
-    batch_size: int
-    num_steps: int | None
-    snapshot_samples: Sequence[int]
-    learning_rate: LearningRate | None
-    segments: list[Segment]
-    num_statistics: int
-    dtype: str
-    server_seconds: float = 0
+    batch_size: int = 0
+    num_steps: int | None = None
+    snapshot_samples: Sequence[int] = ()
+    learning_rate: LearningRate | None = None
     seed: int = 0
-    parts: Sequence[int] = ()
     sample_decay: float | None = None
-    shares: Sequence[int] = ()
-    num_numbers: int = 0
+    epoch_samples: int | None = None
+    server_seconds: float = 0
+    timeout_seconds: float = 600
+    workload: AbstractWorkload | None = None
+    traffic: DataTraffic | None = None
+    split_step: SplitStep | None = None
 
     @property
-    def num_weights(self) -> int:
-        return sum(segment["num_weights"] for segment in self.segments)
+    def epoch_batches(self) -> float | None:
+        """Batches of all workers in a pass over the data; None if only the Trainer knows."""
+        return self.epoch_samples / self.batch_size if self.epoch_samples else None
 
     def ends_before(self, number: int) -> bool:
         """Return whether the run has no step of this number."""
         return self.num_steps is not None and number >= self.num_steps
 
+    def within(self, number: int) -> int:
+        """Return the number of a step, at most the number of steps of the run."""
+        return number if self.num_steps is None else min(number, self.num_steps)
+
     def samples_at(self, number: int) -> int:
-        """Return the samples over all workers behind the step of this number."""
+        """Return the samples over all workers before the step of this number."""
         return number * self.batch_size
 
     def updates_at(self, samples: int) -> int:
@@ -59,16 +75,49 @@ class RunSpec:
         return samples // (self.num_workers * self.batch_size)
 
     def passed(self, num_kept: int, number: int) -> list[int]:
-        """Return the samples of the snapshots that lie behind the step of this number.
+        """Return the samples of the snapshots that are due before the step of this number.
 
         The first `num_kept` are left out.
         """
-        behind = self.samples_at(number)
-        return [samples for samples in self.snapshot_samples[num_kept:] if samples <= behind]
+        before = self.samples_at(number)
+        return [samples for samples in self.snapshot_samples[num_kept:] if samples <= before]
 
     def progress(self, number: int) -> float:
-        """Return the share of the run behind the step of this number; 0 if it has no end."""
+        """Return the share of the run before the step of this number; 0 if it has no end."""
         return number / self.num_steps if self.num_steps else 0.0
+
+    def rate_factor(self, samples: int, update_batch_size: int | None = None) -> float:
+        """Return the factor on the optimizer's rates after `samples`; see LearningRate.factor."""
+        rate = self.learning_rate
+        return rate.factor(samples, update_batch_size) if rate else 1.0
+
+    def average_of(self, weights: Sequence[Tensor]) -> MovingAverage | None:
+        """Begin the moving average of these weights; None if the run has no average."""
+        return None if self.sample_decay is None else MovingAverage(weights, self.sample_decay)
+
+
+@dataclass(frozen=True)
+class VectorSpec:
+    """Vectors that the processes of a run exchange, as its module and optimizer need them.
+
+    `segments`: all weights in order, one segment for each group of the optimizer.
+    `num_statistics`: number of BatchNorm values beside them. `dtype`: type of weights and
+    gradients, "float32" or "float64". `shares`: number of weights of each server, in order; none
+    if they are equal. `num_numbers`: those among the options of the optimizer that come with each
+    gradient, see LiveOptions; 0 if none changes. `parts`: numbers of weights, in order, of the
+    parts in which pushes leave during backward, on the wall clock; none if they leave as a whole.
+    """
+
+    segments: Sequence[Segment]
+    num_statistics: int = 0
+    dtype: str = "float32"
+    shares: Sequence[int] = ()
+    num_numbers: int = 0
+    parts: Sequence[int] = ()
+
+    @property
+    def num_weights(self) -> int:
+        return sum(segment["num_weights"] for segment in self.segments)
 
     def bounds(self, num_servers: int) -> list[tuple[int, int]]:
         """Return each server's [first, last) of the weights."""
@@ -76,39 +125,54 @@ class RunSpec:
             return list(itertools.pairwise([0, *itertools.accumulate(self.shares)]))
         return shard_bounds(self.num_weights, num_servers)
 
-    def server_specs(self, scheme: AbstractScheme) -> list[ServerSpec]:
-        """Return each server's part of the run.
+    def of_server(self, server: int, num_servers: int, *, plain: bool) -> "VectorSpec":
+        """Return the vectors of one server, the first of which has the statistics.
 
-        If workers apply gradients themselves, servers subtract each push from their weights
-        as they are, and grant every step.
+        `plain`: pushes are subtracted from its weights as they are.
         """
+        first, last = self.bounds(num_servers)[server]
         sizes = [segment["num_weights"] for segment in self.segments]
-        own_weights = Accounting(scheme, self.num_workers).own_weights
-        rate = None if own_weights else self.learning_rate
-        return [
-            ServerSpec(
-                server=server,
-                num_workers=self.num_workers,
-                dtype=self.dtype,
-                segments=[
-                    self._part(group, num_weights, plain=own_weights)
-                    for group, num_weights in segments(sizes, first, last)
-                ],
-                num_statistics=self.num_statistics if server == 0 else 0,
-                batch_size=self.batch_size,
-                num_steps=None if own_weights else self.num_steps,
-                snapshot_samples=list(self.snapshot_samples),
-                learning_rate=rate,
-                seconds=self.server_seconds,
-                parts=[size for _, size in segments(self.parts, first, last)],
-                sample_decay=self.sample_decay,
-                num_numbers=0 if own_weights else self.num_numbers,
-            )
-            for server, (first, last) in enumerate(self.bounds(scheme.servers))
+        found = [
+            plain_segment(size) if plain else Segment({**self.segments[group], "num_weights": size})
+            for group, size in segments(sizes, first, last)
         ]
+        return VectorSpec(
+            segments=found,
+            num_statistics=self.num_statistics if server == 0 else 0,
+            dtype=self.dtype,
+            num_numbers=0 if plain else self.num_numbers,
+            parts=[size for _, size in segments(self.parts, first, last)],
+        )
 
-    def _part(self, group: int, num_weights: int, *, plain: bool) -> Segment:
-        """Return a server's part of a group; `plain`: applied by subtraction."""
-        if plain:
-            return plain_segment(num_weights)
-        return {**self.segments[group], "num_weights": num_weights}
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """Specification of one server, which `asdict` turns into JSON.
+
+    `run`: without what is modelled; without an end and with a constant rate if workers apply
+    gradients themselves, so that servers grant every step. `vectors`: those of this server.
+    """
+
+    server: int
+    run: RunSpec
+    vectors: VectorSpec
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
+        """Build a specification from JSON."""
+        run: dict[str, Any] = dict(content["run"])
+        if run["learning_rate"]:
+            run["learning_rate"] = LearningRate(**run["learning_rate"])
+        return cls(content["server"], RunSpec(**run), VectorSpec(**content["vectors"]))
+
+
+def server_specs(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> list[ServerSpec]:
+    """Return each server's part of the run."""
+    own_weights = Accounting(scheme, run.num_workers).own_weights
+    run = replace(run, workload=None, traffic=None, split_step=None)
+    if own_weights:
+        run = replace(run, num_steps=None, learning_rate=None)
+    return [
+        ServerSpec(server, run, vectors.of_server(server, scheme.servers, plain=own_weights))
+        for server in range(scheme.servers)
+    ]

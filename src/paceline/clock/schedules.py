@@ -7,22 +7,21 @@ from typing import Any, TypedDict
 from pytorch_lightning.utilities.types import LRSchedulerConfig
 
 from paceline.clock.live_options import LiveOptions
+from paceline.clock.run_spec import RunSpec
 from paceline.errors import SettingError
-from paceline.model.learning_rate import LearningRate
 
 _NEVER = 2**62  # batches
 
 
-def check_schedulers(
-    configs: Sequence[LRSchedulerConfig], rate: LearningRate | None, *, in_epochs: bool
-) -> None:
-    """Raise SettingError for schedulers beside a schedule of `rate`, or without what they go by.
+def check_schedulers(configs: Sequence[LRSchedulerConfig], run: RunSpec) -> None:
+    """Raise SettingError for schedulers beside a schedule of the run, or without their metric.
 
-    `in_epochs`: True if nobody but the run knows what an epoch is, and no metric is logged.
+    A run that counts epochs itself logs no metric before its end.
     """
+    rate = run.learning_rate
     if configs and rate and (rate.rule, rate.schedule) != ("none", "constant"):
         raise SettingError("training.schedule", "the module brings a scheduler of its own")
-    if in_epochs and any(config.reduce_on_plateau for config in configs):
+    if run.epoch_samples is not None and any(config.reduce_on_plateau for config in configs):
         message = "its scheduler goes by a metric of validation, and a run has none before its end"
         raise SettingError("model", message)
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,58 +10,14 @@ from torch import Tensor
 from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.moving_average import MovingAverage, scored_weights
 from paceline.clock.reports import ServerReport
-from paceline.clock.segment import Segment
+from paceline.clock.run_spec import ServerSpec
 from paceline.clock.snapshot import Snapshot, state_of
-from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
 # A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
 SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
-
-
-@dataclass(frozen=True)
-class ServerSpec:
-    """Specification of a server's part of a run, which `asdict` turns into JSON.
-
-    `dtype`: type of weights and gradients, "float32" or "float64". `segments`: the server's weights
-    in order. `num_statistics`: number of BatchNorm values in each push. `num_steps`: budget, steps
-    of all workers together; None if the run has no end. `snapshot_samples`: applied samples after
-    which to keep the weights, ascending. `learning_rate`: None for a constant rate. `seconds`:
-    least time for a push, on the wall clock. `parts`: numbers of weights, in order, of the parts in
-    which pushes leave during backward; none if they leave as a whole. `sample_decay`: of the
-    moving average that snapshots have, too; None for no average. `num_numbers`: options of the
-    optimizer in each push.
-    """
-
-    server: int
-    num_workers: int
-    dtype: str
-    segments: list[Segment]
-    num_statistics: int
-    batch_size: int
-    num_steps: int | None
-    snapshot_samples: list[int]
-    learning_rate: LearningRate | None
-    seconds: float = 0
-    parts: Sequence[int] = ()
-    sample_decay: float | None = None
-    num_numbers: int = 0
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
-        """Build a specification from JSON."""
-        rate = content["learning_rate"]
-        fields: Mapping[str, Any] = {
-            **content,
-            "learning_rate": LearningRate(**rate) if rate else None,
-        }
-        return cls(**fields)
-
-    @property
-    def num_weights(self) -> int:
-        return sum(segment["num_weights"] for segment in self.segments)
 
 
 class ServedWeights:
@@ -86,18 +41,17 @@ class ServedWeights:
         seconds: Callable[[], float],
         numbers: Callable[[int], Sequence[float]] | None = None,
     ) -> None:
-        self._numbers = numbers if spec.num_numbers else None
+        self._numbers = numbers if spec.vectors.num_numbers else None
         self.report = ServerReport(spec.server)
         self.snapshots: list[Snapshot] = []
         self.weights = weights
-        self._scheme, self._spec = scheme, spec
-        self._accounting = Accounting(scheme, spec.num_workers)
-        self._serving = scheme.serving(spec.num_workers)
+        self._scheme, self._run = scheme, spec.run
+        self._accounting = Accounting(scheme, spec.run.num_workers)
+        self._serving = scheme.serving(spec.run.num_workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
-        self._optimizer = flat_optimizer(weights, spec.segments)
-        self._rate = spec.learning_rate
+        self._optimizer = flat_optimizer(weights, spec.vectors.segments)
         self._average: MovingAverage | None = None
-        self._snapshot_samples = list(spec.snapshot_samples)
+        self._snapshot_samples = list(spec.run.snapshot_samples)
         self._granted = 0
         self._num_pushes: Counter[int] = Counter()  # of each worker
         self._staleness: dict[int, int] = {}  # of each worker's last push
@@ -124,8 +78,7 @@ class ServedWeights:
         self.weights.copy_(state["weights"])
         self._optimizer.load_state(state["optimizer"])
         if state["average"] is not None:
-            assert self._spec.sample_decay is not None
-            self._average = MovingAverage(state["average"], self._spec.sample_decay)
+            self._average = self._run.average_of(state["average"])
         self.report = ServerReport(**state["report"])
         self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
         self._snapshot_samples = state["snapshot_samples"]
@@ -155,7 +108,7 @@ class ServedWeights:
         """Grant another step to a worker that is answered now; return False at the run's end."""
         if self._accounting.needs_read:
             self._read[worker] = self.weights.clone()
-        budget = self._spec.num_steps
+        budget = self._run.num_steps
         granted = not self.report.diverged and (budget is None or self._granted < budget)
         self._granted += granted * self._accounting.steps_per_push
         return granted
@@ -184,8 +137,8 @@ class ServedWeights:
 
     @property
     def _progress(self) -> float:
-        budget = self._spec.num_steps
-        return self.samples / (budget * self._spec.batch_size) if budget else 0.0
+        budget = self._run.num_steps
+        return self.samples / (budget * self._run.batch_size) if budget else 0.0
 
     def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
@@ -198,9 +151,9 @@ class ServedWeights:
 
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
-        images = len(workers) * self._accounting.steps_per_push * self._spec.batch_size
+        images = len(workers) * self._accounting.steps_per_push * self._run.batch_size
         average = self._begun_average()
-        rate = self._rate.factor(self.samples, images) if self._rate else 1.0
+        rate = self._run.rate_factor(self.samples, images)
         stalest = max(self._staleness[worker] for worker in workers)
         numbers = self._numbers(workers[0]) if self._numbers else None
         self._optimizer.step(gradient, rate * self._scheme.step_factor(stalest), numbers)
@@ -212,8 +165,8 @@ class ServedWeights:
             self._keep_snapshot()
 
     def _begun_average(self) -> MovingAverage | None:
-        if self._average is None and self._spec.sample_decay is not None:
-            self._average = MovingAverage([self.weights], self._spec.sample_decay)
+        if self._average is None:
+            self._average = self._run.average_of([self.weights])
         return self._average
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from paceline.clock.assignment import Assignment
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.accelerator import Device, choose
 from paceline.cluster.slurm_queue import SlurmQueue
@@ -20,6 +20,7 @@ from paceline.timing.step_times import AbstractPacing
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
+    from paceline.clock.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 Kind = Literal["measured", "paced", "virtual"]
@@ -98,13 +99,15 @@ class AbstractCluster(AbstractPacing, ABC):
     def strategy(
         self,
         scheme: AbstractScheme,
-        assignment: Assignment,
+        run: RunSpec,
         device: torch.device,
         clock: TrainingClock,
+        split: "SplitWorker | None" = None,
     ) -> "AbstractTrainingStrategy":
         """Make the Lightning strategy of a training process that has joined the process group.
 
         `clock`: training clock of the process, which measures real seconds on every cluster.
+        `split`: this process's part of a split worker; None if it is a whole one.
         """
 
     @abstractmethod

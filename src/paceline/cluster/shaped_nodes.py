@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from paceline.clock.assignment import Assignment
+from paceline.clock.run_spec import RunSpec
 from paceline.cluster.cluster import Kind, Task
 from paceline.cluster.fault import SLOWER_LINK, SLOWER_STEPS, Fault, at_half_time, has_struck
 from paceline.cluster.launcher import launch_task
@@ -58,11 +58,12 @@ class ShapedNodesCluster(AbstractWallClockCluster):
             raise SettingError("cluster.fault", message)
         check_permitted()
 
-    def paced_times(self, assignment: Assignment) -> StepTimes | None:
-        times = super().paced_times(assignment)
+    def paced_times(self, run: RunSpec) -> StepTimes | None:
+        times = super().paced_times(run)
         if times is None or self.fault != "slow_worker":
             return times
-        half = assignment.num_steps // assignment.num_workers // 2
+        assert run.num_steps is not None
+        half = run.num_steps // run.num_workers // 2
         return replace(times, slow_workers=1, slow_factor=SLOWER_STEPS, slow_from=half)
 
     def run(self, task: Task) -> list[Any]:

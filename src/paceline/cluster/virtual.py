@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
-from paceline.clock.assignment import Assignment
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.cluster import AbstractCluster, Kind, Task
 from paceline.cluster.launcher import launch
@@ -19,6 +19,7 @@ from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
+    from paceline.clock.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 
@@ -134,31 +135,21 @@ class VirtualCluster(AbstractCluster):
     def strategy(
         self,
         scheme: AbstractScheme,
-        assignment: Assignment,
+        run: RunSpec,
         device: torch.device,
         clock: TrainingClock,
+        split: "SplitWorker | None" = None,
     ) -> "AbstractTrainingStrategy":
         from paceline.clock.virtual.virtual_strategy import VirtualStrategy  # Lightning: seconds
 
+        workload = run.workload.name if run.workload else OWN
         return VirtualStrategy(
             scheme,
-            workers=assignment.num_workers,
-            batch_size=assignment.batch_size,
-            step_times=self.step_times(
-                assignment.batch_size, assignment.seed, assignment.workload.name
-            ),
+            run,
+            step_times=self.step_times(run.batch_size, run.seed, workload),
             profile=self.profile,
-            workload=assignment.workload,
-            num_steps=assignment.num_steps,
-            snapshot_samples=assignment.snapshot_samples,
-            learning_rate=assignment.learning_rate,
-            split_step=assignment.split_step,
-            seed=assignment.seed,
-            sample_decay=assignment.sample_decay,
-            epoch_samples=assignment.epoch_samples,
             device=device,
             real_seconds=clock.seconds,
-            traffic=assignment.traffic,
         )
 
     def run(self, task: Task) -> list[Any]:

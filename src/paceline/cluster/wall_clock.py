@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from paceline.clock.assignment import Assignment
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.cluster import AbstractCluster, Kind
 from paceline.exchange.process_group import worker_index
@@ -17,6 +17,7 @@ from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload
 
 if TYPE_CHECKING:
+    from paceline.clock.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 
@@ -41,36 +42,22 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         own = weight_bytes * sum(weight.numel() for weight in module.parameters())
         fill(module, workload.message_bytes(own, own), weight_bytes)
 
-    def paced_times(self, assignment: Assignment) -> StepTimes | None:
+    def paced_times(self, run: RunSpec) -> StepTimes | None:
         """Return the durations of all steps of a run; None if steps are not emulated."""
-        return self.step_times(assignment.batch_size, assignment.seed)
+        return self.step_times(run.batch_size, run.seed)
 
     def strategy(
         self,
         scheme: AbstractScheme,
-        assignment: Assignment,
+        run: RunSpec,
         device: torch.device,
         clock: TrainingClock,
+        split: "SplitWorker | None" = None,
     ) -> "AbstractTrainingStrategy":
         from paceline.clock.wall.wall_strategies import wall_strategy  # Lightning takes seconds
 
-        times, split = self.paced_times(assignment), assignment.split
+        times = self.paced_times(run)
         if times is not None and split is not None:
             times = replace(times, step_seconds=times.step_seconds / split.shards)
-        return wall_strategy(
-            scheme,
-            workers=assignment.num_workers,
-            batch_size=assignment.batch_size,
-            num_steps=assignment.num_steps,
-            snapshot_samples=assignment.snapshot_samples,
-            learning_rate=assignment.learning_rate,
-            device=device,
-            clock=clock,
-            timeout_seconds=self.peer_seconds,
-            pace=Pace(times, worker_index(), assignment.workload) if times else None,
-            server_seconds=self.server_seconds,
-            seed=assignment.seed,
-            sample_decay=assignment.sample_decay,
-            epoch_samples=assignment.epoch_samples,
-            split=split,
-        )
+        pace = Pace(times, worker_index(), run.workload) if times else None
+        return wall_strategy(scheme, run, device=device, clock=clock, pace=pace, split=split)

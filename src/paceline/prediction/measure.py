@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import torch.distributed as dist
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.wall.ddp import SyncAllReduceStrategy
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
@@ -139,7 +140,7 @@ def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
         for size in sizes:
             found[size].append(steps.seconds(size, seconds / _TURNS))
         ddp = SyncAllReduceStrategy(_TIMEOUT)
-        ddp.prepare(workers=1, batch_size=point.batch_size, num_steps=MANY, snapshot_samples=())
+        ddp.prepare(RunSpec(num_workers=1, batch_size=point.batch_size, num_steps=MANY))
         by_ddp.append(steps.seconds(point.batch_size, seconds / _TURNS, strategy=ddp))
     leave()
     return MeasuredSteps(

@@ -11,8 +11,9 @@ from statistics import fmean, median
 import torch
 import torch.distributed as dist
 
+from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
 from paceline.clock.segment import Segment, group_segments
-from paceline.clock.served_weights import ServedWeights, ServerSpec
+from paceline.clock.served_weights import ServedWeights
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.push_pull import Header, ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
@@ -159,17 +160,8 @@ def _segment(num_weights: int) -> Segment:
 
 
 def _served(wire: ServerWire) -> ServedWeights:
-    spec = ServerSpec(
-        server=0,
-        num_workers=1,
-        dtype="float32",
-        segments=[_segment(wire.weights.numel())],
-        num_statistics=0,
-        batch_size=1,
-        num_steps=None,
-        snapshot_samples=[],
-        learning_rate=None,
-    )
+    vectors = VectorSpec([_segment(wire.weights.numel())])
+    spec = ServerSpec(0, RunSpec(num_workers=1, batch_size=1), vectors)
     return ServedWeights(
         AsyncParameterServer(servers=1),
         spec,

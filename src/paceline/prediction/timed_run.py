@@ -3,12 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.segment import plain_segment
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
@@ -21,7 +21,6 @@ from paceline.run.modelled_step import declared_shape, split_step_of
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
-from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -96,18 +95,15 @@ def point_clock(
         raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
     step_times = cluster.step_times(point.batch_size, point.seed, point.workload.name)
     assert step_times is not None
-    return timed_clock(
-        point.scheme,
-        workers=point.workers,
-        steps=steps,
-        profile=cluster.profile,
-        step_times=step_times,
-        workload=workload or sized_workload(point),
+    run = RunSpec(
+        num_workers=point.workers,
         batch_size=point.batch_size,
         snapshot_samples=snapshot_samples,
+        workload=workload or sized_workload(point),
         traffic=_traffic(point),
         split_step=split_step_of(point, point.model.build, lambda: declared_shape(point)),
     )
+    return timed_clock(point.scheme, run, cluster.profile, step_times, steps)
 
 
 def sized_workload(point: Point) -> AbstractWorkload:
@@ -133,48 +129,30 @@ def _traffic(point: Point) -> DataTraffic | None:
 
 def timed_clock(
     scheme: AbstractScheme,
-    *,
-    workers: int,
-    steps: int,
+    run: RunSpec,
     profile: ClusterProfile,
     step_times: StepTimes,
-    workload: AbstractWorkload,
-    batch_size: int = 1,
-    snapshot_samples: Sequence[int] = (),
-    traffic: DataTraffic | None = None,
-    split_step: SplitStep | None = None,
+    steps: int,
 ) -> VirtualClock:
     """Return the clock at the end of `steps` steps of every worker, with one weight per server.
 
-    `snapshot_samples`: samples of all workers, of `batch_size` in a step, after which to note the
-    time, ascending. `traffic`: data that move among workers. `split_step`: messages inside a split
-    worker; None for whole ones. Raises SettingError for more servers than pushes.
+    Of the run, the number of steps and the seed are those of the other arguments; a batch_size is
+    only needed for snapshots. Raises SettingError for more servers than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
-    accounting = Accounting(scheme, workers)
+    accounting = Accounting(scheme, run.num_workers)
     batches = accounting.batches_per_round
-    num_steps = math.ceil(steps * workers / batches) * batches
+    num_steps = math.ceil(steps * run.num_workers / batches) * batches
     accounting.check_servers(num_steps)
+    size = run.batch_size or 1
     parts = ClockParts(
         scheme,
-        RunSpec(
-            num_workers=workers,
-            batch_size=batch_size,
-            num_steps=num_steps,
-            snapshot_samples=snapshot_samples,
-            learning_rate=None,
-            segments=[plain_segment(len(weights))],
-            num_statistics=0,
-            dtype="float32",
-            seed=step_times.seed,
-        ),
+        replace(run, batch_size=size, num_steps=num_steps, seed=step_times.seed),
+        VectorSpec([plain_segment(len(weights))]),
         profile=profile,
         step_times=step_times,
-        workload=workload,
         weights=weights,
         statistics=torch.zeros(0),
-        traffic=traffic,
-        split_step=split_step,
     )
     clock = VirtualClock(parts)
     while (worker := clock.next_worker()) is not None:

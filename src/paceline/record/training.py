@@ -1,11 +1,13 @@
 """Settings `training.*` of a point: budget, learning rate, optimizer, precision."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from paceline.clock.moving_average import decay_per_sample
+from paceline.clock.run_spec import RunSpec
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate
 from paceline.model.momentum import corrected_momentum
@@ -67,12 +69,23 @@ class Training:
             message = f"weights of {self.precision} are too coarse for an average; null is needed"
             raise SettingError("training.ema_decay", message)
 
-    @property
-    def sample_decay(self) -> float | None:
-        """Decay of the moving average of the weights per image; None for no average."""
-        if self.ema_decay is None:
-            return None
-        return decay_per_sample(self.ema_decay, self.lr_reference_batch_size)
+    def applied_to(
+        self, run: RunSpec, *, images_per_update: int, images_meanwhile: float
+    ) -> RunSpec:
+        """Return a run, which has an end and epochs, with the rate and the average of these."""
+        assert run.epoch_samples is not None
+        assert run.num_steps is not None
+        decay, reference = self.ema_decay, self.lr_reference_batch_size
+        return replace(
+            run,
+            learning_rate=self.learning_rate(
+                images_per_update=images_per_update,
+                epoch=run.epoch_samples,
+                samples=run.samples_at(run.num_steps),
+                images_meanwhile=images_meanwhile,
+            ),
+            sample_decay=None if decay is None else decay_per_sample(decay, reference),
+        )
 
     def learning_rate(
         self, *, images_per_update: int, epoch: int, samples: int, images_meanwhile: float = 0

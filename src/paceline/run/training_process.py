@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 
-from paceline.clock.assignment import Assignment
 from paceline.clock.evaluated_weights import evaluated_weights
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.training_clock import TrainingClock
@@ -53,19 +53,13 @@ class TrainingProcess:
         reading = replace(reading_of(point), worker=worker)
         self._data = open_data(point.data.build(), reading)
         self._budget = budget_of(point, self._data.num_train)
-        accounting = Accounting(point.scheme, point.workers)
-        self._staleness = accounting.expected_staleness
+        self._accounting = Accounting(point.scheme, point.workers)
         self._module = self._build_module()
         self._split = self._split_worker()
-        self._rate = point.training.learning_rate(
-            images_per_update=self._budget.images_per_update,
-            epoch=self._data.num_train,
-            samples=self._budget.samples,
-            images_meanwhile=accounting.batches_meanwhile * point.batch_size,
-        )
+        self._run = self._run_spec()
         self._clock = TrainingClock()
         self._strategy = point.cluster.strategy(
-            point.scheme, self._assignment(), self._device, self._clock
+            point.scheme, self._run, self._device, self._clock, self._split
         )
         self._built = time.time()
 
@@ -108,8 +102,7 @@ class TrainingProcess:
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
             evaluated=evaluated_weights(
-                Accounting(self._point.scheme, self._point.workers),
-                averaged=self._point.training.ema_decay is not None,
+                self._accounting, averaged=self._run.sample_decay is not None
             ),
             images_per_update=self._budget.images_per_update,
             num_parameters=self._num_parameters,
@@ -133,20 +126,25 @@ class TrainingProcess:
         self._evaluate(report)
         return report
 
-    def _assignment(self) -> Assignment:
-        return Assignment(
-            num_workers=self._point.workers,
-            batch_size=self._point.batch_size,
-            num_steps=self._budget.num_steps,
-            snapshot_samples=self._budget.thresholds,
-            learning_rate=self._rate,
-            seed=self._point.seed,
-            workload=self._point.workload,
-            sample_decay=self._point.training.sample_decay,
-            traffic=self._data.traffic,
-            split=self._split,
-            split_step=self._split_step(),
+    def _run_spec(self) -> RunSpec:
+        point, budget = self._point, self._budget
+        run = RunSpec(
+            num_workers=point.workers,
+            batch_size=point.batch_size,
+            num_steps=budget.num_steps,
+            snapshot_samples=budget.thresholds,
+            seed=point.seed,
             epoch_samples=self._data.num_train,
+            server_seconds=point.cluster.server_seconds,
+            timeout_seconds=point.cluster.peer_seconds,
+            workload=point.workload,
+            traffic=self._data.traffic,
+            split_step=self._split_step(),
+        )
+        return point.training.applied_to(
+            run,
+            images_per_update=budget.images_per_update,
+            images_meanwhile=self._accounting.batches_meanwhile * point.batch_size,
         )
 
     def _build_module(self) -> LightningModule:
@@ -158,7 +156,7 @@ class TrainingProcess:
         seed_everything(seed, verbose=False)
         del os.environ["PL_GLOBAL_SEED"]  # Lightning's DDP would go back to it in every worker
         training = self._point.training
-        module = training.corrected(self._point.model, self._staleness).build()
+        module = training.corrected(self._point.model, self._accounting.expected_staleness).build()
         if training.initial_weights is not None:
             load_weights(module, training.initial_weights)
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
@@ -201,7 +199,8 @@ class TrainingProcess:
     def _peak_rate(self, trainer: Trainer) -> float:
         """Return the first group's rate after warm-up, before the schedule lowers it."""
         group = trainer.optimizers[0].param_groups[0]
-        rule = replace(self._rate, schedule="constant")
+        assert self._run.learning_rate is not None
+        rule = replace(self._run.learning_rate, schedule="constant")
         return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
 
     def _evaluate(self, report: TrainingReport) -> None:

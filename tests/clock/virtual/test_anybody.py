@@ -8,6 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_batches import draw_from
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.data.stream import SampleStream
@@ -35,7 +36,7 @@ class Validated(Anybodys):
 
 @pytest.mark.parametrize("scheme", [SyncAllReduce(), AsyncParameterServer(2)])
 def test_it_trains_and_validates_the_shared_weights(scheme):
-    strategy = VirtualStrategy(scheme, workers=4, step_times=StepTimes(jitter=0.3), num_steps=None)
+    strategy = VirtualStrategy(scheme, RunSpec(4), step_times=StepTimes(jitter=0.3))
     torch.manual_seed(0)
     module = Validated()
     with warnings.catch_warnings():
@@ -62,7 +63,7 @@ def test_it_trains_and_validates_the_shared_weights(scheme):
 def test_workers_draw_each_sample_once_in_a_pass():
     """Batch n of worker k is batch 3 n + k of the stream: two passes of 24 samples."""
     rows = torch.arange(24)
-    draw, length = draw_from(DataLoader(TensorDataset(rows), batch_size=4), workers=3, seed=7)
+    draw, length = draw_from(DataLoader(TensorDataset(rows), batch_size=4), RunSpec(3, seed=7))
     batches = [draw(worker, n)[0].tolist() for n in range(4) for worker in range(3)]
     assert length == 6
     for number in range(2):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.cores import cores_of
 from paceline.clock.virtual.kernel import Kernel, Moment
 from paceline.prediction.timed_run import timed_clock
@@ -15,7 +16,6 @@ from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link, SharedCores
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import OwnNetwork
 
 FREE = Link(0, math.inf)
 
@@ -28,11 +28,10 @@ def machine(speeds, *, ddp_seconds=0.0, server_seconds=0.0, link=FREE):
 def clock_of(scheme, profile, workers, steps=4, times=None):
     return timed_clock(
         scheme,
-        workers=workers,
-        steps=steps,
+        RunSpec(workers),
         profile=profile,
         step_times=times or StepTimes(),
-        workload=OwnNetwork(),
+        steps=steps,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from torch.testing import assert_close
 
+from paceline.clock.run_spec import RunSpec
 from paceline.prediction.timed_run import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.stale_synchronous import StaleSynchronous
@@ -33,11 +34,10 @@ def clock_after(scheme, link, *, workers=1, workload=LAYERS, steps=2, **profile)
     settings = {"workers_per_node": 1, "server_seconds": 0, "server_bandwidth": math.inf, **profile}
     return timed_clock(
         scheme,
-        workers=workers,
-        steps=steps,
+        RunSpec(workers, workload=workload),
         profile=ClusterProfile(link, FREE, **settings),
         step_times=StepTimes(step_seconds=3),
-        workload=workload,
+        steps=steps,
     )
 
 

@@ -11,6 +11,7 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.testing import assert_close
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_batches import draw_from
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.errors import SettingError
@@ -61,9 +62,8 @@ class Scheduled(Anybodys):
 def fit(module, scheme, workers, callbacks=(), epochs=2, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        strategy = VirtualStrategy(
-            scheme, workers=workers, seed=SEED, step_times=JITTERED, **options
-        )
+        run = RunSpec(num_workers=workers, seed=SEED, **options)
+        strategy = VirtualStrategy(scheme, run, step_times=JITTERED)
         trainer = trainer_of(strategy, max_epochs=epochs, callbacks=[*callbacks])
         trainer.fit(module, loader())
     return strategy, torch.cat([each.detach().flatten() for each in module.parameters()])
@@ -98,7 +98,7 @@ def bare(module):
     """The same batches in a loop without Lightning."""
     found = module.configure_optimizers()
     optimizer, scheduler = found["optimizer"], found["lr_scheduler"]["scheduler"]
-    draw, _ = draw_from(loader(), 1, SEED)
+    draw, _ = draw_from(loader(), RunSpec(1, seed=SEED))
     for n in range(16):
         optimizer.zero_grad()
         module.training_step(draw(0, n), n).backward()
@@ -115,7 +115,7 @@ def halved(optimizer):
 def test_a_schedule_goes_by_the_batches_of_all_workers():
     """Four workers together take the rates of every fourth batch; so their weights stay equal."""
     strategy, weights = fit(made(Scheduled, halved), SyncAllReduce(), 4)
-    module, (draw, _) = made(Anybodys), draw_from(loader(), 4, SEED)
+    module, (draw, _) = made(Anybodys), draw_from(loader(), RunSpec(4, seed=SEED))
     for update in range(4):
         gradients = []
         for worker in range(4):
@@ -134,7 +134,7 @@ def test_the_monitor_shows_the_rates_that_are_applied(tmp_path):
     logger = CSVLogger(tmp_path, name="")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        strategy = VirtualStrategy(SyncAllReduce(), workers=4)
+        strategy = VirtualStrategy(SyncAllReduce(), RunSpec(4))
         options = {"logger": logger, "log_every_n_steps": 1}
         trainer = trainer_of(strategy, callbacks=[LearningRateMonitor()], **options)
         trainer.fit(made(Scheduled, halved), loader())

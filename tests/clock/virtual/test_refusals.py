@@ -13,6 +13,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.errors import SettingError
 from paceline.scheme.post_local_sgd import PostLocalSGD
@@ -28,8 +29,8 @@ SIX = TensorDataset(torch.zeros(6))
 @pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
 def test_who_switches_in_the_middle_must_know_the_end(scheme):
     with pytest.raises(SettingError, match=r"num_steps: .* goes by the share of the run"):
-        VirtualStrategy(scheme, workers=2)
-    VirtualStrategy(scheme, workers=2, num_steps=8)
+        VirtualStrategy(scheme, RunSpec(2))
+    VirtualStrategy(scheme, RunSpec(2, num_steps=8))
 
 
 class TwoOptimizers(Anybodys):
@@ -54,7 +55,7 @@ class Endless(IterableDataset):
 def fit(module, data=None, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = trainer_of(VirtualStrategy(SyncAllReduce(), workers=2), **options)
+        trainer = trainer_of(VirtualStrategy(SyncAllReduce(), RunSpec(2)), **options)
         trainer.fit(module, loader() if data is None else data)
 
 
@@ -100,13 +101,13 @@ def test_loaders_that_read_ahead(data, said):
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True])
 def test_workers_are_a_whole_number(workers):
     with pytest.raises(SettingError, match=r"^workers: a whole number of at least 1 is needed"):
-        VirtualStrategy(SyncAllReduce(), workers=workers)
+        VirtualStrategy(SyncAllReduce(), RunSpec(workers))
 
 
 @pytest.mark.parametrize("scheme", ["sync_allreduce", Telepathy()])
 def test_schemes_without_a_virtual_form(scheme):
     with pytest.raises(SettingError, match=r"^scheme: \w+ has no virtual form"):
-        VirtualStrategy(scheme, workers=2)
+        VirtualStrategy(scheme, RunSpec(2))
 
 
 class WithTest(Anybodys):
@@ -117,7 +118,7 @@ class WithTest(Anybodys):
 def test_a_module_is_tested_before_and_after_it_trains():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer, module = trainer_of(VirtualStrategy(SyncAllReduce(), workers=2)), WithTest()
+        trainer, module = trainer_of(VirtualStrategy(SyncAllReduce(), RunSpec(2))), WithTest()
         (before,) = trainer.test(module, loader(), verbose=False)
         trainer.fit(module, loader())
         (after,) = trainer.test(module, loader(), verbose=False)
@@ -127,7 +128,7 @@ def test_a_module_is_tested_before_and_after_it_trains():
 def test_a_strategy_trains_once():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer, module = trainer_of(VirtualStrategy(SyncAllReduce(), workers=2)), Anybodys()
+        trainer, module = trainer_of(VirtualStrategy(SyncAllReduce(), RunSpec(2))), Anybodys()
         trainer.fit(module, loader())
         trained = module.line.weight.detach().clone()
         with pytest.raises(SettingError, match=r"^strategy: it has trained"):

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.cores import OwnCores
 from paceline.clock.virtual.kernel import Kernel, Moment
 from paceline.clock.virtual.virtual_mean_link import Brought, allreduce_end
@@ -122,11 +123,10 @@ def steps_of_64_workers(scheme, step_times, steps):
     """The clock after so many steps of each of 64 workers on 16 nodes, over the links alone."""
     return timed_clock(
         scheme,
-        workers=64,
-        steps=steps,
+        RunSpec(64, workload=OwnNetwork().of_size(PUSH, 0)),
         profile=ClusterProfile(Link(0, BANDWIDTH), FREE, 4, 0, math.inf),
         step_times=step_times,
-        workload=OwnNetwork().of_size(PUSH, 0),
+        steps=steps,
     )
 
 
@@ -324,13 +324,12 @@ def test_servers_are_sent_to_one_after_another_and_answer_meanwhile(placement, e
     for servers, expected in ends.items():
         clock = timed_clock(
             AsyncParameterServer(servers),
-            workers=2,
-            steps=2,
+            RunSpec(2, workload=OwnNetwork().of_size(NUM_BYTES, 0)),
             profile=ClusterProfile(
                 Link(0, NUM_BYTES / 3), FREE, 1, 0, math.inf, server_placement=placement
             ),
             step_times=StepTimes(),
-            workload=OwnNetwork().of_size(NUM_BYTES, 0),
+            steps=2,
         )
         found = [worker.step_ends[0] for worker in clock.workers]
         assert found == pytest.approx(expected, rel=0.01), servers
@@ -441,11 +440,10 @@ def test_a_server_that_answers_takes_twice_as_long_as_one_that_reduces(scheme, s
     """Four workers, a second for all bytes: pieces go both ways at once, answers after pushes."""
     clock = timed_clock(
         scheme,
-        workers=4,
-        steps=1,
+        RunSpec(4, workload=OwnNetwork().of_size(NUM_BYTES, 0)),
         profile=ClusterProfile(Link(0, NUM_BYTES), FREE, 1, 0, math.inf, overlap=False),
         step_times=StepTimes(),
-        workload=OwnNetwork().of_size(NUM_BYTES, 0),
+        steps=1,
     )
     assert clock.kernel.now == pytest.approx(1 + seconds)
 
@@ -456,11 +454,10 @@ def test_gradients_leave_during_backward_and_weights_behind_it(scheme, overlaps)
     together, apart = (
         timed_clock(
             scheme,
-            workers=2,
-            steps=1,
+            RunSpec(2, workload=OwnNetwork().of_size(num_bytes, 0)),
             profile=ClusterProfile(Link(0, num_bytes), FREE, 1, 0, math.inf, overlap=overlap),
             step_times=StepTimes(),
-            workload=OwnNetwork().of_size(num_bytes, 0),
+            steps=1,
         ).kernel.now
         for overlap in (True, False)
     )

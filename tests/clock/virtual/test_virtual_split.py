@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from paceline.clock.run_spec import RunSpec
 from paceline.prediction.timed_run import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.independent import Independent
@@ -27,8 +28,9 @@ def timed(scheme, link=FREE, workers=2, steps=1, **more):
     """The clock after steps of 8 s of one process, all on one machine with this link."""
     profile = ClusterProfile(FREE, link, None, 0, math.inf, **more)
     times = StepTimes(step_seconds=8)
-    run = {"workers": workers, "steps": steps, "profile": profile, "step_times": times}
-    return timed_clock(scheme, **run, workload=SIZED, split_step=STEP)
+    return timed_clock(
+        scheme, RunSpec(workers, workload=SIZED, split_step=STEP), profile, times, steps
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from dataclasses import fields
 from functools import partial
 
 import torch
@@ -9,6 +10,7 @@ import yaml
 from hydra.utils import instantiate
 from pytorch_lightning import Trainer
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
@@ -40,6 +42,7 @@ def scheme_settings(law):
 
 
 SCHEMES = {name: partial(instantiate, settings) for name, settings in cases()}
+OF_A_RUN = {field.name for field in fields(RunSpec)}
 JITTERED = StepTimes(jitter=0.5, seed=3)
 
 
@@ -89,13 +92,15 @@ def train(
     **options,
 ):
     """The strategy and the module after `num_steps` steps of 4 images; the Trainer ends after
-    `length` batches, or as many. It goes on from `ckpt_path`, if that is given.
+    `length` batches, or as many. It goes on from `ckpt_path`, if that is given. `options`: of the
+    run, or of its strategy.
     """
     torch.set_num_threads(1)  # as in a run
     config = tiny_point("sync_allreduce", workers, 4)
     shares = [batches_of(config, worker) for worker in range(workers)]
     options.setdefault("step_times", JITTERED)
-    strategy = VirtualStrategy(scheme, workers=workers, num_steps=num_steps, **options)
+    of_run = {name: options.pop(name) for name in OF_A_RUN & options.keys()}
+    strategy = VirtualStrategy(scheme, RunSpec(workers, num_steps=num_steps, **of_run), **options)
     module = module_of(batch_norm, momentum, weight_decay, dropout, optimizer)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
     with warnings.catch_warnings():

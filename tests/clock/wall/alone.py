@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MeanSquaredError
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
 from paceline.clock.wall.server import serve
 from paceline.errors import SettingError
@@ -64,13 +65,8 @@ def loader():
 
 
 def strategy(scheme, workers):
-    return ParameterServerStrategy(
-        scheme,
-        workers=workers,
-        batch_size=4,
-        num_steps=STEPS,
-        snapshot_samples=[2 * STEPS, 4 * STEPS],
-    )
+    run = RunSpec(workers, batch_size=4, num_steps=STEPS, snapshot_samples=[2 * STEPS, 4 * STEPS])
+    return ParameterServerStrategy(scheme, run)
 
 
 def trainer(chosen, **options):

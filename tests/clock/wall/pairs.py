@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.wall.pair_link import pair_link
 from paceline.exchange.lost import LostPeerError
 from paceline.exchange.message import receive_json, send_json
@@ -14,17 +14,8 @@ NUM_WEIGHTS = 3
 
 
 def linked(workers=2):
-    spec = RunSpec(
-        num_workers=workers,
-        batch_size=1,
-        num_steps=None,
-        snapshot_samples=[],
-        learning_rate=None,
-        segments=[{"num_weights": NUM_WEIGHTS}],
-        num_statistics=0,
-        dtype="float64",
-    )
-    return pair_link(Gossip("ring"), spec)
+    vectors = VectorSpec([{"num_weights": NUM_WEIGHTS}], dtype="float64")
+    return pair_link(Gossip("ring"), RunSpec(workers), vectors)
 
 
 def average(node):

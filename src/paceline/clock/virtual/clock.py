@@ -41,14 +41,14 @@ class VirtualClock:
     def __init__(self, parts: ClockParts) -> None:
         self.kernel, self.workers = parts.kernel, parts.workers
         self.pool, self.servers = parts.pool, parts.servers
-        self._spec, self._times = parts.spec, parts.step_times
+        self._run, self._times = parts.run, parts.step_times
         self._seconds_of_ddp = parts.seconds_of_ddp
         self._cores, self._network, self._links = parts.cores, parts.network, parts.links
         self._push, self._own = parts.links.push, parts.links.own
         self._split, self._data = parts.split, parts.data
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
-        self._accounting = Accounting(parts.scheme, parts.spec.num_workers)
+        self._accounting = Accounting(parts.scheme, parts.run.num_workers)
         self._num_steps = 0  # of all workers, with their gradients
         self._start(parts)
 
@@ -64,9 +64,7 @@ class VirtualClock:
             if self._split is not None:
                 self._split.begin(worker)
             links = VirtualLinks(worker, self._links)
-            driver = RuleDriver(
-                parts.scheme, links, worker.index, self._spec.num_workers, self._spec.seed
-            )
+            driver = RuleDriver(parts.scheme, links, worker.index, self._run)
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
         self.kernel.settle()
@@ -93,7 +91,7 @@ class VirtualClock:
         if self._own is not None:
             return worker.next_number
         first = self.workers[self._accounting.group_of(worker.index)[0]]  # it speaks for its group
-        return self._accounting.batches(first.versions[0], self._spec.num_steps)
+        return self._accounting.batches(first.versions[0], self._run.num_steps)
 
     def state(self) -> ClockState:
         """Return the state between two steps; its content is that of the clock, not a copy."""
@@ -228,7 +226,7 @@ class VirtualClock:
         assert worker.gradient is not None
         assert worker.weights is not None
         gradient, weights = worker.gradient.vector, worker.weights.vector
-        progress = self._spec.progress(worker.next_number)
+        progress = self._run.progress(worker.next_number)
         return driver.step(gradient, weights, worker.num_steps, progress)
 
     def _finish(self, worker: VirtualWorker) -> Process[None]:

@@ -5,7 +5,7 @@ from functools import partial
 
 from torch import Tensor
 
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.virtual.buffers import BufferPool
 from paceline.clock.virtual.cores import cores_of
 from paceline.clock.virtual.kernel import Kernel
@@ -20,14 +20,12 @@ from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_split import VirtualSplit
 from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.data.traffic import DataTraffic
 from paceline.exchange.find_collective import collective
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
-from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import AbstractWorkload
+from paceline.timing.workload import OwnNetwork
 
 _TIMELINE_WORKERS = 16  # more rows than that no figure shows
 
@@ -35,59 +33,56 @@ _TIMELINE_WORKERS = 16  # more rows than that no figure shows
 class ClockParts:
     """Workers, servers, links and cores of one virtual clock; None for what the run does not have.
 
-    `workload`: network that decides the bytes of messages. `weights`: the first ones, as one
-    vector. `statistics`: floating-point buffers of the module, as one vector. `counters`: its other
-    buffers. `split_step`: messages inside a worker that is split over several processes; None for
-    whole ones. `traffic`: data that move among workers.
+    `weights`: the first ones, as one vector. `statistics`: floating-point buffers of the module, as
+    one vector. `counters`: its other buffers.
     """
 
     def __init__(
         self,
         scheme: AbstractScheme,
-        spec: RunSpec,
+        run: RunSpec,
+        vectors: VectorSpec,
         *,
         profile: ClusterProfile,
         step_times: StepTimes,
-        workload: AbstractWorkload,
         weights: Tensor,
         statistics: Tensor,
         counters: Sequence[Tensor] = (),
-        split_step: SplitStep | None = None,
         recycled: bool = True,
-        traffic: DataTraffic | None = None,
     ) -> None:
-        self.scheme, self.spec, self.step_times, self.weights = scheme, spec, step_times, weights
+        self.scheme, self.run, self.vectors = scheme, run, vectors
+        self.step_times, self.weights = step_times, weights
         self.kernel, self.pool = Kernel(), BufferPool(weights, recycled=recycled)
         self._recycled = recycled
         self.cores = cores_of(profile.shared_cores, self.kernel)
-        by_ddp = scheme.carried_out_by_ddp and spec.num_workers > 1 and split_step is None
+        whole = run.split_step is None
+        by_ddp = scheme.carried_out_by_ddp and run.num_workers > 1 and whole
         self.seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
-        overlap = profile.overlaps(spec.num_workers) and split_step is None
+        overlap = profile.overlaps(run.num_workers) and whole
+        workload = run.workload or OwnNetwork()
         self._sizes = MessageSizes(workload, weights.nbytes, overlap=overlap)
-        self.split = self._make_split(split_step, profile)
+        self.split = self._make_split(profile)
         self._profile = profile if self.split is None else self.split.profile
         self.workers = self._make_workers(statistics, counters)
         self.network = self._make_network()
-        self.data = (
-            VirtualData(traffic, self.workers, self._profile, self.kernel) if traffic else None
-        )
+        self.data: VirtualData | None = None
+        if run.traffic:
+            self.data = VirtualData(run.traffic, self.workers, self._profile, self.kernel)
         self.servers = self._make_servers()
         push, own, mean = self._push_link(), self._own_weights(), self._mean_link()
         self.links = SharedLinks(self.pool, mean, push, self._pair_link(own), own)
 
-    def _make_split(
-        self, split_step: SplitStep | None, profile: ClusterProfile
-    ) -> VirtualSplit | None:
-        if split_step is None:
+    def _make_split(self, profile: ClusterProfile) -> VirtualSplit | None:
+        step, workers = self.run.split_step, self.run.num_workers
+        if step is None:
             return None
-        workers = self.spec.num_workers
-        return VirtualSplit(split_step, self.scheme, profile, workers, self.cores, self.kernel)
+        return VirtualSplit(step, self.scheme, profile, workers, self.cores, self.kernel)
 
     def _make_workers(self, statistics: Tensor, counters: Sequence[Tensor]) -> list[VirtualWorker]:
         own = BufferPool(statistics)
         workers = [
             VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
-            for index in range(self.spec.num_workers)
+            for index in range(self.run.num_workers)
         ]
         for worker in workers if len(workers) <= _TIMELINE_WORKERS else ():
             worker.timeline = []
@@ -109,7 +104,8 @@ class ClockParts:
             return None
         return VirtualServers(
             self.scheme,
-            self.spec,
+            self.run,
+            self.vectors,
             self.weights.clone(),
             workers=self.workers,
             kernel=self.kernel,
@@ -132,11 +128,12 @@ class ClockParts:
         )
 
     def _own_weights(self) -> VirtualOwnWeights | None:
-        if not Accounting(self.scheme, self.spec.num_workers).own_weights:
+        if not Accounting(self.scheme, self.run.num_workers).own_weights:
             return None
         return VirtualOwnWeights(
             self.scheme,
-            self.spec,
+            self.run,
+            self.vectors,
             self.weights,
             workers=self.workers,
             kernel=self.kernel,
@@ -152,7 +149,7 @@ class ClockParts:
         )
 
     def _mean_link(self) -> VirtualMeanLink:
-        num_workers, chosen = self.spec.num_workers, collective(self.scheme.collective)
+        num_workers, chosen = self.run.num_workers, collective(self.scheme.collective)
         make = partial(
             VirtualMeanLink, self.pool, self.workers, sizes=self._sizes, kernel=self.kernel
         )

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from paceline.clock.flat_optimizer import AbstractFlatOptimizer, Numbers, flat_optimizer
 from paceline.clock.moving_average import MovingAverage, scored_weights
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.segment import Segment
 from paceline.clock.virtual.buffers import Buffer, BufferPool
 from paceline.clock.virtual.running_mean import RunningMean
@@ -34,7 +35,7 @@ class SharedStates:
     """States of all workers.
 
     `of[worker]`: state of a worker. All workers begin with one state, or with a copy each if
-    `shared` is False. `sample_decay`: of the moving averages; None if there are none.
+    `shared` is False. `averaged`: False if moving averages are taken elsewhere.
     """
 
     def __init__(
@@ -42,19 +43,19 @@ class SharedStates:
         pool: BufferPool,
         weights: Tensor,
         segments: Sequence[Segment],
-        num_workers: int,
+        run: RunSpec,
         *,
         shared: bool,
-        sample_decay: float | None,
+        averaged: bool,
     ) -> None:
         self._pool = pool
         first = pool.copy(weights)
-        average = None if sample_decay is None else MovingAverage([first.vector], sample_decay)
+        average = run.average_of([first.vector]) if averaged else None
         optimizer = flat_optimizer(first.vector, segments)
-        state = SharedState(first, optimizer, average, set(range(num_workers)))
-        self.of = [state] * num_workers
+        state = SharedState(first, optimizer, average, set(range(run.num_workers)))
+        self.of = [state] * run.num_workers
         self._kept: dict[int, Buffer] = {}  # weights of steps under way, if they have changed since
-        for worker in range(0 if shared else num_workers - 1):
+        for worker in range(0 if shared else run.num_workers - 1):
             self._split(state, {worker})
 
     def begin(self, worker: int) -> Buffer:

@@ -23,24 +23,24 @@ class _Means(NamedTuple):
 class SnapshotMean:
     """Snapshots in the making; one is complete when all workers have reached its samples."""
 
-    def __init__(self, spec: RunSpec, states: SharedStates) -> None:
+    def __init__(self, run: RunSpec, states: SharedStates) -> None:
         self.snapshots: list[Snapshot] = []
         self.diverged = False
-        self._spec, self._states = spec, states
-        self._num_passed = [0] * spec.num_workers  # snapshots, by worker
+        self._run, self._states = run, states
+        self._num_passed = [0] * run.num_workers  # snapshots, by worker
         self._means: dict[int, _Means] = {}  # by samples
 
     def add(self, workers: Sequence[VirtualWorker], now: float) -> None:
         """Add the weights of workers that have just finished a step to the snapshots they reach."""
         passing: dict[int, list[VirtualWorker]] = {}
         for worker in workers:
-            passed = self._spec.passed(self._num_passed[worker.index], worker.next_number)
+            passed = self._run.passed(self._num_passed[worker.index], worker.next_number)
             self._num_passed[worker.index] += len(passed)
             for samples in passed:
                 passing.setdefault(samples, []).append(worker)
         for samples, passed_by in sorted(passing.items()):
             self._add(samples, passed_by)
-            if self._means[samples].weights.count == self._spec.num_workers:
+            if self._means[samples].weights.count == self._run.num_workers:
                 self._complete(samples, now)
 
     def _add(self, samples: int, workers: Sequence[VirtualWorker]) -> None:
@@ -53,6 +53,6 @@ class SnapshotMean:
 
     def _complete(self, samples: int, now: float) -> None:
         weights, statistics = (mean.value for mean in self._means.pop(samples))
-        updates = self._spec.updates_at(samples)
+        updates = self._run.updates_at(samples)
         self.snapshots.append(Snapshot(samples, updates, now, weights, statistics))
         self.diverged = not bool(weights.isfinite().all())

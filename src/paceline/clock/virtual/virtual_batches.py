@@ -5,18 +5,20 @@ from typing import Any, cast
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.training_strategy import DrawOne
 from paceline.data.sampler import check_sampler
 from paceline.data.stream import SampleStream
 from paceline.errors import SettingError
 
 
-def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
+def draw_from(loader: Any, run: RunSpec) -> tuple[DrawOne, int]:
     """Make a function that draws worker k's n-th batch; also return the batches in one pass.
 
-    The order is the project's: batch n * workers + k of a seeded stream; the loader's own sampler
-    is not used. Raises SettingError("data") for other loaders than a map-style DataLoader: they
-    read in advance, before it is known which worker computes next; and for samplers that choose.
+    The order is the project's: batch n * num_workers + k of a seeded stream; the loader's own
+    sampler is not used. Raises SettingError("data") for loaders other than a map-style DataLoader,
+    because they read in advance, before it is known which worker computes next; and for samplers
+    that choose.
     """
     if not _is_map_style(loader):
         name = type(loader).__name__
@@ -26,10 +28,10 @@ def draw_from(loader: Any, workers: int, seed: int) -> tuple[DrawOne, int]:
     if size is None:
         raise SettingError("batch_size", "the virtual clock needs a DataLoader with a batch_size")
     check_sampler(loader)
-    stream = SampleStream(len(dataset), seed)
+    stream = SampleStream(len(dataset), run.seed)
 
     def draw(worker: int, n: int) -> Any:
-        indices = stream.indices((n * workers + worker) * size, size)
+        indices = stream.indices((n * run.num_workers + worker) * size, size)
         return loader.collate_fn([dataset[index] for index in indices.numpy().tolist()])
 
     return draw, max(1, stream.num_samples // size)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from paceline.clock.links import Process
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.step_numbers import StepNumbers
 from paceline.clock.virtual.buffers import Buffer, BufferPool
@@ -35,7 +35,8 @@ class VirtualOwnWeights:
     def __init__(
         self,
         scheme: AbstractScheme,
-        spec: RunSpec,
+        run: RunSpec,
+        vectors: VectorSpec,
         weights: Tensor,
         *,
         workers: Sequence[VirtualWorker],
@@ -43,19 +44,19 @@ class VirtualOwnWeights:
         pool: BufferPool,
         recycled: bool,
     ) -> None:
-        self._scheme, self._spec, self._workers, self._kernel = scheme, spec, workers, kernel
+        self._scheme, self._run, self._workers, self._kernel = scheme, run, workers, kernel
         self.states = SharedStates(
             pool,
             weights,
-            spec.segments,
-            spec.num_workers,
+            vectors.segments,
+            run,
             shared=recycled,
-            sample_decay=None if scheme.servers else spec.sample_decay,
+            averaged=not scheme.servers,
         )
-        self._snapshot_mean = SnapshotMean(spec, self.states)
+        self._snapshot_mean = SnapshotMean(run, self.states)
         self._applying = Joint[_Applying](kernel, self._apply_all)
         self._finishing = Joint[VirtualWorker](kernel, self._finish_all)
-        accounting = Accounting(scheme, spec.num_workers)
+        accounting = Accounting(scheme, run.num_workers)
         draw = itertools.count().__next__
         self._numbers = [StepNumbers(accounting, draw) for _ in workers]
         for worker, numbers in zip(workers, self._numbers, strict=True):
@@ -69,7 +70,7 @@ class VirtualOwnWeights:
 
     def has_step(self, worker: VirtualWorker) -> bool:
         """Return True if a step of the run is left for the worker."""
-        return not (self.diverged or self._spec.ends_before(worker.next_number))
+        return not (self.diverged or self._run.ends_before(worker.next_number))
 
     def apply(self, worker: VirtualWorker, gradient: Tensor) -> Process[Tensor]:
         """Apply `gradient` by the worker's own optimizer; return its weights after that."""
@@ -86,13 +87,13 @@ class VirtualOwnWeights:
     @property
     def updates(self) -> int:
         """Mean number of updates of a worker's weights."""
-        return self._num_finished // self._spec.num_workers
+        return self._num_finished // self._run.num_workers
 
     @property
     def samples(self) -> int:
         """Samples over all workers that have been applied to their weights."""
-        whole = self.updates * self._spec.num_workers
-        return self._spec.samples_at(whole if self._equal_steps else self._num_finished)
+        whole = self.updates * self._run.num_workers
+        return self._run.samples_at(whole if self._equal_steps else self._num_finished)
 
     @property
     def diverged(self) -> bool:
@@ -119,10 +120,9 @@ class VirtualOwnWeights:
         for worker, gradient in applying:
             same = (id(gradient), tuple(worker.take_numbers() or ()))
             together.setdefault(same, (gradient, set()))[1].add(worker.index)
-        rate = self._spec.learning_rate
         for gradient, workers in together.values():
             first = self._workers[min(workers)]
-            factor = rate.factor(self._spec.samples_at(first.next_number)) if rate else 1.0
+            factor = self._run.rate_factor(self._run.samples_at(first.next_number))
             self.states.apply(workers, gradient, factor, first.take_numbers())
 
     def _finish_all(self, workers: Sequence[VirtualWorker]) -> None:
@@ -137,7 +137,7 @@ class VirtualOwnWeights:
         """Bring the weights after a step into moving averages, together where images are equal."""
         by_images: dict[int, set[int]] = {}
         for worker in workers:
-            before, behind = map(self._spec.samples_at, worker.step_numbers[-2:])
+            before, behind = map(self._run.samples_at, worker.step_numbers[-2:])
             by_images.setdefault(behind - before, set()).add(worker.index)
         for images, together in by_images.items():
             self.states.take_in(together, images)

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, join_shards
 from paceline.clock.virtual.buffers import Buffer, BufferPool
@@ -25,7 +25,8 @@ class VirtualServers:
     def __init__(
         self,
         scheme: AbstractScheme,
-        spec: RunSpec,
+        run: RunSpec,
+        vectors: VectorSpec,
         weights: Tensor,
         *,
         workers: Sequence[VirtualWorker],
@@ -33,7 +34,7 @@ class VirtualServers:
         pool: BufferPool,
     ) -> None:
         self.weights = weights
-        self.bounds = spec.bounds(scheme.servers)
+        self.bounds = vectors.bounds(scheme.servers)
         self._workers, self._pool = workers, pool
         self._accounting = Accounting(scheme, len(workers))
         self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
@@ -43,15 +44,15 @@ class VirtualServers:
         self.served = [
             ServedWeights(
                 scheme,
-                server_spec,
+                spec,
                 weights[first:last],
                 gradient=partial(self._gradient, first, last),
                 statistics=self._pushed.__getitem__ if server == 0 else _no_statistics,
                 seconds=lambda: kernel.now,
                 numbers=self._numbers,
             )
-            for server, (server_spec, (first, last)) in enumerate(
-                zip(spec.server_specs(scheme), self.bounds, strict=True)
+            for server, (spec, (first, last)) in enumerate(
+                zip(server_specs(scheme, run, vectors), self.bounds, strict=True)
             )
         ]
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,15 +39,11 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.held_tensors import HeldTensors
 from paceline.clock.virtual.virtual_batches import VirtualBatches, draw_from
 from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.data.traffic import DataTraffic
 from paceline.errors import SettingError
-from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile, Link
-from paceline.timing.split_step import SplitStep
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import AbstractWorkload, OwnNetwork
 
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
@@ -55,57 +52,37 @@ FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_ban
 class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     """Strategy that trains many workers on a virtual clock.
 
-    `Trainer(strategy=VirtualStrategy(SyncAllReduce(), workers=64))` trains any LightningModule
-    with automatic optimization and one optimizer, from a DataLoader over map-style data.
+    `Trainer(strategy=VirtualStrategy(SyncAllReduce(), RunSpec(num_workers=64)))` trains any
+    LightningModule with automatic optimization and one optimizer, from a DataLoader over map-style
+    data.
 
     Every worker's gradient is computed on the weights that it would have, on the one device; time
-    is modelled by `step_times` and `profile`, with messages of `workload` (by default of the module
-    itself). `split_step`: messages inside workers that are split over several processes; the
-    gradients stay those of whole ones. `num_steps`: number of steps of all workers
-    together, required by schemes that switch in the middle. A pass over the data is one of all
-    workers together. `batch_size`: images per worker and step, if no DataLoader sets it.
-    `traffic`: how data move among workers, which takes time, too. `epoch_samples`: of the pass over
-    the data by which schedulers count epochs; None: they count the Trainer's.
+    is modelled by `step_times` and `profile`. `run` needs a num_steps for schemes that switch in
+    the middle, and a batch_size if no DataLoader sets it.
 
     During validation and after training the module has the shared weights and the mean of the
-    workers' BatchNorm statistics; buffers of integers are the first worker's. `sample_decay`: of
-    the moving average that snapshots have, too, if any. Random numbers (dropout) are one stream for
-    all workers. Raises SettingError, before training starts, for options that it does not support.
+    workers' BatchNorm statistics; buffers of integers are the first worker's. Random numbers
+    (dropout) are one stream for all workers. Raises SettingError, before training starts, for
+    options that it does not support.
     """
 
     def __init__(
         self,
         scheme: AbstractScheme,
+        run: RunSpec,
         *,
-        workers: int,
-        batch_size: int = 0,
         step_times: StepTimes | None = None,
         profile: ClusterProfile | None = None,
-        workload: AbstractWorkload | None = None,
-        num_steps: int | None = None,
-        snapshot_samples: Sequence[int] = (),
-        learning_rate: LearningRate | None = None,
-        split_step: SplitStep | None = None,
-        seed: int = 0,
-        sample_decay: float | None = None,
         device: torch.device | str = "cpu",
         recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
-        traffic: DataTraffic | None = None,
-        epoch_samples: int | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
-        check_scheme(scheme, workers, num_steps)
-        self.scheme = scheme
-        self.workers = workers
-        self._step_times = step_times or StepTimes(seed=seed)
-        self._profile, self._workload = profile or FREE, workload or OwnNetwork()
-        self._num_steps, self._snapshot_samples = num_steps, snapshot_samples
-        self._learning_rate, self._split_step = learning_rate, split_step
-        self._seed, self._sample_decay, self._recycled = seed, sample_decay, recycled
-        self._traffic, self._epoch_samples = traffic, epoch_samples
+        check_scheme(scheme, run)
+        self.scheme, self.run = scheme, run
+        self._step_times = step_times or StepTimes(seed=run.seed)
+        self._profile, self._recycled = profile or FREE, recycled
         self._draw: DrawOne | None = None
-        self._batch_size = batch_size
         self._current_worker: VirtualWorker | None = None
         self._gradient: Buffer | None = None  # of the step under way
         self._now = real_seconds
@@ -114,14 +91,14 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
         """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
-        self._draw, self._batch_size = draw, batch_size
+        self._draw, self.run = draw, replace(self.run, batch_size=batch_size)
         return VirtualBatches(self._next_batch, length)
 
     def process_dataloader(self, dataloader: Any) -> Any:
         trainer = self._module.trainer
         if not trainer.training or self._draw is not None:
             return dataloader
-        draw, length = draw_from(dataloader, self.workers, self._seed)
+        draw, length = draw_from(dataloader, self.run)
         return self.batches(draw, dataloader.batch_size, length)
 
     # called by the runner
@@ -138,9 +115,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
-        assert self._num_steps is not None
-        length = Accounting(self.scheme, self.workers).most_batches(self._num_steps)
-        return self.batches(batch, self._batch_size, length)
+        assert self.run.num_steps is not None
+        length = Accounting(self.scheme, self.run.num_workers).most_batches(self.run.num_steps)
+        return self.batches(batch, self.run.batch_size, length)
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
         return ((each.index, n) for each in self.clock.workers for n in range(each.num_steps))
@@ -175,17 +152,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             self.optimizers,
             "the virtual clock",
             self.scheme,
-            self.workers,
+            self.run.num_workers,
             again=hasattr(self, "clock"),
         )
-        in_epochs = self._epoch_samples is not None
-        check_schedulers(trainer.lr_scheduler_configs, self._learning_rate, in_epochs=in_epochs)
-        own = self.optimizers[0]
-        weights, self._segments, self._shares = held_weights(own, self.scheme)
-        self._held = HeldTensors(
-            weights, statistics_of(self._module), counters_of(self._module), self.root_device
-        )
-        self._options = LiveOptions(own)
+        check_schedulers(trainer.lr_scheduler_configs, self.run)
+        own, statistics = self.optimizers[0], statistics_of(self._module)
+        self._options, held = LiveOptions(own), held_weights(own, self.scheme)
+        self._vectors = held.vectors(statistics, self._options)
+        counters = counters_of(self._module)
+        self._held = HeldTensors(held.weights, statistics, counters, self.root_device)
         remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
@@ -210,37 +185,20 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def on_train_start(self) -> None:
         super().on_train_start()
         weights, statistics = self._held.flat_weights(), self._held.flat_statistics()
-        epoch = self._epoch_samples / self._batch_size if self._epoch_samples else None
         configs = self._module.trainer.lr_scheduler_configs
-        self._schedules = Schedules(configs, self._options, epoch)
+        self._schedules = Schedules(configs, self._options, self.run.epoch_batches)
         if self._resumed:
             weights.zero_()  # no value of the repeated steps may grow
-        spec = RunSpec(
-            num_workers=self.workers,
-            batch_size=self._batch_size,
-            num_steps=self._num_steps,
-            snapshot_samples=self._snapshot_samples,
-            learning_rate=self._learning_rate,
-            segments=self._segments,
-            num_statistics=statistics.numel(),
-            dtype=str(weights.dtype).removeprefix("torch."),
-            seed=self._seed,
-            sample_decay=self._sample_decay,
-            shares=self._shares,
-            num_numbers=len(self._options.first),
-        )
         parts = ClockParts(
             self.scheme,
-            spec,
+            self.run,
+            self._vectors,
             profile=self._profile,
             step_times=self._step_times,
-            workload=self._workload,
             weights=weights,
             statistics=statistics,
             counters=self._held.counters,
-            split_step=self._split_step,
             recycled=self._recycled,
-            traffic=self._traffic,
         )
         self.clock = VirtualClock(parts)
         for worker in self.clock.workers:

@@ -62,7 +62,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         )
 
     def trainer_options(self) -> TrainerOptions:
-        return {"strategy": self, "devices": self._workers, "plugins": []}
+        return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
 
     def configure_ddp(self) -> None:
         super().configure_ddp()
@@ -100,5 +100,5 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         """Compute the bytes sent and received without a hook, which the backend does not count."""
         weights = [each for each in self.trained_module().parameters() if each.requires_grad]
         length, size = sum(weight.numel() for weight in weights), weights[0].element_size()
-        volume = collective("native").volumes(self._workers, length)[dist.get_rank()]
+        volume = collective("native").volumes(self.run.num_workers, length)[dist.get_rank()]
         return volume.in_bytes(size * self.updates)

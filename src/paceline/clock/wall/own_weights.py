@@ -8,7 +8,7 @@ from torch import Tensor
 
 from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.step_numbers import StepNumbers
 from paceline.clock.wall.pair_link import AbstractPairLink
 
@@ -24,15 +24,16 @@ class OwnWeights:
     def __init__(
         self,
         flat: FlatWeights,
-        spec: RunSpec,
+        run: RunSpec,
+        vectors: VectorSpec,
         numbers: StepNumbers,
         pair: AbstractPairLink | None,
         options: Callable[[], Sequence[float]],
     ) -> None:
         self._options = options
         self.weights = pair.weights if pair else flat.weights
-        self._flat, self._spec, self._numbers, self._pair = flat, spec, numbers, pair
-        self._optimizer = flat_optimizer(self.weights, spec.segments)
+        self._flat, self._run, self._numbers, self._pair = flat, run, numbers, pair
+        self._optimizer = flat_optimizer(self.weights, vectors.segments)
         self.step_numbers = [numbers.next()]
 
     def state(self) -> dict[str, Any]:
@@ -58,7 +59,7 @@ class OwnWeights:
     @property
     def has_step(self) -> bool:
         """True if a step of the run is left for this worker."""
-        return not self._spec.ends_before(self.step_numbers[-1])
+        return not self._run.ends_before(self.step_numbers[-1])
 
     def begin(self, first: Tensor) -> None:
         """Adopt the first weights, which are the same for all workers."""
@@ -68,11 +69,9 @@ class OwnWeights:
 
     def apply(self, gradient: Tensor) -> Tensor:
         """Apply `gradient` and return the weights after that."""
-        rate = self._spec.learning_rate
         gradient = gradient.to(self.weights.device)  # a GPU may still compute it
         with self._pair.step() if self._pair else nullcontext():
-            samples = self._spec.samples_at(self.step_numbers[-1])
-            factor = rate.factor(samples) if rate else 1.0
+            factor = self._run.rate_factor(self._run.samples_at(self.step_numbers[-1]))
             self._optimizer.step(gradient, factor, self._options())
             self._flat.adopt(self.weights)
         return self._flat.weights

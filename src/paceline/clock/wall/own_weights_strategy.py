@@ -10,7 +10,7 @@ from pytorch_lightning import Trainer
 
 from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.links import AbstractLinks
-from paceline.clock.moving_average import MovingAverage, scored_weights
+from paceline.clock.moving_average import scored_weights
 from paceline.clock.rule_driver import complete
 from paceline.clock.snapshot import Snapshot, flatten, state_of
 from paceline.clock.step_numbers import StepNumbers
@@ -21,7 +21,6 @@ from paceline.clock.wall.push_link import PushLink
 from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
 from paceline.clock.wall.wall_links import WallLinks
 from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
-from paceline.scheme.accounting import Accounting
 from paceline.scheme.audit import Averaged
 
 _runs = itertools.count()  # of this process group
@@ -39,10 +38,10 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     applied_by = "a worker with weights of its own"
 
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
-        self._pair = pair_link(self.scheme, self.spec)
-        self._push = (
-            PushLink(self.scheme, self.spec, self._options.read) if self.scheme.servers else None
-        )
+        self._pair = pair_link(self.scheme, self.run, self.vectors)
+        self._push: PushLink | None = None
+        if self.scheme.servers:
+            self._push = PushLink(self.scheme, self.run, self.vectors, self._options.read)
         flat = self._flat_weights()
         self._mean = MeanLink(flat.weights.numel(), flat.weights.dtype)
         self._kept: list[Snapshot] = []
@@ -53,12 +52,12 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         else:
             dist.broadcast(first, group=members(), group_src=0)
         self._drawn, self._drawn_before = f"steps of run {next(_runs)}", 0
-        numbers = StepNumbers(Accounting(self.scheme, self.workers), self._draw)
-        self._own = OwnWeights(flat, self.spec, numbers, self._pair, self._options.read)
+        numbers = StepNumbers(self.accounting, self._draw)
+        self._own = OwnWeights(
+            flat, self.run, self.vectors, numbers, self._pair, self._options.read
+        )
         self._own.begin(first)
-        self._average: MovingAverage | None = None
-        if self._push is None and self.spec.sample_decay is not None:
-            self._average = MovingAverage([flat.weights], self.spec.sample_decay)
+        self._average = None if self._push else self.run.average_of([flat.weights])
         self.step_numbers = self._own.step_numbers
         trainer.should_stop = not self._own.has_step
         links = WallLinks(flat, self._statistics, mean=self._mean, push=self._push, own=self._own)
@@ -94,7 +93,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if self._push is not None:
             self._push.wire.versions = state["versions"]
         # each worker has drawn its first number anew, for nothing, if it draws at all
-        self._drawn_before = state["drawn"] - (0 if self.accounting.equal_steps else self.workers)
+        drawn_anew = 0 if self.accounting.equal_steps else self.run.num_workers
+        self._drawn_before = state["drawn"] - drawn_anew
 
     def keep_servers(self) -> None:
         if self._push is not None:
@@ -111,7 +111,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
 
     @property
     def samples(self) -> int:
-        return self.spec.samples_at(min(self.step_numbers[-1], self._run_steps))
+        return self.run.samples_at(self.run.within(self.step_numbers[-1]))
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
@@ -126,7 +126,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if self._push is not None:
             return self._push.finish()
         means = [self._mean_of(kept) for kept in self._kept]
-        return means[worker_index() :: self.workers]
+        return means[worker_index() :: self.run.num_workers]
 
     def _finish_step(self) -> None:
         self._own.finish_step()
@@ -134,19 +134,19 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             self.trained_module().trainer.should_stop = True
             complete(self._driver.end(self._flat.weights, self.num_steps))
         if self._average is not None:
-            before, behind = map(self.spec.samples_at, self.step_numbers[-2:])
+            before, behind = map(self.run.samples_at, self.step_numbers[-2:])
             self._average.update([self._flat.weights], behind - before)
         if self._push is None:
-            for samples in self.spec.passed(len(self._kept), self.step_numbers[-1]):
+            for samples in self.run.passed(len(self._kept), self.step_numbers[-1]):
                 self._keep_snapshot(samples)
 
     def _keep_snapshot(self, samples: int) -> None:
         """Copy the weights: the only work of evaluation inside the training clock."""
-        statistics = torch.empty(self.spec.num_statistics, dtype=self.held_weights[0].dtype)
+        statistics = torch.empty(self.vectors.num_statistics, dtype=self.held_weights[0].dtype)
         self._kept.append(
             Snapshot(
                 samples=samples,
-                updates=self.spec.updates_at(samples),
+                updates=self.run.updates_at(samples),
                 seconds=self._clock.seconds(),
                 weights=scored_weights(self._flat.weights, self._average).cpu(),
                 statistics=flatten(self._statistics, statistics),
@@ -160,7 +160,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         """
         for vector in (kept.weights, kept.statistics):
             dist.all_reduce(vector, group=members())
-            vector.div_(self.workers)
+            vector.div_(self.run.num_workers)
         seconds = torch.tensor(kept.seconds, dtype=torch.float64)
         dist.all_reduce(seconds, dist.ReduceOp.MAX, members())
         return Snapshot(kept.samples, kept.updates, float(seconds), kept.weights, kept.statistics)

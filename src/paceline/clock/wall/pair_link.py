@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.process_group import worker_index
 from paceline.exchange.wire.pair_wire import PairWire
@@ -165,11 +165,11 @@ class PassiveLink(AbstractPairLink):
             raise self._error
 
 
-def pair_link(scheme: AbstractScheme, spec: RunSpec) -> AbstractPairLink | None:
+def pair_link(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> AbstractPairLink | None:
     """Return this worker's link; None if it has no neighbours."""
-    worker, workers = worker_index(), range(spec.num_workers)
-    dtype = getattr(torch, spec.dtype)
-    if partners := scheme.partners(worker, spec.num_workers):
-        return ActiveLink(spec.num_weights, dtype, partners)
-    asking = [each for each in workers if worker in scheme.partners(each, spec.num_workers)]
-    return PassiveLink(spec.num_weights, dtype, asking) if asking else None
+    worker, workers = worker_index(), range(run.num_workers)
+    dtype = getattr(torch, vectors.dtype)
+    if partners := scheme.partners(worker, run.num_workers):
+        return ActiveLink(vectors.num_weights, dtype, partners)
+    asking = [each for each in workers if worker in scheme.partners(each, run.num_workers)]
+    return PassiveLink(vectors.num_weights, dtype, asking) if asking else None

@@ -29,8 +29,8 @@ class ParameterServerStrategy(AbstractRuleStrategy):
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
         """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
         early = self._early_parts()
-        spec = replace(self.spec, parts=early.sizes) if early else self.spec
-        self._push = PushLink(self.scheme, spec, self._options.read)
+        vectors = replace(self.vectors, parts=early.sizes) if early else self.vectors
+        self._push = PushLink(self.scheme, self.run, vectors, self._options.read)
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)
@@ -48,8 +48,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     @property
     def samples(self) -> int:
-        batches = self.accounting.batches(self.updates, self.spec.num_steps)
-        return batches * self.spec.batch_size
+        return self.run.samples_at(self.accounting.batches(self.updates, self.run.num_steps))
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
@@ -101,5 +100,6 @@ class ParameterServerStrategy(AbstractRuleStrategy):
             raise SettingError("scheme.overlap", message)
         if self.pace is None:
             return RealParts(self.held_weights)
-        own_bytes = self.spec.num_weights * self.held_weights[0].element_size()
-        return PacedParts(self.pace, own_bytes, self.spec.num_weights)
+        num_weights = self.vectors.num_weights
+        own_bytes = num_weights * self.held_weights[0].element_size()
+        return PacedParts(self.pace, own_bytes, num_weights)

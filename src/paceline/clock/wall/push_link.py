@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.clock.wall.group_link import GroupLink
 from paceline.errors import SettingError
@@ -27,37 +27,42 @@ class PushLink:
     """
 
     def __init__(
-        self, scheme: AbstractScheme, spec: RunSpec, numbers: Callable[[], Sequence[float]]
+        self,
+        scheme: AbstractScheme,
+        run: RunSpec,
+        vectors: VectorSpec,
+        numbers: Callable[[], Sequence[float]],
     ) -> None:
-        own_weights = Accounting(scheme, spec.num_workers).own_weights
-        self._num_numbers = 0 if own_weights else spec.num_numbers
+        accounting = Accounting(scheme, run.num_workers)
+        self._num_numbers = 0 if accounting.own_weights else vectors.num_numbers
         self._numbers = numbers
-        self._scheme, self._spec = scheme, spec
+        self._scheme, self._run, self._vectors = scheme, run, vectors
         self.granted = False
-        first, *others = Accounting(scheme, spec.num_workers).group_of(worker_index())
+        first, *others = accounting.group_of(worker_index())
         self._speaks = worker_index() == first
         self.wire = WorkerWire(
-            spec.bounds(scheme.servers if self._speaks else 1),
-            spec.num_statistics,
-            getattr(torch, spec.dtype),
-            spec.num_workers if self._speaks else first,
-            parts=spec.parts,
+            vectors.bounds(scheme.servers if self._speaks else 1),
+            vectors.num_statistics,
+            getattr(torch, vectors.dtype),
+            run.num_workers if self._speaks else first,
+            parts=vectors.parts,
             begins_with=worker_index() // scheme.group_size,
             num_numbers=self._num_numbers,
         )
         self._group: GroupLink | None = None
         if others and self._speaks:
             self._group = GroupLink(
-                self.wire.weights, spec.num_statistics, others, self._num_numbers
+                self.wire.weights, vectors.num_statistics, others, self._num_numbers
             )
 
     def begin(self, weights: Tensor) -> None:
         """Send the run's specification and worker 0's `weights` to the servers, then pull."""
         if worker_index() == 0:
-            for server_spec in self._spec.server_specs(self._scheme):
-                server = self._spec.num_workers + server_spec.server
-                first, last = self._spec.bounds(self._scheme.servers)[server_spec.server]
-                send_json(asdict(server_spec), server)
+            specs = server_specs(self._scheme, self._run, self._vectors)
+            bounds = self._vectors.bounds(self._scheme.servers)
+            for spec, (first, last) in zip(specs, bounds, strict=True):
+                server = self._run.num_workers + spec.server
+                send_json(asdict(spec), server)
                 dist.send(weights[first:last], group=members(), group_dst=server)
         self._hand_on(self.wire.pull())
 
@@ -105,7 +110,7 @@ class PushLink:
             self._group.finish()
         if not self._speaks:
             return []
-        first = self._spec.num_workers
+        first = self._run.num_workers
         servers = range(first, first + self._scheme.servers)
         shards = [receive_snapshots(server) for server in servers]
         return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]

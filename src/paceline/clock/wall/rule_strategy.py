@@ -7,7 +7,7 @@ step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in loc
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -36,7 +36,6 @@ from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.activity import rest
 from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
-from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.pace import Pace
@@ -47,13 +46,10 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
     the servers' processes `join` the group and call `paceline.clock.wall.server.serve(scheme)`.
-    The run ends when all workers together have taken `num_steps` steps; every worker must then call
-    `finish()`, for which the others wait. `clock`: training clock for the times of snapshots, if
-    there are no servers. `pace` emulates the worker's accelerator. `server_seconds`: least time
-    of a server for a push. `seed`: of what the rule draws. `sample_decay`: of the moving average
-    that snapshots have, too; None for no average. `split`: first process of a
-    split worker, which holds all its weights, and hands them out after each step. `epoch_samples`:
-    of the pass over the data by which schedulers count epochs; None: they count the Trainer's.
+    `run` needs a batch_size and an end; after that, every worker must call `finish()`, for which
+    the others wait. `clock`: training clock for the times of snapshots, if there are no servers.
+    `pace` emulates the worker's accelerator. `split`: first process of a split worker, which holds
+    all its weights, and hands them out after each step.
     """
 
     applied_by: str  # the component that applies updates, in messages
@@ -61,32 +57,22 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def __init__(
         self,
         scheme: AbstractScheme,
+        run: RunSpec,
         *,
-        workers: int,
-        batch_size: int,
-        num_steps: int,
-        snapshot_samples: Sequence[int],
-        learning_rate: LearningRate | None = None,
         device: torch.device | str = "cpu",
         clock: TrainingClock | None = None,
-        timeout_seconds: float = 600,
         pace: Pace | None = None,
-        server_seconds: float = 0,
-        seed: int = 0,
-        sample_decay: float | None = None,
         split: SplitWorker | None = None,
-        epoch_samples: int | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
-        self.scheme, self.workers, self.pace, self.split = scheme, workers, pace, split
-        self.accounting = Accounting(scheme, workers)
+        for name in ("batch_size", "num_steps"):
+            if not getattr(run, name):
+                raise SettingError(name, "real processes need a value of at least 1")
+        self.scheme, self.run, self.pace, self.split = scheme, run, pace, split
+        self.accounting = Accounting(scheme, run.num_workers)
         self._seconds_communicating = 0.0
-        self._epoch = epoch_samples / batch_size if epoch_samples else None
-        self._batch_size, self._run_steps = batch_size, num_steps
-        self._snapshot_samples, self._learning_rate = snapshot_samples, learning_rate
         self._clock = clock or TrainingClock()
-        self._timeout_seconds, self._server_seconds = timeout_seconds, server_seconds
-        self._seed, self._sample_decay, self._beside = seed, sample_decay, Beside()
+        self._beside = Beside()
         self._begun_beside = -1  # number of steps before the one beside which it began
 
     def setup(self, trainer: Trainer) -> None:
@@ -100,19 +86,19 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             self.optimizers,
             self.applied_by,
             self.scheme,
-            self.workers,
+            self.run.num_workers,
             again=hasattr(self, "_driver"),
         )
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
         self._held = held_weights(of_all, self.scheme)
         configs, self._options = trainer.lr_scheduler_configs, LiveOptions(own)
-        check_schedulers(configs, self._learning_rate, in_epochs=self._epoch is not None)
-        self._schedules = Schedules(configs, self._options, self._epoch)
+        check_schedulers(configs, self.run)
+        self._schedules = Schedules(configs, self._options, self.run.epoch_batches)
         self._statistics = statistics_of(self.whole_module)
-        self.spec = self._run_spec()
+        self.vectors = self._held.vectors(self._statistics, self._options)
         self._flat, links = self._connect(trainer)
-        self._driver = RuleDriver(self.scheme, links, worker_index(), self.workers, self.spec.seed)
+        self._driver = RuleDriver(self.scheme, links, worker_index(), self.run)
         zero = self._flat.zero_gradient if self.split is None else self.split.zero_gradient
         remote: Optimizer = RemoteOptimizer(own, zero, self._step)
         self.optimizers = [remote]
@@ -121,7 +107,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def on_train_start(self) -> None:
         super().on_train_start()
         self._resume_schedules()
-        self.counted = count_workers(self.workers, is_worker=True)
+        self.counted = count_workers(self.run.num_workers, is_worker=True)
         self._begin_step()
 
     def state(self) -> dict[str, Any]:
@@ -158,7 +144,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @property
     def num_batches(self) -> int:
-        return most_steps(self.accounting, self._run_steps)
+        return most_steps(self.accounting, self.run)
 
     @property
     def seconds_communicating(self) -> float:
@@ -197,23 +183,6 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def _finish_step(self) -> None:
         """Continue with the next step, or stop the Trainer if there is none."""
 
-    def _run_spec(self) -> RunSpec:
-        return RunSpec(
-            num_workers=self.workers,
-            batch_size=self._batch_size,
-            num_steps=self._run_steps,
-            snapshot_samples=self._snapshot_samples,
-            learning_rate=self._learning_rate,
-            segments=self._held.segments,
-            num_statistics=sum(statistic.numel() for statistic in self._statistics),
-            dtype=str(self.held_weights[0].dtype).removeprefix("torch."),
-            server_seconds=self._server_seconds,
-            seed=self._seed,
-            sample_decay=self._sample_decay,
-            shares=self._held.shares,
-            num_numbers=len(self._options.first),
-        )
-
     def _finish_backward(self) -> None:
         """Gather the gradient of a whole worker, before the emulated step ends."""
         if self.split is None:
@@ -229,7 +198,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             self.split.gather_gradient()
             flat.gather_gradient()
         number = self.step_numbers[-1] if self.step_numbers else 0
-        progress = self.spec.progress(number)
+        progress = self.run.progress(number)
         rest()
         complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
         self.num_steps += 1
@@ -246,7 +215,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def _begin_step(self) -> None:
         """Begin what goes on beside the computing of the next step, if there is one; its pace."""
         stops = self.trained_module().trainer.should_stop
-        self._schedules.set(self.samples // self._batch_size)
+        self._schedules.set(self.samples // self.run.batch_size)
         if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
             self._begun_beside = self.num_steps
             process = self._driver.beside(self.num_steps)
@@ -267,8 +236,9 @@ def _not_distributed() -> bool:
     return False
 
 
-def most_steps(accounting: Accounting, num_steps: int) -> int:
-    """Return the largest number of steps of one worker, if all together take `num_steps`."""
+def most_steps(accounting: Accounting, run: RunSpec) -> int:
+    """Return the largest number of steps of one worker in a run that has an end."""
+    assert run.num_steps is not None
     if accounting.own_weights and accounting.equal_steps:
-        return num_steps // accounting.num_workers
-    return accounting.most_batches(num_steps)
+        return run.num_steps // accounting.num_workers
+    return accounting.most_batches(run.num_steps)

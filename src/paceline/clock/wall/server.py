@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 from paceline.clock.reports import ServerReport
-from paceline.clock.served_weights import ServedWeights, ServerSpec
+from paceline.clock.run_spec import ServerSpec
+from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
 from paceline.clock.training_clock import TrainingClock
 from paceline.clock.wall.cuts import end_cuts, tell_kept
@@ -49,10 +50,11 @@ class Server:
     ) -> None:
         self._spec, self._tolerate, self._checkpoints = spec, tolerate, checkpoints
         self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
-        self._workers = Accounting(scheme, spec.num_workers).pushing
-        weights = torch.zeros(spec.num_weights, dtype=getattr(torch, spec.dtype))
+        vectors, num_workers = spec.vectors, spec.run.num_workers
+        self._workers = Accounting(scheme, num_workers).pushing
+        weights = torch.zeros(vectors.num_weights, dtype=getattr(torch, vectors.dtype))
         self._wire = ServerWire(
-            weights, spec.num_statistics, self._workers, spec.parts, spec.num_numbers
+            weights, vectors.num_statistics, self._workers, vectors.parts, vectors.num_numbers
         )
         self._clock = TrainingClock()
         self._served = ServedWeights(
@@ -64,7 +66,7 @@ class Server:
             seconds=self._clock.seconds,
             numbers=self._wire.numbers,
         )
-        self._spare = _spare(scheme, spec.num_workers)  # number of workers that may still die
+        self._spare = _spare(scheme, num_workers)  # number of workers that may still die
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
         self._waiting: list[int] = []  # workers without a step, until another's may return
@@ -103,7 +105,7 @@ class Server:
         self._wire.flush()
         if self._spare:
             self._tolerate(self._training)
-        count_workers(self._spec.num_workers, is_worker=False)
+        count_workers(self._spec.run.num_workers, is_worker=False)
         self._clock.start(self._before["seconds"])
         while self._training:
             self._receive(*self._wire.receive())
@@ -176,7 +178,7 @@ class Server:
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
-        remaining = started + self._spec.seconds - time.perf_counter()
+        remaining = started + self._spec.run.server_seconds - time.perf_counter()
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
         self._answer_all(answered)
@@ -242,7 +244,7 @@ def serve(
     report = server.run()
     living, samples = _agreed(server, spec, scheme.servers)
     # A living worker that dies from now on would take its snapshots with it.
-    tolerate(set(Accounting(scheme, spec.num_workers).pushing) - set(living))
+    tolerate(set(Accounting(scheme, spec.run.num_workers).pushing) - set(living))
     for index, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[index % len(living)])
     for worker in living:
@@ -253,8 +255,8 @@ def serve(
 def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
     """Return the living workers and the samples of all snapshots, as server 0 observed them."""
     if spec.server > 0:
-        living, samples = receive_json(spec.num_workers)
+        living, samples = receive_json(spec.run.num_workers)
         return living, samples
     for other in range(1, servers):
-        send_json([server.living, server.snapshot_samples], spec.num_workers + other)
+        send_json([server.living, server.snapshot_samples], spec.run.num_workers + other)
     return server.living, server.snapshot_samples

@@ -7,6 +7,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from paceline.clock.remote_optimizer import RemoteOptimizer
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
@@ -24,18 +25,15 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def __init__(
         self,
         split: SplitWorker,
+        run: RunSpec,
         *,
-        workers: int,
-        batch_size: int,
         num_batches: int,
         device: torch.device | str,
-        timeout_seconds: float,
         pace: Pace | None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
-        self.split, self.pace, self._part = split, pace, split
-        self._workers, self._batch_size, self._num_batches = workers, batch_size, num_batches
-        self._timeout_seconds = timeout_seconds
+        self.run, self.split, self.pace, self._part = run, split, pace, split
+        self._num_batches = num_batches
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
@@ -46,7 +44,7 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        self.counted = count_workers(self._workers, is_worker=False)
+        self.counted = count_workers(self.run.num_workers, is_worker=False)
         if self.pace is not None:
             self.pace.begin()
 
@@ -64,7 +62,7 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @property
     def samples(self) -> int:
-        return self.num_steps * self._workers * self._batch_size
+        return self.run.samples_at(self.num_steps * self.run.num_workers)
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:

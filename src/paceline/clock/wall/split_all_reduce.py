@@ -57,16 +57,16 @@ class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 
     def _mean_gradient(self) -> None:
         before = time.perf_counter()
-        self._part.mean_gradient(self._workers)
+        self._part.mean_gradient(self.run.num_workers)
         self._seconds_averaging += time.perf_counter() - before
 
     def _native_bytes(self) -> tuple[int, int]:
         """Compute the bytes sent and received by this process, which the backend does not count."""
         native, size = collective("native"), self.held_weights[0].element_size()
         by_all, by_alike = self._part.num_averaged()
-        everybody, workers = self._part.shards * self._workers, self._workers
+        workers = self.run.num_workers
         volumes = [
-            native.volumes(everybody, by_all)[dist.get_rank()],
+            native.volumes(self._part.shards * workers, by_all)[dist.get_rank()],
             native.volumes(workers, by_alike)[worker_index()],
         ]
         sent, received = zip(*(each.in_bytes(size * self.updates) for each in volumes), strict=True)

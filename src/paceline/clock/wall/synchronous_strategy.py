@@ -1,6 +1,6 @@
 """Base class of synchronous strategies: all workers hold the same weights after every step."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,13 +12,13 @@ from torch.optim import Optimizer
 
 from paceline.clock.live_options import LiveOptions
 from paceline.clock.moving_average import MovingAverage
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
 from paceline.clock.snapshot import Snapshot, flatten, state_of, statistics_of
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.training_clock import TrainingClock
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.process_group import count_workers, members, worker_index
-from paceline.model.learning_rate import LearningRate
 from paceline.timing.pace import Pace
 
 
@@ -28,40 +28,26 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     It counts samples over all workers, sets the rate by them, and keeps a snapshot after those in
     `snapshot_samples`, worker n modulo workers the n-th. All workers meet there, with the clock
     stopped: BatchNorm statistics are averaged, and a run whose weights are not finite is stopped.
-    `pace` emulates the worker's accelerator. `sample_decay`: of the moving average that
-    snapshots have, too; None for no average. `split`: this process's part of a split
-    worker. `epoch_samples`: of the pass over the data by which schedulers count epochs; None: they
-    count the Trainer's.
     """
 
     def prepare(
         self,
+        run: RunSpec,
         *,
-        workers: int,
-        batch_size: int,
-        num_steps: int,
-        snapshot_samples: Sequence[int],
-        learning_rate: LearningRate | None = None,
         clock: TrainingClock | None = None,
-        timeout_seconds: float = 600,
         pace: Pace | None = None,
-        sample_decay: float | None = None,
         split: SplitWorker | None = None,
-        epoch_samples: int | None = None,
     ) -> None:
+        """Set the run, which must have an end, before training.
+
+        `pace` emulates the worker's accelerator. `split`: this process's part of a split worker.
+        """
+        self.run, self.pace, self.split = run, pace, split
         self._snapshots: list[Snapshot] = []
         self._seconds_exposed = 0.0  # communicating after backward had ended, per step
         self._bytes_exchanged = (0, 0)
-        self._num_batches = num_steps // workers
-        self._workers = workers
-        self._batch_size, self._images_per_update = batch_size, workers * batch_size
-        self._epoch = epoch_samples / batch_size if epoch_samples else None
-        self._snapshot_samples = snapshot_samples
-        self._learning_rate = learning_rate
+        self._images_per_update = run.samples_at(run.num_workers)
         self._clock = clock or TrainingClock()
-        self._timeout_seconds = timeout_seconds
-        self.pace, self.split = pace, split
-        self._sample_decay = sample_decay
         self._average: MovingAverage | None = None
         self._average_before: list[torch.Tensor] | None = None  # of a run that was resumed
 
@@ -83,7 +69,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
 
     @property
     def num_batches(self) -> int:
-        return self._num_batches
+        assert self.run.num_steps is not None
+        return self.run.num_steps // self.run.num_workers
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
@@ -108,27 +95,26 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     def on_train_start(self) -> None:
         super().on_train_start()
         configs = self.trained_module().trainer.lr_scheduler_configs
-        check_schedulers(configs, self._learning_rate, in_epochs=self._epoch is not None)
-        self._schedules = Schedules(configs, LiveOptions(self.optimizers[0]), self._epoch)
+        check_schedulers(configs, self.run)
+        options = LiveOptions(self.optimizers[0])
+        self._schedules = Schedules(configs, options, self.run.epoch_batches)
         self._resume_schedules()
         _without_sigterm_broadcast(self.trained_module().trainer)
-        if self._sample_decay is not None:
-            self._average = MovingAverage(self._trained_weights, self._sample_decay)
-            self._average.weights = self._average_before or self._average.weights
-        self.counted = count_workers(self._workers, is_worker=self._speaks)
+        self._average = self.run.average_of(self._average_before or self._trained_weights)
+        self.counted = count_workers(self.run.num_workers, is_worker=self._speaks)
         if self.pace is not None:
             self.pace.begin()
 
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        self._schedules.set(self.samples // self._batch_size)
+        self._schedules.set(self.samples // self.run.batch_size)
         with self._scaled_rates(optimizer, closure) as scaled:
             output = super().optimizer_step(optimizer, scaled, model, **kwargs)
         self.num_steps += 1
         if self._average is not None:
             self._average.update(self._trained_weights, self._images_per_update)
-        if self.samples in self._snapshot_samples:
+        if self.samples in self.run.snapshot_samples:
             if self.root_device.type == "cuda":
                 torch.cuda.synchronize(self.root_device)  # queued work belongs to training
             seconds = self._clock.seconds()
@@ -143,7 +129,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         self, optimizer: Optimizer, closure: Callable[[], Any]
     ) -> Generator[Callable[[], Any]]:
         """Multiply the rates, as they are after backward, for one step of the optimizer."""
-        factor = self._learning_rate.factor(self.samples) if self._learning_rate else 1.0
+        factor = self.run.rate_factor(self.samples)
         rates: list[Any] = []
 
         def scaled() -> Any:
@@ -172,8 +158,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         self.diverged = not self._is_finite()
         trainer = self.trained_module().trainer
         trainer.should_stop = trainer.should_stop or self.diverged
-        index = self._snapshot_samples.index(self.samples)
-        is_kept_here = self._speaks and index % self._workers == worker_index()
+        index = self.run.snapshot_samples.index(self.samples)
+        is_kept_here = self._speaks and index % self.run.num_workers == worker_index()
         weights = [self._whole_weights(is_kept_here)]
         if self._average is not None:
             with self._averages(self._average):

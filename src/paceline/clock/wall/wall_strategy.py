@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from paceline.clock.random_state import random_state, set_random_state
 from paceline.clock.reports import StrategyReport, WorkerReport
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, ScheduleState
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.training_strategy import (
@@ -38,13 +39,13 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     split worker; None for a whole one.
     """
 
+    run: RunSpec
     counted: int = 0
     diverged: bool = False
     num_steps: int = 0
     step_numbers: Sequence[int] = ()
     pace: Pace | None = None
     split: SplitWorker | None = None
-    _timeout_seconds: float  # longest wait for another process
     _bytes_before: Sequence[int] = (0, 0)  # of a run that was resumed: sent, received
     _random_before: dict[str, Any] | None = None
     _schedules: Schedules
@@ -83,7 +84,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
 
     def setup_environment(self) -> None:
         """Join the other processes before Lightning makes a group of its own."""
-        join(self._timeout_seconds, self.root_device.type)
+        join(self.run.timeout_seconds, self.root_device.type)
         self._rank = dist.get_rank()
         # by which loggers write; the rank that Lightning knows is 0 in each
         rank_zero_only.rank = self._rank  # pyright: ignore[reportFunctionMemberAccess]
