@@ -19,7 +19,7 @@ from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.cluster.launcher import launch
 from paceline.record.point import Point
 from paceline.run.open_data import open_data
-from paceline.run.point_data import PointData
+from paceline.run.placed_data import PointData
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.training_process import reading_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer

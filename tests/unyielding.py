@@ -7,9 +7,9 @@ tests may run, it would hardly run at all. Here it leaves a file that says so.
 import os
 from pathlib import Path
 
-from paceline.run import process
+from paceline.run import training_process
 
 
 def run(point, folder: Path):
-    process.give_way = (folder / f"gave_way_{os.environ['RANK']}").touch
-    return process.run(point, folder)
+    training_process.give_way = (folder / f"gave_way_{os.environ['RANK']}").touch
+    return training_process.run(point, folder)

@@ -18,7 +18,7 @@ from paceline.exchange import node_feed
 from paceline.exchange.process_group import join
 from paceline.exchange.socket_bytes import socket_bytes
 from paceline.run.open_data import open_data
-from paceline.run.point_data import Reading
+from paceline.run.placed_data import Reading
 from paceline.run.training_process import TrainingProcess
 from tests.tiny import point_of
 

@@ -1,7 +1,7 @@
 """Specification of a run, the same from its point to both clocks, and each server's part of it."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,3 +176,34 @@ def server_specs(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> l
         ServerSpec(server, run, vectors.of_server(server, scheme.servers, plain=own_weights))
         for server in range(scheme.servers)
     ]
+
+
+class StepNumbers:
+    """Numbers of one worker's steps; a number times the batch size is the samples before the step.
+
+    If workers wait for each other, all take equally many steps. Otherwise they draw rounds of
+    `steps_per_push` steps from a common budget, of which faster workers get more. `draw()`: number
+    of rounds that all workers have drawn before.
+    """
+
+    def __init__(self, accounting: Accounting, draw: Callable[[], int]) -> None:
+        self._round = None if accounting.equal_steps else accounting.steps_per_push
+        self._workers, self._draw = accounting.num_workers, draw
+        self._taken = 0
+        self._first = 0  # of the round under way
+
+    def state(self) -> dict[str, int]:
+        return {"taken": self._taken, "first": self._first}
+
+    def load_state(self, state: Mapping[str, int]) -> None:
+        self._taken, self._first = state["taken"], state["first"]
+
+    def next(self) -> int:
+        """Return the number of the worker's next step."""
+        taken, self._taken = self._taken, self._taken + 1
+        if self._round is None:
+            return taken * self._workers
+        within = taken % self._round
+        if within == 0:
+            self._first = self._draw() * self._round
+        return self._first + within

@@ -1,7 +1,8 @@
 """Copies of the shared weights at given numbers of samples, kept for later evaluation."""
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from paceline.exchange.message import receive_json, send_json
 from paceline.exchange.process_group import members
+from paceline.scheme.accounting import Accounting
 
 
 @dataclass(frozen=True)
@@ -103,3 +105,31 @@ def join_shards(shards: list[Snapshot]) -> Snapshot:
     first = shards[0]
     weights = torch.cat([shard.weights for shard in shards], dim=1)
     return Snapshot(first.samples, first.updates, first.seconds, weights, first.statistics)
+
+
+def evaluated_weights(accounting: Accounting, *, averaged: bool) -> str:
+    """Name the weights and the BatchNorm statistics that a snapshot of a run contains.
+
+    `averaged`: True if it has their moving average, too. BatchNorm statistics are never averaged:
+    they are those of the workers when the snapshot is taken.
+    """
+    weights = _weights(accounting)
+    return f"{weights}; beside them their moving average, by samples" if averaged else weights
+
+
+def _weights(accounting: Accounting) -> str:
+    scheme = accounting.scheme
+    if scheme.servers:
+        weights = "the servers' center" if accounting.own_weights else "weights at the servers"
+        return f"{weights}; BatchNorm statistics: mean over workers' latest"
+    if scheme.claim(1) == "synchronous":
+        return "weights shared by all workers; BatchNorm statistics: mean over workers"
+    return "mean over workers' weights; BatchNorm statistics: mean over workers"
+
+
+def weights_digest(weights: Iterable[Tensor]) -> str:
+    """Return the SHA-256 of all weights in order, as single-precision numbers."""
+    digest = hashlib.sha256()
+    for weight in weights:
+        digest.update(weight.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,13 +1,16 @@
 """Base class of the project's Lightning strategies on both clocks."""
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
+import torch
 from pytorch_lightning import Trainer
 from torch import nn
+from torch.optim import Optimizer
 
 from paceline.clock.reports import StrategyReport
 from paceline.clock.snapshot import Snapshot
@@ -91,3 +94,54 @@ class AbstractTrainingStrategy(ABC):
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         """Return the real seconds of the training clock at each snapshot."""
         return [snapshot.seconds for snapshot in snapshots]
+
+
+def random_state() -> dict[str, Any]:
+    """Return the state of the generators of torch, numpy and Python, as tensors and lists."""
+    name, words, *rest = np.random.get_state(legacy=True)
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "numpy": [name, np.asarray(words).tolist(), *rest],
+        "python": random.getstate(),
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Go on with the random numbers from a state that `random_state` has returned."""
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    name, words, *rest = state["numpy"]
+    np.random.set_state((name, np.array(words, dtype=np.uint32), *rest))
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+
+
+class RemoteOptimizer(Optimizer):
+    """Optimizer that runs the closure, then `exchange`, and has no state of its own.
+
+    Its groups are those of `optimizer`. `zero()` clears the gradients in place, because they are
+    views of the vector that is sent.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, zero: Callable[[], Any], exchange: Callable[[], None]
+    ) -> None:
+        super().__init__(optimizer.param_groups, dict(optimizer.defaults))
+        self.param_groups = optimizer.param_groups
+        self._zero = zero
+        self._exchange = exchange
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the options of the groups, which stay those of `optimizer`."""
+        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
+            group.update((key, value) for key, value in saved.items() if key != "params")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._zero()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        loss = closure() if closure is not None else None
+        self._exchange()
+        return loss

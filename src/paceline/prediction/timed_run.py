@@ -148,13 +148,12 @@ def timed_clock(
     parts = ClockParts(
         scheme,
         replace(run, batch_size=size, num_steps=num_steps, seed=step_times.seed),
-        VectorSpec([plain_segment(len(weights))]),
         profile=profile,
         step_times=step_times,
         weights=weights,
         statistics=torch.zeros(0),
     )
-    clock = VirtualClock(parts)
+    clock = VirtualClock(parts, VectorSpec([plain_segment(len(weights))]), weights)
     while (worker := clock.next_worker()) is not None:
         gradient = clock.pool.take()
         gradient.vector.zero_()

@@ -18,9 +18,8 @@ from paceline.data.split import curve_images
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import draw_number, run_store
-from paceline.run.batch_hooks import check_batch_hooks
-from paceline.run.placed_data import PlacedData
-from paceline.run.point_data import PointData, Reading
+from paceline.run.placed_data import PlacedData, PointData, Reading
+from paceline.run.rehearsal import check_batch_hooks
 from paceline.run.training_set import AbstractTrainingSet
 
 _DRAWN_TWICE = 8  # items, to find out if they are random

@@ -10,8 +10,7 @@ from paceline.data.image_set import AbstractImageData, ImageSet
 from paceline.data.samples import DecodedImages
 from paceline.data.split import curve_images
 from paceline.run.data_module import open_data_module
-from paceline.run.placed_data import PlacedData
-from paceline.run.point_data import PointData, Reading
+from paceline.run.placed_data import PlacedData, PointData, Reading
 from paceline.run.training_set import TrainingImages
 
 

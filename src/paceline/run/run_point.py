@@ -30,7 +30,7 @@ from paceline.record.tracking.mlflow_store import impatient
 from paceline.record.tracking.progress_follower import ProgressFollower
 from paceline.run.asked import asked_by_signals
 
-PROCESS = "paceline.run.process:run"  # not imported here: Lightning takes seconds
+PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,34 @@
-"""Process that trains until the budget is used up, then evaluates its snapshots."""
+"""Processes of a point: each trains until the budget is used up and evaluates, or serves."""
 
 import os
+import resource
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 
-from paceline.clock.evaluated_weights import evaluated_weights
+from paceline.clock.reports import ServerReport
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.snapshot import Snapshot
+from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.training_clock import TrainingClock
+from paceline.clock.wall.server import serve
 from paceline.cluster.accelerator import device
+from paceline.cluster.child import tolerate
 from paceline.exchange.activity import rest
-from paceline.exchange.process_group import division, local_rank, shard_index, worker_index
+from paceline.exchange.process_group import (
+    divide,
+    division,
+    join,
+    leave,
+    local_rank,
+    shard_index,
+    worker_index,
+)
 from paceline.measurement.evaluation import Evaluation
 from paceline.measurement.images_seen import images_seen
 from paceline.measurement.observer import Observer
@@ -24,18 +36,45 @@ from paceline.measurement.timed_batches import TimedBatches
 from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.model.score import Score
 from paceline.record.point import Point
+from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of
-from paceline.run.checkpoint_files import CheckpointFiles
-from paceline.run.checkpoints import Checkpoints
+from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
 from paceline.run.heeded_settings import HeededSettings
 from paceline.run.modelled_step import split_step_of
 from paceline.run.open_data import open_data
-from paceline.run.point_data import Reading
-from paceline.run.quiet import quiet_trainer
+from paceline.run.placed_data import Reading
+from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
+from paceline.timing.pace import give_way
 from paceline.timing.split_step import SplitStep
+
+
+def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
+    """Train or serve in `point`, and report the observations.
+
+    Workers have the first ranks, servers the others. `folder`: folder of the partial record.
+    """
+    silence()
+    if point.training.checkpoint_seconds is not None:
+        leave_signals_to_launcher()
+    torch.set_num_threads(point.cluster.threads_per_worker)
+    join(point.cluster.peer_seconds, point.device)
+    num_training, num_servers = point.num_processes
+    if point.sharding.shards > 1 and point.kind != "virtual":
+        divide(point.workers, point.sharding.shards)
+    if dist.get_rank() < num_training:
+        if point.kind == "paced" and num_servers:
+            give_way()
+        report = TrainingProcess(point, folder).run()
+    else:
+        server = f"server_{dist.get_rank() - num_training}"
+        kept = ServerCheckpoints(folder, server, num_training + num_servers)
+        report = serve(point.scheme, tolerate, kept)
+    leave()  # not after an error: peers would report the closed connection first
+    report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return report
 
 
 class TrainingProcess:

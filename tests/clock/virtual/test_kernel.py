@@ -4,9 +4,7 @@ from functools import partial
 
 import pytest
 
-from paceline.clock.virtual.joint import Joint
-from paceline.clock.virtual.kernel import Event, Kernel, Moment
-from paceline.clock.virtual.single_server import SingleServer
+from paceline.clock.virtual.kernel import Event, Joint, Kernel, Moment, SingleServer
 
 
 def run(kernel):

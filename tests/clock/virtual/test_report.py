@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.clock.weights_digest import weights_digest
+from paceline.clock.snapshot import weights_digest
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.sync_allreduce import SyncAllReduce

@@ -9,16 +9,22 @@ from torch import Tensor
 from paceline.clock.links import Process
 from paceline.clock.reports import StrategyReport
 from paceline.clock.rule_driver import RuleDriver
+from paceline.clock.run_spec import VectorSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.virtual.buffers import Buffer
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.content import content_of, fill_content
 from paceline.clock.virtual.kernel import Event
-from paceline.clock.virtual.virtual_links import VirtualLinks
+from paceline.clock.virtual.virtual_data import VirtualData
+from paceline.clock.virtual.virtual_links import SharedLinks, VirtualLinks
+from paceline.clock.virtual.virtual_mean_link import VirtualMeanLink
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
+from paceline.clock.virtual.virtual_pair_link import VirtualPairLink
+from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
 
 
 class ClockState(TypedDict):
@@ -38,23 +44,30 @@ class VirtualClock:
     of before that: compute it on the worker's weights, and pass it to `finish_step`.
     """
 
-    def __init__(self, parts: ClockParts) -> None:
-        self.kernel, self.workers = parts.kernel, parts.workers
-        self.pool, self.servers = parts.pool, parts.servers
-        self._run, self._times = parts.run, parts.step_times
+    def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
+        """Make a clock whose workers all begin with `weights`, as one vector."""
+        scheme, run = parts.scheme, parts.run
+        self.kernel, self.workers, self.pool = parts.kernel, parts.workers, parts.pool
+        self._run, self._times, self._split = run, parts.step_times, parts.split
+        self._cores, self._network = parts.cores, parts.network
         self._seconds_of_ddp = parts.seconds_of_ddp
-        self._cores, self._network, self._links = parts.cores, parts.network, parts.links
-        self._push, self._own = parts.links.push, parts.links.own
-        self._split, self._data = parts.split, parts.data
+        self._accounting = Accounting(scheme, run.num_workers)
+        self._data = VirtualData(parts, run.traffic) if run.traffic else None
+        servers = VirtualServers(parts, vectors, weights.clone()) if scheme.servers else None
+        push = VirtualPushLink(parts, servers) if servers else None
+        own_weights = self._accounting.own_weights
+        own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
+        pair = VirtualPairLink(parts, own.states) if own else None
+        self.servers, self._push, self._own = servers, push, own
+        self._links = SharedLinks(parts.pool, VirtualMeanLink(parts), push, pair, own)
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
-        self._accounting = Accounting(parts.scheme, parts.run.num_workers)
         self._num_steps = 0  # of all workers, with their gradients
-        self._start(parts)
+        self._start(scheme, weights)
 
-    def _start(self, parts: ClockParts) -> None:
+    def _start(self, scheme: AbstractScheme, weights: Tensor) -> None:
         """Give every worker the same first weights, and start its process."""
-        first = self.pool.copy(parts.weights)
+        first = self.pool.copy(weights)
         for worker in self.workers:
             if self._own is None:
                 worker.weights = self.pool.share(first)
@@ -64,7 +77,7 @@ class VirtualClock:
             if self._split is not None:
                 self._split.begin(worker)
             links = VirtualLinks(worker, self._links)
-            driver = RuleDriver(parts.scheme, links, worker.index, self._run)
+            driver = RuleDriver(scheme, links, worker.index, self._run)
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
         self.kernel.settle()

@@ -8,9 +8,9 @@ process waits itself.
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from paceline.clock.links import Process
 
@@ -119,3 +119,61 @@ class Kernel:
             self._ready.append((running, awaited and awaited.value))
         else:
             awaited.waiting.append(running)
+
+
+Item = TypeVar("Item")
+
+
+class Joint(Generic[Item]):
+    """Collects the items of processes at one instant; `carry_out` gets all of them, in order."""
+
+    def __init__(self, kernel: Kernel, carry_out: Callable[[Sequence[Item]], None]) -> None:
+        self._kernel, self._carry_out = kernel, carry_out
+        self._items: list[Item] = []
+        self._done = Event()
+
+    def join(self, item: Item) -> Process[None]:
+        """Wait until `item` has been carried out together with those of the others."""
+        if not self._items:
+            self._done = Event()
+            self._kernel.start(self._close())
+        self._items.append(item)
+        yield self._done
+
+    def _close(self) -> Process[None]:
+        yield None  # all processes that continue at this instant may join
+        items, self._items = self._items, []
+        self._carry_out(items)
+        self._kernel.happen(self._done)
+
+
+class SingleServer:
+    """Queue with one server, which a process occupies from `enter` to `leave`.
+
+    Waiting processes are served in the order of their arrival, urgent ones before the others.
+    `busy_seconds`: virtual seconds in which it served.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._urgent: deque[Event] = deque()
+        self._waiting: deque[Event] = deque()
+        self._busy = False
+        self._since = 0.0
+        self.busy_seconds = 0.0
+
+    def enter(self, *, urgent: bool = False) -> Process[None]:
+        """Wait until the server is free, and occupy it."""
+        if self._busy:
+            freed = Event()
+            (self._urgent if urgent else self._waiting).append(freed)
+            yield freed
+        self._busy, self._since = True, self._kernel.now
+
+    def leave(self) -> None:
+        """Free the server for the next process in the queue."""
+        self.busy_seconds += self._kernel.now - self._since
+        line = self._urgent or self._waiting
+        self._busy = bool(line)
+        if line:
+            self._kernel.happen(line.popleft())

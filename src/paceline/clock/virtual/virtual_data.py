@@ -1,14 +1,14 @@
 """Movement of data on the virtual clock: shuffles among workers, and the feed of a node."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from paceline.clock.links import Process
+from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.data.order import PartitionedOrder
 from paceline.data.traffic import DataTraffic
 from paceline.timing.data_seconds import Exchanged, scatter_seconds, shuffle_seconds
-from paceline.timing.profile import ClusterProfile
 
 
 class _Meeting:
@@ -37,21 +37,15 @@ class _Meeting:
 class VirtualData:
     """Data of all workers, which move before some of their steps, as `traffic` says."""
 
-    def __init__(
-        self,
-        traffic: DataTraffic,
-        workers: Sequence[VirtualWorker],
-        profile: ClusterProfile,
-        kernel: Kernel,
-    ) -> None:
-        self.traffic, self._profile, self._kernel = traffic, profile, kernel
-        self._periods = [0 for _ in workers]
+    def __init__(self, parts: ClockParts, traffic: DataTraffic) -> None:
+        self.traffic, self._profile, self._kernel = traffic, parts.profile, parts.kernel
+        self._periods = [0 for _ in parts.workers]
         self._period = 0
-        self._shuffles = _Meeting(kernel, len(workers), self._shuffle)
-        nodes = [profile.node_of(worker.index) for worker in workers]
+        self._shuffles = _Meeting(parts.kernel, len(parts.workers), self._shuffle)
+        nodes = [parts.profile.node_of(worker.index) for worker in parts.workers]
         sizes = {node: nodes.count(node) for node in set(nodes)}
         self._feeds = {
-            node: _Meeting(kernel, size, lambda size=size: self._scatter(size - 1))
+            node: _Meeting(parts.kernel, size, lambda size=size: self._scatter(size - 1))
             for node, size in sizes.items()
         }
 

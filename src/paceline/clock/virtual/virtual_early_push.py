@@ -6,13 +6,14 @@ before backward has ended: then it serves it, and the gradient is computed at th
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.kernel import Event, Kernel, Moment
-from paceline.clock.virtual.message_sizes import MessageSizes
-from paceline.clock.virtual.virtual_network import Passage, VirtualNetwork
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Event, Moment
+from paceline.clock.virtual.virtual_network import Passage
+from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.timing.backward import parts_within, share_of_step
 
@@ -47,31 +48,21 @@ class _Stream:
 
 
 class VirtualEarlyPush:
-    """Carries pushes whose parts leave during backward.
+    """Carries pushes whose parts leave during backward."""
 
-    `bounds`: each server's [first, last) of the weights, of `weight_bytes` each.
-    """
-
-    def __init__(
-        self,
-        bounds: Sequence[tuple[int, int]],
-        weight_bytes: int,
-        *,
-        network: VirtualNetwork,
-        sizes: MessageSizes,
-        kernel: Kernel,
-    ) -> None:
-        self._network, self._kernel = network, kernel
+    def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
+        self._network, self._kernel, sizes = parts.network, parts.kernel, parts.sizes
         self._streams: dict[tuple[int, int], _Stream] = {}  # of steps under way
-        parts, num_weights = sizes.parts(), bounds[-1][1]
+        layers, num_weights = sizes.parts(), servers.bounds[-1][1]
+        weight_bytes = servers.weights.element_size()
         self._parts = [
             parts_within(
-                parts,
+                layers,
                 first / num_weights,
                 last / num_weights,
                 sizes.weights((last - first) * weight_bytes),
             )
-            for first, last in bounds
+            for first, last in servers.bounds
         ]
 
     def begin(self, worker: VirtualWorker) -> Event:

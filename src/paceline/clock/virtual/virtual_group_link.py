@@ -1,22 +1,18 @@
 """Link of workers that push as one, through the first of their group, on the virtual clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.buffers import Buffer, BufferPool
-from paceline.clock.virtual.cores import AbstractCores
-from paceline.clock.virtual.kernel import Event, Kernel
-from paceline.clock.virtual.message_sizes import MessageSizes
-from paceline.clock.virtual.single_server import SingleServer
-from paceline.clock.virtual.virtual_network import Passage, VirtualNetwork
+from paceline.clock.virtual.buffers import Buffer
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Event, Kernel, SingleServer
+from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
-from paceline.timing.profile import ClusterProfile
 
 
 class Answer(NamedTuple):
@@ -47,24 +43,12 @@ class VirtualGroupLink:
     Inside a node a message occupies the group's first worker, as it does a server.
     """
 
-    def __init__(
-        self,
-        scheme: AbstractScheme,
-        workers: Sequence[VirtualWorker],
-        *,
-        profile: ClusterProfile,
-        network: VirtualNetwork,
-        sizes: MessageSizes,
-        kernel: Kernel,
-        cores: AbstractCores,
-        pool: BufferPool,
-        push: Callable[[VirtualWorker], Process[Answer]],
-    ) -> None:
-        self._scheme, self._workers = scheme, workers
-        self._accounting = Accounting(scheme, len(workers))
-        self._profile, self._network, self._sizes = profile, network, sizes
-        self._kernel, self._cores, self._pool, self._push = kernel, cores, pool, push
-        self._groups = {first: _Group(kernel) for first in self._accounting.pushing}
+    def __init__(self, parts: ClockParts, push: Callable[[VirtualWorker], Process[Answer]]) -> None:
+        self._scheme, self._workers, self._push = parts.scheme, parts.workers, push
+        self._accounting = Accounting(parts.scheme, parts.run.num_workers)
+        self._profile, self._network, self._sizes = parts.profile, parts.network, parts.sizes
+        self._kernel, self._cores, self._pool = parts.kernel, parts.cores, parts.pool
+        self._groups = {first: _Group(parts.kernel) for first in self._accounting.pushing}
 
     def members(self, worker: VirtualWorker) -> list[VirtualWorker]:
         """Return the workers that push as one with this one, the first of them first."""

@@ -1,15 +1,17 @@
 """Means over all workers on the virtual clock, and the duration of their all-reduce."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.buffers import Buffer, BufferPool
-from paceline.clock.virtual.kernel import Event, Kernel, Moment
-from paceline.clock.virtual.message_sizes import MessageSizes
+from paceline.clock.virtual.buffers import Buffer
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Event, Moment
 from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.exchange.find_collective import collective
 from paceline.exchange.schedule.volume import Volume
 from paceline.timing.backward import Bucket, share_of_step
 
@@ -55,24 +57,22 @@ class VirtualMeanLink:
     """Means over all workers, with one vector for any number of workers.
 
     Values are added to the first one in the order of arrival. Gradients are reduced in the buckets
-    of `sizes`, other values as a whole when the last worker has brought them.
-
-    `seconds(num_bytes)`: duration of an all-reduce. `volumes(num_elements)`: elements that each
-    worker sends and receives in it.
+    of DDP, other values as a whole when the last worker has brought them.
     """
 
-    def __init__(
-        self,
-        pool: BufferPool,
-        workers: Sequence[VirtualWorker],
-        *,
-        sizes: MessageSizes,
-        seconds: Callable[[int], float],
-        volumes: Callable[[int], Sequence[Volume]],
-        kernel: Kernel,
-    ) -> None:
-        self._pool, self._workers, self._kernel = pool, workers, kernel
-        self._sizes, self._seconds, self._volumes = sizes, seconds, volumes
+    def __init__(self, parts: ClockParts) -> None:
+        self._pool, self._workers = parts.pool, parts.workers
+        self._kernel, self._sizes = parts.kernel, parts.sizes
+        workers, profile, split = parts.run.num_workers, parts.profile, parts.split
+        chosen = collective(parts.scheme.collective)
+        self._seconds: Callable[[int], float]
+        self._volumes: Callable[[int], Sequence[Volume]]
+        if split is not None and split.by_parts:
+            self._seconds, self._volumes = split.mean_seconds, split.mean_volumes
+        else:
+            self._seconds = partial(chosen.seconds, workers=workers, profile=profile)
+            room = profile.workers_per_node
+            self._volumes = lambda length: chosen.volumes(workers, length, room)
         self._round = _Round()
         self._seconds_reducing = 0.0
 

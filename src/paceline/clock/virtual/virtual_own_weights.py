@@ -7,17 +7,14 @@ from typing import NamedTuple
 from torch import Tensor
 
 from paceline.clock.links import Process
-from paceline.clock.run_spec import RunSpec, VectorSpec
+from paceline.clock.run_spec import StepNumbers, VectorSpec
 from paceline.clock.snapshot import Snapshot
-from paceline.clock.step_numbers import StepNumbers
-from paceline.clock.virtual.buffers import Buffer, BufferPool
-from paceline.clock.virtual.joint import Joint
-from paceline.clock.virtual.kernel import Kernel
-from paceline.clock.virtual.shared_state import SharedStates
-from paceline.clock.virtual.snapshot_mean import SnapshotMean
+from paceline.clock.virtual.buffers import Buffer
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Joint
+from paceline.clock.virtual.shared_state import SharedStates, SnapshotMean
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
 
 
 class _Applying(NamedTuple):
@@ -26,31 +23,21 @@ class _Applying(NamedTuple):
 
 
 class VirtualOwnWeights:
-    """Weights of all workers; `recycled`: False if workers never share equal weights.
+    """Weights of all workers.
 
     Workers that apply the same gradient at one instant do so together: those that share a state
     update it once, in place.
     """
 
-    def __init__(
-        self,
-        scheme: AbstractScheme,
-        run: RunSpec,
-        vectors: VectorSpec,
-        weights: Tensor,
-        *,
-        workers: Sequence[VirtualWorker],
-        kernel: Kernel,
-        pool: BufferPool,
-        recycled: bool,
-    ) -> None:
+    def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
+        scheme, run, kernel, workers = parts.scheme, parts.run, parts.kernel, parts.workers
         self._scheme, self._run, self._workers, self._kernel = scheme, run, workers, kernel
         self.states = SharedStates(
-            pool,
+            parts.pool,
             weights,
             vectors.segments,
             run,
-            shared=recycled,
+            shared=parts.recycled,
             averaged=not scheme.servers,
         )
         self._snapshot_mean = SnapshotMean(run, self.states)

@@ -1,12 +1,8 @@
 """Pairwise means on the virtual clock: a message to the partner, the mean there, a message back."""
 
-from collections.abc import Sequence
-
 from paceline.clock.links import Process
-from paceline.clock.virtual.buffers import BufferPool
-from paceline.clock.virtual.message_sizes import MessageSizes
+from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.shared_state import SharedStates
-from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.scheme.audit import Averaged
 
@@ -17,17 +13,9 @@ class VirtualPairLink:
     Messages pass beside the computing of both workers, and answering costs the partner no time.
     """
 
-    def __init__(
-        self,
-        states: SharedStates,
-        workers: Sequence[VirtualWorker],
-        *,
-        network: VirtualNetwork,
-        sizes: MessageSizes,
-        pool: BufferPool,
-    ) -> None:
-        self._states, self._workers, self._pool = states, workers, pool
-        self._network, self._sizes = network, sizes
+    def __init__(self, parts: ClockParts, states: SharedStates) -> None:
+        self._states, self._workers, self._pool = states, parts.workers, parts.pool
+        self._network, self._sizes = parts.network, parts.sizes
 
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
         """Average the worker's weights as they are now with the partner's when it has them."""

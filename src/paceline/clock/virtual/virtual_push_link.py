@@ -7,70 +7,38 @@ another, each worker beginning with another one, and is answered meanwhile; or i
 pushes to all of them during backward, if the scheme has them leave so early.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.buffers import BufferPool
-from paceline.clock.virtual.cores import AbstractCores
-from paceline.clock.virtual.kernel import Event, Kernel
-from paceline.clock.virtual.message_sizes import MessageSizes
-from paceline.clock.virtual.single_server import SingleServer
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Event, SingleServer
 from paceline.clock.virtual.virtual_early_push import VirtualEarlyPush
 from paceline.clock.virtual.virtual_group_link import Answer, VirtualGroupLink
-from paceline.clock.virtual.virtual_network import Passage, VirtualNetwork
+from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.exchange.shard import turns
-from paceline.scheme.rule import AbstractScheme
-from paceline.timing.profile import ClusterProfile
 
 
 class VirtualPushLink:
     """Carries pushes to `servers` and their answers back, for all workers."""
 
-    def __init__(
-        self,
-        scheme: AbstractScheme,
-        servers: VirtualServers,
-        *,
-        workers: Sequence[VirtualWorker],
-        profile: ClusterProfile,
-        network: VirtualNetwork,
-        sizes: MessageSizes,
-        kernel: Kernel,
-        cores: AbstractCores,
-        pool: BufferPool,
-    ) -> None:
-        self._servers, self._workers, self._profile = servers, workers, profile
-        self._sizes, self._kernel, self._cores = sizes, kernel, cores
+    def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
+        self._servers, self._workers, self._profile = servers, parts.workers, parts.profile
+        self._sizes, self._kernel, self._cores = parts.sizes, parts.kernel, parts.cores
+        scheme = parts.scheme
         self._group_size = scheme.group_size
         shard_bytes = [served.weights.nbytes for served in servers.served]
-        self._shard_bytes = sizes.shards(shard_bytes, scheme.sharding)
-        self._lines = [SingleServer(kernel) for _ in servers.served]
+        self._shard_bytes = parts.sizes.shards(shard_bytes, scheme.sharding)
+        self._lines = [SingleServer(parts.kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
-        self._network = None if profile.one_machine else network
+        self._network = None if parts.profile.one_machine else parts.network
         self._early: VirtualEarlyPush | None = None
-        if scheme.overlap and self._network is not None and not cores.shared:
-            self._early = VirtualEarlyPush(
-                servers.bounds,
-                servers.weights.element_size(),
-                network=network,
-                sizes=sizes,
-                kernel=kernel,
-            )
+        if scheme.overlap and self._network is not None and not parts.cores.shared:
+            self._early = VirtualEarlyPush(parts, servers)
         self._group: VirtualGroupLink | None = None
         if scheme.group_size > 1:
-            self._group = VirtualGroupLink(
-                scheme,
-                workers,
-                profile=profile,
-                network=network,
-                sizes=sizes,
-                kernel=kernel,
-                cores=cores,
-                pool=pool,
-                push=self._push,
-            )
+            self._group = VirtualGroupLink(parts, self._push)
 
     def busy_seconds(self) -> dict[str, float]:
         """Return the seconds in which each server worked; on one machine messages are work, too."""

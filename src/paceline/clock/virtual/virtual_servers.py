@@ -6,14 +6,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
+from paceline.clock.run_spec import VectorSpec, server_specs
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, join_shards
-from paceline.clock.virtual.buffers import Buffer, BufferPool
-from paceline.clock.virtual.kernel import Kernel
+from paceline.clock.virtual.buffers import Buffer
+from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
 
 
 class VirtualServers:
@@ -22,21 +21,12 @@ class VirtualServers:
     `served`: each server's part of the weights. `bounds`: each server's [first, last) of them.
     """
 
-    def __init__(
-        self,
-        scheme: AbstractScheme,
-        run: RunSpec,
-        vectors: VectorSpec,
-        weights: Tensor,
-        *,
-        workers: Sequence[VirtualWorker],
-        kernel: Kernel,
-        pool: BufferPool,
-    ) -> None:
+    def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
+        scheme, run, kernel = parts.scheme, parts.run, parts.kernel
         self.weights = weights
         self.bounds = vectors.bounds(scheme.servers)
-        self._workers, self._pool = workers, pool
-        self._accounting = Accounting(scheme, len(workers))
+        self._workers, self._pool = parts.workers, parts.pool
+        self._accounting = Accounting(scheme, run.num_workers)
         self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
         self._shared = Buffer(weights)  # version that answers of a single server share
         self._answers: dict[int, Buffer] = {}  # under way, by worker

@@ -18,8 +18,6 @@ from torch.optim import Optimizer
 from paceline.clock.flat_weights import gather_gradients, zero_gradients
 from paceline.clock.held_weights import held_weights
 from paceline.clock.live_options import LiveOptions
-from paceline.clock.random_state import random_state, set_random_state
-from paceline.clock.remote_optimizer import RemoteOptimizer
 from paceline.clock.reports import StrategyReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
@@ -29,11 +27,13 @@ from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
     DrawOne,
+    RemoteOptimizer,
     SizedBatches,
     TrainerOptions,
+    random_state,
+    set_random_state,
 )
 from paceline.clock.virtual.buffers import Buffer
-from paceline.clock.virtual.checks import check_scheme
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.held_tensors import HeldTensors
@@ -41,7 +41,8 @@ from paceline.clock.virtual.virtual_batches import VirtualBatches, draw_from
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.probe import messages_of, step_on_trial
+from paceline.scheme.rule import AbstractScheme, Message
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 
@@ -192,7 +193,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         parts = ClockParts(
             self.scheme,
             self.run,
-            self._vectors,
             profile=self._profile,
             step_times=self._step_times,
             weights=weights,
@@ -200,7 +200,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             counters=self._held.counters,
             recycled=self._recycled,
         )
-        self.clock = VirtualClock(parts)
+        self.clock = VirtualClock(parts, self._vectors, weights)
         for worker in self.clock.workers:
             worker.numbers = torch.tensor(self._options.first, dtype=torch.float64)
         if self._resumed:
@@ -267,3 +267,20 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def _note_snapshots(self) -> None:
         while len(self._snapshots_at) < self.clock.holder.num_snapshots:
             self._snapshots_at.append(self._now())
+
+
+def check_scheme(scheme: object, run: RunSpec) -> None:
+    """Raise SettingError for a scheme that is no rule, or sends messages unknown to the clock."""
+    workers: Any = run.num_workers  # anybody may have given anything
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
+    if not isinstance(scheme, AbstractScheme):
+        raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
+    Accounting(scheme, workers)  # refuses what cannot have so many workers
+    if scheme.needs_end and run.num_steps is None:
+        name = type(scheme).__name__
+        raise SettingError("num_steps", f"{name} goes by the share of the run that is behind")
+    first = next(messages_of(step_on_trial(scheme, workers)), None)
+    if not isinstance(first, Message):
+        name = type(first).__name__
+        raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")

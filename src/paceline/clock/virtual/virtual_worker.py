@@ -4,9 +4,9 @@ import numpy as np
 from torch import Tensor
 
 from paceline.clock.reports import Span, WorkerReport
+from paceline.clock.snapshot import weights_digest
 from paceline.clock.virtual.buffers import Buffer, BufferPool
 from paceline.clock.virtual.kernel import Event
-from paceline.clock.weights_digest import weights_digest
 from paceline.scheme.audit import Averaged
 
 TIMELINE_STEPS = 12  # of each worker, as much as a figure can show

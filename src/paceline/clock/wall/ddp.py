@@ -7,15 +7,16 @@ from typing import Any, TypedDict
 import torch.distributed as dist
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from paceline.clock.training_strategy import TrainerOptions
-from paceline.clock.wall.paced_backward import paced_closure, reduce_bucket
 from paceline.clock.wall.synchronous_strategy import AbstractSynchronousStrategy
 from paceline.exchange.activity import rest
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
+from paceline.timing.pace import Pace
 
 _UNLIMITED = 2**20  # MiB
 
@@ -25,6 +26,39 @@ class _DDPTiming(TypedDict, total=False):
 
     avg_backward_comm_time: int
     avg_backward_compute_comm_overlap_time: int
+
+
+def paced_closure(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
+    """Make a closure that ends with the emulated step, and begins the next one."""
+
+    def computed() -> Any:
+        output = closure()
+        pace.wait()
+        pace.begin()
+        return output
+
+    return computed
+
+
+def reduce_bucket(
+    state: tuple[BucketMean, Pace | None],
+    bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
+) -> Future[Tensor]:
+    """Reduce a bucket; a paced worker sends the last one when the emulated backward has ended.
+
+    The next step of a paced worker begins when that is reduced. Otherwise a worker that shares its
+    core would begin late, because others compute.
+    """
+    mean, pace = state
+    if pace is None or not bucket.is_last():
+        return mean(bucket)
+    pace.wait()
+
+    def begin(reduced: Future[Tensor]) -> Tensor:
+        pace.begin()
+        return reduced.value()
+
+    return mean(bucket).then(begin)
 
 
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.run_spec import RunSpec, VectorSpec
-from paceline.clock.step_numbers import StepNumbers
+from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec
 from paceline.clock.wall.pair_link import AbstractPairLink
 
 

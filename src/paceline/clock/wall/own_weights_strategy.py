@@ -12,14 +12,13 @@ from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.links import AbstractLinks
 from paceline.clock.moving_average import scored_weights
 from paceline.clock.rule_driver import complete
+from paceline.clock.run_spec import StepNumbers
 from paceline.clock.snapshot import Snapshot, flatten, state_of
-from paceline.clock.step_numbers import StepNumbers
-from paceline.clock.wall.mean_link import MeanLink
 from paceline.clock.wall.own_weights import OwnWeights
 from paceline.clock.wall.pair_link import pair_link
 from paceline.clock.wall.push_link import PushLink
 from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
-from paceline.clock.wall.wall_links import WallLinks
+from paceline.clock.wall.wall_links import MeanLink, WallLinks
 from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
 from paceline.scheme.audit import Averaged
 

@@ -9,14 +9,58 @@ from torch import Tensor
 
 from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
-from paceline.clock.wall.group_link import GroupLink
 from paceline.errors import SettingError
+from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import send_json
 from paceline.exchange.process_group import members, worker_index
 from paceline.exchange.wire.header import Header
+from paceline.exchange.wire.push_pull import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
+
+
+class GroupLink:
+    """Link of a group's first worker to the others.
+
+    `others`: their ranks. `weights` [num_weights]: weights that they get, changed by the caller.
+    `num_numbers`: options of the optimizer in each push; the first worker's go on to the servers.
+    """
+
+    def __init__(
+        self, weights: Tensor, num_statistics: int, others: Sequence[int], num_numbers: int
+    ) -> None:
+        self.wire = ServerWire(weights, num_statistics, others, num_numbers=num_numbers)
+        self._others = others
+
+    def take(self, gradient: Tensor, statistics: Tensor) -> None:
+        """Wait for the others' pushes; replace both arguments by the group's mean, in place.
+
+        Raises LostPeerError.
+        """
+        self._receive_all()
+        for other in self._others:
+            gradient += self.wire.gradient(other)
+            statistics += self.wire.statistics(other)
+        for vector in (gradient, statistics):
+            vector /= len(self._others) + 1
+
+    def hand_on(self, answer: Header) -> None:
+        """Send the weights to the others, as the servers answered."""
+        for other in self._others:
+            self.wire.answer(other, answer)
+        self.wire.flush()
+
+    def finish(self) -> None:
+        """Wait until the others have left. Raises LostPeerError."""
+        self._receive_all()
+
+    def _receive_all(self) -> None:
+        """Receive one message of each."""
+        for _ in self._others:
+            other, message = self.wire.receive()
+            if isinstance(message, Lost):
+                raise LostPeerError(f"worker {other} is gone: {message.reason}")
 
 
 class PushLink:

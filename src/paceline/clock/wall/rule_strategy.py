@@ -23,7 +23,6 @@ from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.held_weights import held_weights
 from paceline.clock.links import AbstractLinks
 from paceline.clock.live_options import LiveOptions
-from paceline.clock.remote_optimizer import RemoteOptimizer
 from paceline.clock.rule_driver import RuleDriver, complete
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
@@ -31,6 +30,7 @@ from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.supported_options import check_honoured
 from paceline.clock.training_clock import TrainingClock
+from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.beside import Beside
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError

@@ -6,10 +6,10 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import nn
 from torch.optim import Optimizer
 
-from paceline.clock.remote_optimizer import RemoteOptimizer
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.split_worker import SplitWorker
+from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.process_group import count_workers
 from paceline.timing.pace import Pace

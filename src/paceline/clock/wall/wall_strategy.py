@@ -12,10 +12,10 @@ from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities import rank_zero_only
 from torch.optim import Optimizer
 
-from paceline.clock.random_state import random_state, set_random_state
 from paceline.clock.reports import StrategyReport, WorkerReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, ScheduleState
+from paceline.clock.snapshot import weights_digest
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
@@ -23,8 +23,9 @@ from paceline.clock.training_strategy import (
     DrawOne,
     SizedBatches,
     TrainerOptions,
+    random_state,
+    set_random_state,
 )
-from paceline.clock.weights_digest import weights_digest
 from paceline.exchange.process_group import join, worker_index
 from paceline.scheme.audit import Averaged
 from paceline.timing.pace import Pace
