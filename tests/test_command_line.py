@@ -189,7 +189,9 @@ def test_a_multirun_trains_as_many_workers_as_asked_on_all_the_data(root):
     swept = (BOTH, "workers=2,1,4", "study=counts")
     code, lines, errors = run(root, "train", "--multirun", *UNLOGGED, *swept)
     assert (code, errors) == (0, [])
-    assert [line.split()[3] for line in lines] == ["workers=2", "workers=1", "workers=4"] * 2
+    *points, last = lines
+    assert [line.split()[3] for line in points] == ["workers=2", "workers=1", "workers=4"] * 2
+    assert last == "counts: 6 points: 6 finished"
     found = results(root, "counts")
     for scheme in ("sync_allreduce", "async_parameter_server"):
         mine = [result for result in found if result["scheme"] == scheme]
@@ -203,7 +205,8 @@ def test_a_multirun_trains_as_many_workers_as_asked_on_all_the_data(root):
 def test_a_point_that_fails_is_recorded_and_the_others_go_on(root):
     swept = ("study=failing", "workers=2", "batch_size=201,10")
     code, lines, errors = run(root, "train", "--multirun", *UNLOGGED, *swept)
-    assert (code, len(lines), errors) == (0, 2, [])
+    assert (code, len(lines), errors) == (0, 3, [])
+    assert lines[-1] == "failing: 2 points: 1 finished, 1 failed"
     found = {result["batch_size"]: result for result in results(root, "failing")}
     assert found[10]["status"] == "finished"
     assert found[201]["status"] == "failed"

@@ -68,7 +68,7 @@ def composed(study):
 
         base, chosen = choices()
         found = set(chosen)
-        for axes in (base.hydra.sweeper.params or {}, *(base.grids or [])):
+        for axes in (base.hydra.sweeper.params or {}, *with_inner(base.grids)):
             for group in groups & {str(axis) for axis in axes}:
                 for choice in str(axes[group]).split(","):
                     found |= set(choices(f"{group}={choice.strip()}")[1])
@@ -78,6 +78,13 @@ def composed(study):
     if base.exchange:  # whose predictions are in its own table
         files += [f"conf/cluster/{model}.yaml" for model in base.predicted_by.values()]
     return {"conf/paceline.yaml", *(each for file in files for each in with_inherited(file))}
+
+
+def with_inner(grids):
+    """Grids, and those that they are loops around."""
+    for grid in grids or []:
+        yield grid
+        yield from with_inner(grid.get("grids"))
 
 
 def with_inherited(file):

@@ -103,8 +103,6 @@ def _is_follower() -> bool:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     """Parse a command line; `overrides` are its settings, before or behind options."""
-    if arguments[:1] == ["train"]:  # Hydra parses the rest, --help included
-        return argparse.Namespace(command="train", overrides=arguments[1:])
     if arguments and arguments[0] in RENAMED:
         message = f"{arguments[0]} is no command any more: {RENAMED[arguments[0]]} does it"
         raise SettingError("command", message)
@@ -117,7 +115,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     unknown = [word for word in rest if word.startswith("-") or not takes_settings]
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    options.overrides = rest
+    options.overrides = [*getattr(options, "overrides", []), *rest]
     return options
 
 
@@ -131,7 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         declared = command(name)
-        each = commands.add_parser(name, description=declared.help)
+        # train has a --help of its own
+        each = commands.add_parser(name, description=declared.help, conflict_handler="resolve")
         if declared.study:
             each.add_argument("study", metavar="STUDY", help="a file in experiments/")
         if declared.settings:

@@ -15,10 +15,9 @@ import pytest
 
 from paceline.command.cancel_command import COMMAND
 from paceline.errors import SettingError
-from paceline.study.collect import collect
 from paceline.study.queue.jobs import living_jobs, read_jobs
 from paceline.study.study_points import study_points
-from paceline.study.sweep import sweep
+from paceline.study.sweep import checked_study, sweep
 from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to
 from tests.slurm.gated import AT_GATE, GATE
 from tests.tiny import REPOSITORY
@@ -30,7 +29,7 @@ SOON = 30  # s, in which a fault must be told
 
 def run(project, *overrides):
     """Whether all points of the study have a record after a sweep; none of them runs here."""
-    return sweep("study", project, pytest.fail, overrides)
+    return sweep(checked_study("study", project, overrides), pytest.fail)
 
 
 @contextmanager
@@ -229,7 +228,7 @@ def test_another_sweep_goes_on_for_one_that_was_killed(project, write, capfd):
     assert times_run(project) == {key: 1}
 
 
-def test_nobody_waits_without_wait_and_collect_logs(project, write, capfd):
+def test_nobody_waits_without_wait_and_the_next_sweep_logs(project, write, capfd):
     """Here for points on a virtual clock, one after the other in one job."""
     write([{"workers": "2,4"}], gated=True, virtual=True, points_per_job=2, wait=False, minutes=10)
     assert run(project)
@@ -238,7 +237,7 @@ def test_nobody_waits_without_wait_and_collect_logs(project, write, capfd):
     until(lambda: not living_jobs("study"), "end of the job")
     found = results(project)
     assert {(each["status"], each["kind"]) for each in found.values()} == {("finished", "virtual")}
-    collect("study", project)
+    assert run(project)
     with closing(sqlite3.connect(project / "mlflow.db")) as database:
         logged = database.execute("select count(*) from latest_metrics where key = 'final/top1'")
         assert logged.fetchone() == (2,)

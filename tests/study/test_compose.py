@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from paceline.study.compose import as_in_a_run, composed, composer
+from paceline.study.compose import composed, composer
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SHAPED = ["cluster=shaped_nodes", "cluster.link={bandwidth: 1e6, latency: 0.0}"]
@@ -29,7 +29,7 @@ JOBS = [
 
 
 def settings(compose, job):
-    return OmegaConf.to_container(as_in_a_run(compose(job)), resolve=True)
+    return OmegaConf.to_container(compose(job).cfg, resolve=True)
 
 
 @pytest.mark.parametrize("jobs", [JOBS, JOBS[::-1]], ids=["forwards", "backwards"])

@@ -12,7 +12,7 @@ from paceline.errors import SettingError
 from paceline.run.exchange_turns import Exchanged
 from paceline.study import exchange_study
 from paceline.study.collect import collect
-from paceline.study.sweep import sweep
+from paceline.study.sweep import checked_study
 
 COLLECTIVES = "hierarchical,multicolor,native,parameter_server,ring,tree"
 LENGTH = 751  # numbers, which no number of workers divides
@@ -119,6 +119,6 @@ def test_bad_input_is_refused_before_a_process_starts(root, monkeypatch, overrid
 def test_its_points_are_no_trainings(root):
     write_study(root)
     with pytest.raises(SettingError, match="exchange: its points are no trainings"):
-        sweep("made", root, lambda _: None)
+        checked_study("made", root)
     with pytest.raises(SettingError, match="paceline exchange made"):
         collect("made", root)

@@ -97,7 +97,7 @@ def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(ro
         code, lines, errors = run(root, "sweep", "failing")
         assert (code, lines[-1]) == (1, "failing: 1 points: 1 failed")
         assert len(lines) == 3  # tried twice
-        why = "1 of 1 points failed by what is around them (worker 1: killed by SIGKILL)"
+        why = "1 of 1 points failed for reasons of their environment (worker 1: killed by SIGKILL)"
         assert errors == [f"paceline: {why}; the next sweep runs them again"]
         (result,) = results(root, "failing")
         assert (result["status"], result["environment"]) == ("failed", True)
@@ -105,8 +105,18 @@ def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(ro
     assert starts[0] < starts[1]
 
 
-def test_points_run_by_another_launcher_of_hydra(root):
-    study = "train", "-m", "data=synthetic", "measurement.mlflow.tracking_uri=null", "seed=0,1"
-    small = "data.num_train=200", "data.num_validation=100", "data.num_test=100"
-    code, lines, errors = run(root, *study, *small, "hydra/launcher=basic")
-    assert (code, len(lines), errors) == (0, 2, [])
+@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow)])
+def test_points_run_by_another_launcher_of_hydra(launcher, root):
+    """Each trains once, in whatever process, and is not asked for again."""
+    write_small_study(root, launcher, {"seed": "0,1"}, cluster="virtual", batch_size=10)
+    command = "train", "-m", f"experiments={launcher}", f"hydra/launcher={launcher}"
+    code, lines, errors = run(root, *command)
+    assert (code, errors) == (0, [])
+    assert f"{launcher}: 2 points: 2 finished" in lines
+    found = results(root, launcher)
+    assert [(each["seed"], each["status"]) for each in sorted(found, key=lambda r: r["seed"])] == [
+        (0, "finished"),
+        (1, "finished"),
+    ]
+    again = run(root, "sweep", launcher)
+    assert again[1] == lines[-len(again[1]) :]

@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from paceline.errors import SettingError
 from paceline.study.compose import jobs_of
-from paceline.study.study_points import multirun_arguments, studies, study_points
+from paceline.study.study_points import Study, studies, study_points
 from tests.made_records import make_record
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -76,10 +76,27 @@ def test_grids_follow_each_other_and_share_the_axes(root, studied):
         dict(zip(names, values, strict=True))
         for values in [(0, 1, 16), (0, 2, 16), (1, 1, 16), (1, 2, 16), (0, 4, 8), (1, 4, 8)]
     ]
-    assert multirun_arguments("made", root, ["seed=7"]) == [
-        ["experiments=made", "workers=1,2", "seed=7"],
-        ["experiments=made", "workers=4", "batch_size=8", "seed=7"],
+    assert [len(grid) for grid in Study("made", root).grids] == [4, 2]
+
+
+def test_a_grid_of_grids_is_a_loop_around_them(root, studied):
+    """What stands before `grids` is outermost, and what follows is innermost."""
+    served = {"scheme": "async_parameter_server", "scheme.servers": "${divided:${workers},2}"}
+    alone = {"scheme": "sync_allreduce"}
+    grids = [{"batch_size": "8,4", "grids": [alone, served], "workers": "2,4", "seed": 3}]
+    studied("made", {"grids": grids})
+    points = study_points("made", root)
+    names = ("batch_size", "scheme", "workers", "scheme.servers")
+    assert [tuple(point.axes.get(name) for name in names) for point in points] == [
+        (size, scheme, workers, workers // 2 if scheme.startswith("async") else None)
+        for size in (8, 4)
+        for scheme in ("sync_allreduce", "async_parameter_server")
+        for workers in (2, 4)
     ]
+    assert {point.config.values["grids"] for point in points} == {None}
+    studied("made", {"grids": [{**grids[0], "workers": "2,3"}]})
+    with pytest.raises(SettingError, match=r"scheme.servers: .*3 cannot be divided by 2"):
+        study_points("made", root)
 
 
 @pytest.mark.parametrize("grids", [3, [3], {"workers": 1}])

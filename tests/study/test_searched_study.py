@@ -6,9 +6,8 @@ import json
 import pytest
 
 from paceline.study.collect import collect
-from paceline.study.study_points import study_points
-from paceline.study.sweep import sweep
-from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from paceline.study.study_points import Study, study_points
+from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
 SEARCH = {
@@ -21,7 +20,6 @@ SEARCH = {
     "seed": 118,  # by which small and large rates are both in the outer tenth
 }
 SCHEMES = ("sync_allreduce", "async_parameter_server")
-CONFIGURATION = ["training.rate=by_rule", "training.lr=null", "training.momentum=null", "seed=118"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +30,7 @@ def searched(root, studied):
 
 
 def configurations(root):
-    tuning = study_tuning(study_points("made", root))
-    return tuned_configurations("made", root, [], tuning)
+    return Study("made", root).configurations
 
 
 def score(point, large):
@@ -51,16 +48,21 @@ def make(points, large=SCHEMES[1]):
             make_record(point.folder, point.config, **made)
 
 
-class Multirun:
-    """Stands for Hydra: makes the records of what it is asked for, `limit` times."""
+class Launch:
+    """Stands for a launcher: makes the records of what it is asked for, up to `limit` points."""
 
-    def __init__(self, root, limit=100):
-        self.root, self.limit, self.asked = root, limit, []
+    def __init__(self, limit=100):
+        self.limit, self.asked = limit, []
 
-    def __call__(self, overrides):
-        self.asked.append(overrides)
-        if len(self.asked) <= self.limit:
-            make(study_points("made", self.root, overrides))
+    def __call__(self, points):
+        self.asked.append(points)
+        make(points[: self.limit])
+        self.limit -= len(points)
+        return [None for _ in points]
+
+
+def schemes(points):
+    return [point.config.names["scheme"] for point in points]
 
 
 def rows(path):
@@ -78,7 +80,7 @@ def test_every_configuration_has_the_same_trials(root):
         optimizer = point.config.values["model"]["optimizer"]
         assert (optimizer["lr"], optimizer["momentum"]) == (trial.lr, trial.momentum)
         assert (point.config.seed, point.is_tuned) == (trial.seed, False)
-    assert len({point.key for point in points_of([first, second])}) == 8
+    assert len({point.key for point in Study("made", root).trials}) == 8
 
 
 def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
@@ -93,16 +95,18 @@ def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
 @pytest.mark.slow
 def test_a_search_is_extended_and_goes_on_where_it_stopped(root, capsys):
     """Small rates are good for the first scheme, and large ones for the second."""
-    multirun = Multirun(root, limit=2)  # stops after the extension of the first scheme
-    assert not sweep("made", root, multirun)
-    everywhere, *extended = multirun.asked
-    assert everywhere[:-1] == ["experiments=made", *CONFIGURATION]
-    assert everywhere[-1].count("lr:") == 4
-    assert [asked[0] for asked in extended] == [f"scheme={scheme}" for scheme in SCHEMES]
-    assert all(asked[-1].count("lr:") == 2 for asked in extended)
-    more = Multirun(root)
-    assert sweep("made", root, more)
-    assert [asked[0] for asked in more.asked] == [extended[1][0], "experiments=made"]
+    launch = Launch(limit=10)  # stops after the extension of the first scheme
+    assert not sweep(checked_study("made", root), launch)
+    assert [schemes(points) for points in launch.asked] == [
+        [scheme for scheme in SCHEMES for _ in range(4)],
+        [scheme for scheme in SCHEMES for _ in range(2)],
+    ]
+    more = Launch()
+    assert sweep(checked_study("made", root), more)
+    assert [schemes(points) for points in more.asked] == [
+        [SCHEMES[1]] * 2,
+        [scheme for scheme in SCHEMES for _ in range(2)],
+    ]
     tuning = "made, tuning: 8 points: 8 finished"
     assert capsys.readouterr().out.splitlines() == [
         tuning,
@@ -117,7 +121,7 @@ def test_a_search_is_extended_and_goes_on_where_it_stopped(root, capsys):
 def test_the_best_trial_is_reported_and_collected(root):
     for _ in range(2):
         assert not any(point.has_rate for point in study_points("made", root))
-        make(points_of(configurations(root)))
+        make(Study("made", root).trials)
     points = study_points("made", root)
     make(points)
     found = rows(collect("made", root) / "tuning.csv")
@@ -145,4 +149,4 @@ def test_grids_that_share_a_configuration_tune_it_once(root, studied):
         {"training.rate": "tuned", "seed": "0,1"},
     ]
     studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
-    assert len(points_of(configurations(root))) == 8
+    assert len(Study("made", root).trials) == 8

@@ -8,9 +8,9 @@ import pytest
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.study.collect import collect
-from paceline.study.study_blocks import blocks_of, with_repeats
-from paceline.study.study_points import study_points
-from paceline.study.sweep import sweep
+from paceline.study.study_blocks import in_blocks as blocks_of
+from paceline.study.study_points import Study, study_points
+from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
 AXES = {"scheme": "sync_allreduce,async_parameter_server", "workers": "1,2", "seed": "0,1"}
@@ -75,27 +75,29 @@ def test_a_repeat_differs_from_its_reference_by_its_setting_alone(in_blocks):
 def test_a_sweep_runs_block_after_block_and_goes_on_where_it_stopped(in_blocks):
     root = in_blocks({**blocks(), "measurement": {"mlflow": {"tracking_uri": None}}})
     planned = [point for block in blocks_of(study_points("made", root)) for point in block]
-    by_overrides = {point.overrides: point for point in planned}
-    ran = []
+    first, second = [], []
 
-    def run(overrides):
-        if len(ran) == 7:
-            raise KeyboardInterrupt
-        point = by_overrides[tuple(overrides)]
-        ran.append(point.key)
-        make_record(point.folder, point.config)
+    def run(points):
+        for point in points:
+            if len(first) == 7:
+                raise KeyboardInterrupt
+            first.append(point.key)
+            make_record(point.folder, point.config)
+        return [None for _ in points]
+
+    def run_without_a_record(points):
+        second.extend(point.key for point in points)
+        return [None for _ in points]
 
     with pytest.raises(KeyboardInterrupt):
-        sweep("made", root, run)
-    ran, first = [], ran
-    assert not sweep("made", root, lambda overrides: ran.append(tuple(overrides)))
-    assert [*first, *(by_overrides[each].key for each in ran)] == [point.key for point in planned]
+        sweep(checked_study("made", root), run)
+    assert not sweep(checked_study("made", root), run_without_a_record)
+    assert [*first, *second] == [point.key for point in planned]
 
 
 def test_what_is_collected_has_repeats_in_runs_alone(in_blocks):
     root = in_blocks()
-    points = with_repeats(study_points("made", root))
-    for point in points:
+    for point in Study("made", root).with_repeats():
         make_record(point.folder, point.config)
     folder = collect("made", root)
     with (folder / "runs.csv").open(newline="") as file:
@@ -109,10 +111,10 @@ def test_what_is_collected_has_repeats_in_runs_alone(in_blocks):
 
 
 def test_a_study_without_blocks_is_as_it_was(root):
-    points = study_points("made", root)
-    assert blocks_of(points) == []
-    assert with_repeats(points) == points
-    assert "repeat" not in points[0].axes
+    study = Study("made", root)
+    assert study.blocks == []
+    assert study.with_repeats() == study.points
+    assert "repeat" not in study.points[0].axes
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_blocks_need_the_same_configurations_for_each_seed(root, studied):
 
 def test_points_of_a_block_run_one_at_a_time(in_blocks):
     with pytest.raises(SettingError, match="1 is needed") as error:
-        sweep("made", in_blocks(), print, ["sweep.jobs=2"])
+        checked_study("made", in_blocks(), ["sweep.jobs=2"])
     assert error.value.setting == "sweep.jobs"
 
 

@@ -1,6 +1,5 @@
 """A sweep runs what has no record, and leaves nothing behind."""
 
-from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -13,12 +12,19 @@ from paceline.record.tracking.mlflow_store import client, prepare_store
 from paceline.study.preview import counts, estimate, finished_results, table
 from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
 from paceline.study.study_points import study_points
-from paceline.study.sweep import points_to_run, sweep
+from paceline.study.sweep import checked_study, print_plan, sweep, to_run
 from tests.made_records import make_record
 
+UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
 
-def no_run(overrides):
-    raise AssertionError(f"ran {overrides}")
+
+def no_run(points):
+    raise AssertionError(f"ran {points}")
+
+
+def no_record(points):
+    """Stands for runs that leave no record."""
+    return [None for _ in points]
 
 
 @pytest.fixture
@@ -35,7 +41,7 @@ def records(root):
 
 def test_a_dry_run_writes_nothing(root, records, capsys):
     records(0)
-    assert sweep("made", root, no_run, dry_run=True)
+    print_plan(checked_study("made", root))
     assert not (root / "mlflow.db").exists()
     out = capsys.readouterr().out
     assert "4 points: 1 finished, 3 to do; 3 to run\n" in out
@@ -45,13 +51,15 @@ def test_a_dry_run_writes_nothing(root, records, capsys):
 def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
     seen = []
 
-    def run(overrides):
-        seen.append(overrides)
+    def run(points):
+        seen.append(points)
         records(0, 2, 3)
+        return no_record(points)
 
     records(1, status="failed")
-    assert sweep("made", root, run, ["sweep.jobs=1"])
-    assert seen == [["experiments=made", "sweep.jobs=1"]]
+    study = checked_study("made", root, ["sweep.jobs=1"])
+    assert sweep(study, run)
+    assert seen == [[study.points[n] for n in (0, 2, 3)]]
     assert capsys.readouterr().out == "made: 4 points: 3 finished, 1 failed\n"
     store = client(f"sqlite:///{root}/mlflow.db")
     runs = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
@@ -73,38 +81,38 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
 
 
 def test_a_sweep_that_is_interrupted_is_seen_to_be(root):
-    def run(overrides):
+    def run(points):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep("made", root, run)
+        sweep(checked_study("made", root), run)
     store = client(f"sqlite:///{root}/mlflow.db")
     (parent,) = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
     assert parent.info.status == "KILLED"
 
 
 def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):
-    assert not sweep("made", root, lambda overrides: None, ["measurement.mlflow.tracking_uri=null"])
+    assert not sweep(checked_study("made", root, UNLOGGED), no_record)
     assert capsys.readouterr().out == "made: 4 points: 4 to do\n"
 
 
 def test_a_finished_study_runs_nothing(root, records):
     records(0, 1, 2, 3)
-    assert sweep("made", root, no_run, ["measurement.mlflow.tracking_uri=null"])
+    assert sweep(checked_study("made", root, UNLOGGED), no_run)
 
 
 def test_a_bad_setting_of_any_point_stops_the_sweep_before_it_starts(root, studied):
     studied(workers="1,0")
     with pytest.raises(SettingError, match="workers: "):
-        sweep("made", root, no_run)
+        checked_study("made", root)
     assert not (root / "mlflow.db").exists()
 
 
 def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
     monkeypatch.setattr("paceline.study.sweep.num_cores", lambda: 3)
-    sweep("made", root, no_run, ["sweep.jobs=2"], dry_run=True)
+    checked_study("made", root, ["sweep.jobs=2"])
     assert "4 processes at a time share 3 cores" in capsys.readouterr().err
-    sweep("made", root, no_run, ["sweep.jobs=1"], dry_run=True)
+    checked_study("made", root, ["sweep.jobs=1"])
     assert capsys.readouterr().err == ""
 
 
@@ -155,12 +163,14 @@ def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
     records(0, 1)
     (bad, good, *_) = study_points("made", root)
     (bad.folder / "curve.csv").unlink()
-    points = [replace(point, result=None) for point in (bad, good)]
+    points = [bad, good]
+    for point in points:
+        point.refresh()
     tell_unfit(point.folder for point in points)
     assert capsys.readouterr().err == (
         f"paceline: {bad.folder} does not fit, and is no record: curve.csv: there is none\n"
     )
-    assert points_to_run(points) == [points[0]]
+    assert to_run(points) == [points[0]]
 
 
 def test_the_table_names_axes_and_status(root, records):

@@ -7,7 +7,7 @@ from paceline.measurement.rows import POINT_TABLES
 from paceline.record.provenance import source_digest
 from paceline.record.tracking.mlflow_store import client
 from paceline.study.study_points import study_points
-from paceline.study.sweep import sweep
+from paceline.study.sweep import checked_study, print_plan, sweep
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
@@ -27,15 +27,13 @@ def record(point, **changes):
     return make_record(point.folder, point.config, **{**NEW, **changes})
 
 
-def runner(root):
-    """Stands in for Hydra: trains what has no record, and notes the seeds."""
+def runner():
+    """Stands in for a launcher: trains what it is asked for, and notes the seeds."""
     seeds = []
 
-    def run(_):
-        for point in study_points("made", root):
-            if not point.result:
-                record(point)
-                seeds.append(point.config.seed)
+    def run(points):
+        seeds.extend(point.config.seed for point in points)
+        return [record(point) for point in points]
 
     return run, seeds
 
@@ -44,8 +42,8 @@ def test_a_record_of_another_study_is_copied_and_not_trained(studies, capsys):
     first, *_ = study_points("other", studies)
     theirs = record(first, status="diverged", reason="why", test_top1=0.125)
     (first.folder / "weights.pt").write_bytes(b"weights")
-    run, seeds = runner(studies)
-    assert sweep("made", studies, run, UNLOGGED)
+    run, seeds = runner()
+    assert sweep(checked_study("made", studies, UNLOGGED), run)
     assert seeds == [1]
     assert capsys.readouterr().out.splitlines() == [
         f"{first.key} seed=0: taken over from other",
@@ -74,8 +72,8 @@ def test_a_record_of_another_study_is_copied_and_not_trained(studies, capsys):
 )
 def test_what_failed_or_is_of_other_code_or_of_real_processes_is_not(studies, changes, capsys):
     record(study_points("other", studies)[0], **changes)
-    run, seeds = runner(studies)
-    assert sweep("made", studies, run, UNLOGGED)
+    run, seeds = runner()
+    assert sweep(checked_study("made", studies, UNLOGGED), run)
     assert seeds == [0, 1]
     assert "taken over" not in capsys.readouterr().out
 
@@ -86,20 +84,25 @@ def test_a_renewed_sweep_takes_over_what_the_present_code_made_but_not_to_do_all
         record(point, source_digest="0123")
     record(other[1], test_top1=0.25)
     seen = []
-    assert sweep("made", studies, seen.append, [*UNLOGGED, "sweep.rerun=all"])
+
+    def run(points):
+        seen.append(points)
+        return [None for _ in points]
+
+    assert sweep(checked_study("made", studies, [*UNLOGGED, "sweep.rerun=all"]), run)
     assert all(p.result["source_digest"] == "0123" for p in study_points("made", studies))
-    assert sweep("made", studies, seen.append, [*UNLOGGED, "sweep.rerun=stale"])
+    assert sweep(checked_study("made", studies, [*UNLOGGED, "sweep.rerun=stale"]), run)
     renewed = [p.result["source_digest"] for p in study_points("made", studies)]
     assert renewed == ["0123", source_digest()]
-    assert len(seen) == 2
+    assert [len(points) for points in seen] == [2, 1]
 
 
 def test_a_copy_is_logged_under_its_own_study(studies):
     uri = f"sqlite:///{studies}/mlflow.db"
     for point in study_points("other", studies):
         record(point)
-    sweep("other", studies, None)
-    sweep("made", studies, None)
+    sweep(checked_study("other", studies), None)
+    sweep(checked_study("made", studies), None)
     store = client(uri)
     for study, number in (("made", 2), ("other", 3)):
         experiment = store.get_experiment_by_name(f"paceline/{study}")
@@ -109,7 +112,7 @@ def test_a_copy_is_logged_under_its_own_study(studies):
 
 def test_a_dry_run_counts_what_would_be_taken_over_and_copies_nothing(studies, capsys):
     record(study_points("other", studies)[0], wall_seconds=60, peak_rss_bytes=2**30)
-    assert sweep("made", studies, None, dry_run=True)
+    print_plan(checked_study("made", studies))
     out = capsys.readouterr().out
     assert "2 points: 2 to do; 1 to run, 1 to take over from other studies\n" in out
     assert out.splitlines()[-1].startswith("about 1.0 minutes; ")

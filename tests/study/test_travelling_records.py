@@ -8,8 +8,7 @@ from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE
 from paceline.study.collect import collect
 from paceline.study.study_points import study_points
-from paceline.study.sweep import sweep
-from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from paceline.study.sweep import checked_study, print_plan, sweep
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
@@ -30,28 +29,27 @@ def test_the_archive_has_the_records_of_points_and_trials(root, studied):
     studied("made", RATES, **{"training.rate": "tuned"})
     seen = []
 
-    def run(arguments):
-        """Stand in for Hydra, with the trials and then the points."""
-        seen.append(arguments)
-        for point in trials(root) if len(seen) == 1 else study_points("made", root):
-            make_record(point.folder, point.config)
+    def run(points):
+        """Stand in for a launcher, with the trials and then the points."""
+        seen.append(points)
+        return [make_record(point.folder, point.config) for point in points]
 
-    assert sweep("made", root, run, UNLOGGED)
+    assert sweep(checked_study("made", root, UNLOGGED), run)
     collect("made", root)
     shutil.rmtree(root / "runs")
-    assert sweep("made", root, run, UNLOGGED)
+    assert sweep(checked_study("made", root, UNLOGGED), run)
     assert len(seen) == 2
     assert len(list((root / "runs/made").iterdir())) == 3
 
 
-def trials(root):
-    tuning = study_tuning(study_points("made", root))
-    return points_of(tuned_configurations("made", root, [], tuning))
-
-
 def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
     seen = []
-    assert not sweep("made", collected, seen.append, UNLOGGED)
+
+    def run(points):
+        seen.extend(points)
+        return [None for _ in points]
+
+    assert not sweep(checked_study("made", collected, UNLOGGED), run)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"3 records unpacked from reports/made/{ARCHIVE}"
     assert lines[1:] == ["made: 4 points: 3 finished, 1 to do"]
@@ -59,12 +57,12 @@ def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
 
 
 def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
-    assert sweep("made", collected, pytest.fail, dry_run=True)
+    print_plan(checked_study("made", collected))
     assert "4 points: 3 finished, 1 to do; 1 to run\n" in capsys.readouterr().out
 
 
 def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
     (collected / "reports/made" / ARCHIVE).write_text("no archive")
     with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} cannot be read"):
-        sweep("made", collected, pytest.fail)
+        checked_study("made", collected)
     assert not (collected / "runs").exists()

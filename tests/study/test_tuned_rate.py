@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.abstract_tuning import Trial, best_trial
-from paceline.study.tuned_rate import Rates, read_tuning
+from paceline.study.tuning import read_tuning, set_rate
 from tests.made_records import NAMES, make_record
 from tests.record.test_point_config import CONFIG
 
@@ -63,7 +63,7 @@ def test_a_tuned_rate_follows_the_configuration(tmp_path):
             record(tmp_path, cfg, rate, top1=top1)
     for workers, rate in ((2, 0.01), (4, 0.1)):
         cfg = config("tuned", TUNING, workers)
-        assert Rates(tmp_path).set_rate(cfg)
+        assert set_rate(cfg, tmp_path)
         assert (cfg.training.lr, cfg.optimizer.lr, cfg.seed) == (rate, rate, CONFIG["seed"])
         assert cfg.training.rate == "tuned"
 
@@ -71,16 +71,16 @@ def test_a_tuned_rate_follows_the_configuration(tmp_path):
 def test_there_is_no_tuned_rate_before_the_last_record(tmp_path):
     record(tmp_path, config("by_rule", TUNING), 0.1, top1=0.5)
     cfg = config("tuned", TUNING)
-    assert not Rates(tmp_path).set_rate(cfg)
+    assert not set_rate(cfg, tmp_path)
     assert cfg.training.lr is None
     record(tmp_path, config("by_rule", TUNING), 0.01, top1=0.5)
-    assert Rates(tmp_path).set_rate(cfg)
+    assert set_rate(cfg, tmp_path)
 
 
 @pytest.mark.parametrize("tuning", [None, TUNING])
 def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
     cfg = config("by_rule", tuning)
-    assert Rates(tmp_path).set_rate(cfg)
+    assert set_rate(cfg, tmp_path)
     assert cfg == config("by_rule", tuning)
 
 
@@ -93,7 +93,7 @@ def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
 )
 def test_a_rate_that_cannot_be_is_named(rate, message, tmp_path):
     with pytest.raises(SettingError, match=f"training.rate: {message}"):
-        Rates(tmp_path).set_rate(config(rate, None))
+        set_rate(config(rate, None), tmp_path)
 
 
 SEARCH = {
@@ -153,5 +153,5 @@ def test_a_bad_trial_is_named(trial, setting, tmp_path):
     cfg = config("by_rule", None)
     cfg.trial = trial
     with pytest.raises(SettingError) as caught:
-        Rates(tmp_path).set_rate(cfg)
+        set_rate(cfg, tmp_path)
     assert caught.value.setting == setting

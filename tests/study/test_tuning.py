@@ -9,16 +9,10 @@ from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
 from paceline.study.prepare import prepare
-from paceline.study.study_points import study_points
-from paceline.study.sweep import sweep
-from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from paceline.study.study_points import Study, study_points
+from paceline.study.sweep import checked_study, print_plan, sweep
 from tests.made_records import make_record
 
-CONFIGURATION = ["training.rate=by_rule", "training.lr=null", "seed=100"]
-TUNING = [
-    *CONFIGURATION,
-    "trial={lr:0.2,momentum:null,seed:100},{lr:0.02,momentum:null,seed:100}",
-]
 TOP1 = {("sync_allreduce", 0.2): 0.8, ("sync_allreduce", 0.02): 0.7}
 TOP1 |= {("async_parameter_server", 0.2): 0.1, ("async_parameter_server", 0.02): 0.6}
 UNLOGGED = {"mlflow": {"tracking_uri": None}}
@@ -34,17 +28,35 @@ def tuned(root, studied):
 
 
 def trials(root, overrides=()):
-    tuning = study_tuning(study_points("made", root, overrides))
-    return points_of(tuned_configurations("made", root, overrides, tuning))
+    return Study("made", root, overrides).trials
 
 
 def records(points):
     for point in points:
         if point.result is None:
-            lr = point.config.lr
-            top1 = TOP1.get((point.config.names["scheme"], lr), 0.5)
-            made = {"top1": top1, "source_digest": "0", "peak_rss_bytes": 2**30}
-            make_record(point.folder, point.config, **made)
+            make_record(point.folder, point.config, **result(point))
+
+
+def result(point):
+    top1 = TOP1.get((point.config.names["scheme"], point.config.lr), 0.5)
+    return {"top1": top1, "source_digest": "0", "peak_rss_bytes": 2**30}
+
+
+class Launch:
+    """Stands for a launcher: makes records, if it `makes` them, and notes what was asked for."""
+
+    def __init__(self, makes=True):
+        self.asked, self._makes = [], makes
+
+    def __call__(self, points):
+        self.asked.append([point.key for point in points])
+        if self._makes:
+            records(points)
+        return [None for _ in points]
+
+
+def keys(points):
+    return [point.key for point in points]
 
 
 def test_every_configuration_is_tried_with_every_rate_and_a_seed_of_its_own(root):
@@ -54,6 +66,9 @@ def test_every_configuration_is_tried_with_every_rate_and_a_seed_of_its_own(root
     ]
     assert {point.config.seed for point in points} == {100}
     assert {point.config.is_tuned for point in points} == {False}
+    assert [point.config.values["trial"] for point in points] == [
+        {"lr": point.config.lr, "momentum": None, "seed": 100} for point in points
+    ]  # by which MLflow knows them
 
 
 def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
@@ -88,20 +103,26 @@ def test_a_tuning_may_be_of_one_trial(root, studied):
 
 @pytest.mark.slow
 def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
-    seen = []
-
-    def run(overrides):
-        seen.append(overrides)
-        records(trials(root) if len(seen) == 1 else study_points("made", root))
-
-    assert sweep("made", root, run, ["sweep.jobs=1"])
-    asked = ["experiments=made", "sweep.jobs=1"]
-    assert seen == [[*asked, *TUNING], asked]
+    launch = Launch()
+    assert sweep(checked_study("made", root, ["sweep.jobs=1"]), launch)
+    assert launch.asked == [keys(trials(root)), keys(study_points("made", root))]
     assert capsys.readouterr().out == (
         "made, tuning: 4 points: 4 finished\nmade: 4 points: 4 finished\n"
     )
-    assert sweep("made", root, run)
-    assert len(seen) == 2
+    assert sweep(checked_study("made", root), launch)
+    assert len(launch.asked) == 2
+
+
+def test_the_best_trial_is_that_of_the_results_that_jobs_return(root, capsys):
+    """Not what is on disk when they have ended: a launcher may run them elsewhere."""
+    rates = []
+
+    def run(points):
+        rates.extend(point.config.lr for point in points if point.is_tuned)
+        return [{**result(point), "status": "finished"} for point in points]
+
+    assert sweep(checked_study("made", root), run)
+    assert rates == list(RATES.values())
 
 
 @pytest.mark.slow
@@ -110,37 +131,32 @@ def test_every_grid_is_tuned_before_any_is_run(root, studied):
     studied(
         "made", more | {"grids": [{"workers": 1}, {"workers": 2}]}, **{"training.rate": "tuned"}
     )
-    seen = []
-
-    def run(overrides):
-        seen.append(overrides[1:])
-        records(trials(root) if len(seen) <= 2 else study_points("made", root))
-
-    assert sweep("made", root, run)
-    grids = [["workers=1"], ["workers=2"]]
-    assert seen == [*([*grid, *TUNING] for grid in grids), *grids]
+    launch = Launch()
+    assert sweep(checked_study("made", root), launch)
+    study = Study("made", root)
+    assert launch.asked == [keys(study.trials), *map(keys, study.grids)]
 
 
 def test_what_is_tuned_already_is_not_run_again(root):
     records(trials(root))
-    seen = []
-    assert not sweep("made", root, seen.append)
-    assert seen == [["experiments=made"]]
+    launch = Launch(makes=False)
+    assert not sweep(checked_study("made", root), launch)
+    assert launch.asked == [keys(study_points("made", root))]
 
 
 def test_without_all_of_the_tuning_the_study_waits(root, capsys):
-    seen = []
+    launch = Launch(makes=False)
     records(trials(root)[:1])
-    assert not sweep("made", root, seen.append)
-    assert seen == [["experiments=made", *TUNING]]
+    assert not sweep(checked_study("made", root), launch)
+    assert launch.asked == [keys(trials(root)[1:])]
     assert capsys.readouterr().out == "made, tuning: 4 points: 1 finished, 3 to do\n"
 
 
 def test_without_tuned_points_nothing_is_tuned(root):
-    seen = []
-    asked = ["training.rate=by_rule"]
-    assert not sweep("made", root, seen.append, asked)
-    assert seen == [["experiments=made", *asked]]
+    launch = Launch(makes=False)
+    study = checked_study("made", root, ["training.rate=by_rule"])
+    assert not sweep(study, launch)
+    assert launch.asked == [keys(study.points)]
 
 
 def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
@@ -154,11 +170,8 @@ def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
 
 
 def test_a_dry_run_lists_the_tuning_and_announces_the_rest(root, capsys):
-    def no_run(overrides):
-        raise AssertionError(f"ran {overrides}")
-
     records(trials(root)[:1])
-    assert sweep("made", root, no_run, dry_run=True)
+    print_plan(checked_study("made", root))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["key", "scheme", "training.lr", "status"]
     assert lines[5] == "tuning, run first: 4 points: 1 finished, 3 to do; 3 to run"
@@ -173,13 +186,13 @@ def test_an_estimate_covers_tuning_and_study(root, capsys):
     make_record(done.folder, done.config, **more)
     other = PointConfig({**trials(root)[2].config.values, "study": "other"})
     make_record(root / "runs/other" / other.key, other, **more)
-    assert sweep("made", root, lambda _: None, dry_run=True)
+    print_plan(checked_study("made", root))
     assert capsys.readouterr().out.splitlines()[-1].startswith("about 7.0 hours; ")
 
 
 def test_a_bad_setting_of_tuned_points_is_found_before_anything_runs(root):
     with pytest.raises(SettingError, match="workers: "):
-        sweep("made", root, lambda _: None, ["workers=0", "training.rate=tuned"])
+        checked_study("made", root, ["workers=0", "training.rate=tuned"])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +206,7 @@ def test_a_bad_setting_of_tuned_points_is_found_before_anything_runs(root):
 )
 def test_a_tuning_that_cannot_be_is_found_before_anything_runs(root, overrides, setting):
     with pytest.raises(SettingError) as caught:
-        sweep("made", root, lambda _: None, overrides)
+        checked_study("made", root, overrides)
     assert caught.value.setting == setting
 
 
@@ -266,7 +279,7 @@ def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
         None,
         1e6,
     ] * 2
-    found = tuned_configurations("made", root, (), study_tuning(points))
+    found = Study("made", root).configurations
     assert ["cluster.link.bandwidth" in each.axes for each in found] == [False, False]
 
 

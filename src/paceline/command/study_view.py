@@ -1,7 +1,6 @@
 """View of one study in the terminal: its configurations, decisions, failures, and what is next."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,8 +13,9 @@ from paceline.command.plain_table import plain_table
 from paceline.record.tracking.run_label import run_label
 from paceline.study.overview import collected_rows, next_command, num_of_other_code, running
 from paceline.study.preview import counts
-from paceline.study.progress import read_progress
-from paceline.study.study_points import StudyPoint, study_points
+from paceline.study.study_point import StudyPoint
+from paceline.study.study_points import study_points
+from paceline.study.watch import read_progress
 
 _MOST = 20  # lines on points that did not finish
 
@@ -45,9 +45,13 @@ def _with_collected(points: list[StudyPoint], root: Path, study: str) -> list[St
         return points
     rows = [_result(row) for row in collected_rows(root, study)]
     if len(rows) == len(points):  # in the order of the study, which knows no key of a tuned point
-        return [replace(each, result=row) for each, row in zip(points, rows, strict=True)]
+        for point, row in zip(points, rows, strict=True):
+            point.result = row
+        return points
     by_key = {row["key"]: row for row in rows}
-    return [replace(point, result=by_key.get(point.key)) for point in points]
+    for point in points:
+        point.result = by_key.get(point.key)
+    return points
 
 
 def _result(row: Mapping[str, str]) -> dict[str, Any]:

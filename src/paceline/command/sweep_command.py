@@ -1,14 +1,9 @@
 """Command `paceline sweep`: the points of a study that have no record yet."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from paceline.command.command import Command
-
-if TYPE_CHECKING:
-    from paceline.study.study_points import StudyPoint
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,30 +13,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.study.hydra_entry import multirun
     from paceline.study.hydra_error import hydra_errors
-    from paceline.study.sweep import sweep
+    from paceline.study.study_points import require_study
+    from paceline.study.sweep import checked_study, print_plan
 
+    require_study(options.study, root)
     with hydra_errors("study"):
-        complete = sweep(
-            options.study,
-            root,
-            multirun,
-            options.overrides,
-            dry_run=options.dry_run,
-            untrained=_write_untrained,
-        )
+        if options.dry_run:
+            print_plan(checked_study(options.study, root, options.overrides))
+            return 0
+        complete = multirun([f"experiments={options.study}", *options.overrides], root)
     return 0 if complete else 1
-
-
-def _write_untrained(points: "Sequence[StudyPoint]") -> None:
-    """Write the records of those `points` that need no training: copies, and retimed ones."""
-    from paceline.study.sweep import points_to_run
-    from paceline.study.take_over import take_over
-
-    take_over(points)
-    if left := points_to_run(points):
-        from paceline.prediction.retime import retime_points  # torch takes seconds
-
-        retime_points(left)
 
 
 COMMAND = Command(

@@ -15,7 +15,8 @@ from paceline.record.exchange_point import ExchangePoint
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
 from paceline.study.compose import composed
-from paceline.study.study_points import StudyPoint, study_points
+from paceline.study.study_point import StudyPoint
+from paceline.study.study_points import study_points
 
 Run = Mapping[str, str]  # row of runs.csv
 COLUMNS = (

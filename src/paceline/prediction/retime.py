@@ -30,7 +30,7 @@ from paceline.record.record import PartialRecord, Result
 from paceline.record.tracking.mlflow_record import MARKER
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
-from paceline.study.study_points import StudyPoint
+from paceline.study.study_point import StudyPoint
 
 _TIMING = ("cluster", "workload")
 # Settings of a modelled cluster that decide which worker comes first in a mean.

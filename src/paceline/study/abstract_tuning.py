@@ -1,9 +1,12 @@
-"""Tuning of a study: trials of learning rate and momentum, and the best of a configuration's."""
+"""Ways to tune: which learning rates and momenta are tried, and which of them is the best."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
+from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
 from paceline.errors import SettingError
@@ -32,6 +35,10 @@ class Trial:
     def effective_rate(self) -> float:
         """Return lr / (1 - momentum): the length to which a lasting gradient adds up."""
         return self.lr / (1 - (self.momentum or 0))
+
+    def is_in(self, cfg: DictConfig) -> bool:
+        """Return True if `cfg` has the rate and the momentum of the trial."""
+        return all(OmegaConf.select(cfg, name) == value for name, value in self.settings.items())
 
     @property
     def override(self) -> str:
@@ -84,19 +91,6 @@ class AbstractTuning(ABC):
             message = f"{min(common)} is a seed of the study's own points too"
             raise SettingError("tuning.seed", message)
 
-    def overrides(self) -> list[str]:
-        """Return the overrides that turn a study into one of each configuration, to be tried."""
-        decided = [f"{name}=null" for name in self.names]
-        elsewhere = [
-            f"{name}={'null' if value is None else value}" for name, value in self.at.items()
-        ]
-        return ["training.rate=by_rule", *decided, f"seed={self.first[0].seed}", *elsewhere]
-
-
-def trial_override(trials: Iterable[Trial]) -> str:
-    """Return the override that sweeps over `trials`."""
-    return f"trial={','.join(trial.override for trial in trials)}"
-
 
 def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
     """Return the trial with the best final top-1 on validation.
@@ -111,3 +105,28 @@ def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
 
 def _score(result: Result) -> float:
     return result["top1"] if result["status"] == "finished" else -1.0
+
+
+@settings("tuning")
+class ListedRates(AbstractTuning):
+    """Tuning that tries every learning rate of `values` once, with `seed`."""
+
+    values: Annotated[list[Positive], Field(min_length=1)]
+    seed: Count
+    at: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def first(self) -> Sequence[Trial]:
+        """Return a trial for each rate."""
+        return [Trial(lr=lr, momentum=None, seed=self.seed) for lr in dict.fromkeys(self.values)]
+
+    def tried(self, result_of: ResultOf) -> Tried:
+        """Return one trial for each rate; the smallest and the largest rate are edges."""
+        best = best_trial(self.first, result_of)
+        return Tried(tuple(self.first), best, self._edge(best))
+
+    def _edge(self, best: Trial | None) -> str:
+        if best is None or len(self.first) == 1:
+            return ""
+        ends = {min(self.values): "smallest training.lr", max(self.values): "largest training.lr"}
+        return ends.get(best.lr, "")

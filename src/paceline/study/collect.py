@@ -11,18 +11,20 @@ from paceline.measurement.rows import TUNING, StudyState
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import fault_of
-from paceline.record.tracking.log import prepare_log
-from paceline.study.logged_study import log_missing
 from paceline.study.overview import num_of_other_code
-from paceline.study.queue.jobs import read_jobs
-from paceline.study.study_blocks import REPEAT, is_repeat, with_repeats
-from paceline.study.study_points import STRONG, StudyPoint, study_points
-from paceline.study.tuning import points_of, study_tuning, tuned_configurations
+from paceline.study.study_blocks import REPEAT, is_repeat
+from paceline.study.study_point import StudyPoint
+from paceline.study.study_points import STRONG, Study
 
 Row = Mapping[str, Any]  # cells of a CSV file
 
 
 def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
+    """Collect the study that `experiments/<study>.yaml` names, see `collect_study`."""
+    return collect_study(Study(study, root, overrides))
+
+
+def collect_study(study: Study) -> Path:
     """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
     The points are those that the study names today, in its order; the trials of its hyperparameter
@@ -30,27 +32,23 @@ def collect(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     are listed, never averaged.
     Raises SettingError if no point has a record.
     """
-    points = with_repeats(study_points(study, root, overrides))
+    name, points = study.points[0].config.study, study.with_repeats()
     if points[0].config.values.get("exchange"):
-        raise SettingError("study", f"{study} is a study of exchanges: paceline exchange {study}")
+        raise SettingError("study", f"{name} is a study of exchanges: paceline exchange {name}")
     finished = [point for point in points if point.result]
     if not finished:
-        raise SettingError("study", f"{study} has no record yet: paceline sweep {study}")
-    if read_jobs(root / "runs" / study):  # which log nothing themselves
-        prepare_log(points[0].config.measurement.mlflow)
-        log_missing(points)
-    folder = root / "reports" / study
+        raise SettingError("study", f"{name} has no record yet: paceline sweep {name}")
+    folder = study.root / "reports" / name
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(point) for point in finished]
     _write(folder / "runs.csv", dict.fromkeys(name for row in rows for name in row), rows)
-    tuning = study_tuning(points)
-    tuned = tuned_configurations(study, root, overrides, tuning) if tuning else []
+    tuning, tuned = study.tuning, study.configurations
     axes = tuned[0].axes if tuned else ()
     rows = [row for each in tuned for row in each.rows()]
     _write(folder / "tuning.csv", ("key", *axes, *TUNING), rows)
-    trials = points_of(tuned)
+    trials = study.trials
     write_archive(folder / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
-    state = _state(study, points, trials, root, dict(tuning.at) if tuning else {})
+    state = _state(name, points, trials, study.root, dict(tuning.at) if tuning else {})
     (folder / "study.json").write_text(json.dumps(state, indent=1) + "\n")
     _print(state, folder)
     return folder

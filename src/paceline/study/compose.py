@@ -1,21 +1,33 @@
-"""Composition of a point's configuration from conf/ and settings as on the command line."""
+"""Composition of points' configurations from conf/ and settings as on the command line."""
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
+from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.hydra_error import check_groups, hydra_errors
+
+
+def _divided(value: int, by: int) -> int:
+    if value % by:
+        raise ValueError(f"{value} cannot be divided by {by}")
+    return value // by
+
+
+OmegaConf.register_new_resolver("divided", _divided, replace=True)
+OmegaConf.register_new_resolver("times", lambda number, by: number * by, replace=True)
 
 
 def composed(overrides: Sequence[str], root: Path) -> PointConfig:
@@ -24,17 +36,17 @@ def composed(overrides: Sequence[str], root: Path) -> PointConfig:
     Raises SettingError for unknown settings.
     """
     with hydra_errors("settings"), composer(root) as compose_job:
-        return PointConfig.of(as_in_a_run(compose_job(overrides)))
+        return PointConfig.of(compose_job(overrides).cfg)
 
 
-class Composed(NamedTuple):
+class Swept(NamedTuple):
     """Configuration of one combination of swept values; `swept`: these, by their settings."""
 
     swept: Mapping[str, str]
     config: PointConfig
 
 
-def composed_each(overrides: Sequence[str], root: Path) -> list[Composed]:
+def composed_each(overrides: Sequence[str], root: Path) -> list[Swept]:
     """Compose a configuration for each combination of values that `overrides` sweep: workers=1,2.
 
     Raises SettingError for unknown settings.
@@ -42,11 +54,11 @@ def composed_each(overrides: Sequence[str], root: Path) -> list[Composed]:
     with hydra_errors("settings"), composer(root) as compose_job:
         axes = parsed(overrides)
         swept = {axis.get_key_element() for axis in axes if axis.is_sweep_override()}
-        found = list[Composed]()
+        found = list[Swept]()
         for job in jobs_of(axes):
             values = dict(setting.split("=", 1) for setting in job)
-            config = PointConfig.of(as_in_a_run(compose_job(job)))
-            found.append(Composed({k: v for k, v in values.items() if k in swept}, config))
+            config = PointConfig.of(compose_job(job).cfg)
+            found.append(Swept({k: v for k, v in values.items() if k in swept}, config))
         return found
 
 
@@ -54,36 +66,62 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
     return OverridesParser.create().parse_overrides(list(overrides))
 
 
-def jobs_of(axes: list[Override]) -> list[list[str]]:
-    """Return the overrides of each combination of the values that `axes` sweep."""
-    return BasicSweeper.split_arguments(axes, max_batch_size=None)[0]
+def jobs_of(axes: Sequence[Override]) -> list[list[str]]:
+    """Return the overrides of each combination of the values that `axes` sweep.
+
+    The first axis changes most slowly. Of two axes of one setting the later one counts, in the
+    place of the first.
+    """
+    texts = dict[str, list[str]]()
+    for axis in axes:
+        name = axis.get_key_element()
+        if not axis.is_sweep_override():
+            values = [axis.get_value_element_as_str()]
+        elif axis.is_discrete_sweep():
+            values = axis.sweep_string_iterator()
+        else:
+            message = "values are needed, one by one: an interval is for sweepers that search it"
+            raise SettingError(name, message)
+        texts[name] = [f"{name}={value}" for value in values]
+    return [list(job) for job in product(*texts.values())]
+
+
+class Composed(NamedTuple):
+    """Settings of a point, not yet resolved and without Hydra's own.
+
+    `choices`: name of the chosen file of each group of settings.
+    """
+
+    cfg: DictConfig
+    choices: Mapping[str, str]
 
 
 @contextmanager
-def composer(root: Path) -> Generator[Callable[[Sequence[str]], DictConfig]]:
-    """Yield a function that composes overrides with conf/ and experiments/ of `root`.
+def composer(root: Path) -> Generator["Composer"]:
+    """Yield what composes overrides with conf/ and experiments/ of `root`.
 
-    Its result includes Hydra's own settings and does not depend on the working directory. Hydra's
-    global configuration is restored afterwards.
+    It does not depend on the working directory. Hydra's global configuration is restored
+    afterwards.
     """
-    instance = HydraConfig.instance()
-    before = instance.cfg
+    config, hydra = HydraConfig.instance(), GlobalHydra.instance()
+    before, hydra_before = config.cfg, hydra.hydra
+    hydra.clear()
     folder = re.sub(r"(\\*)('|$)", _escaped, str(root.absolute()))
     search = f"hydra.searchpath=['file://{folder}','pkg://paceline.conf']"
     try:
         with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
-            yield _Composer(search).compose
+            yield Composer(search)
     finally:
-        instance.cfg = before
+        config.cfg, hydra.hydra = before, hydra_before
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """Escape a quote for Hydra, to which backslashes mean something before a quote alone."""
+    """Escape a quote for Hydra, to which backslashes have a meaning only before a quote."""
     return found[1] * 2 + found[2].replace("'", "\\'")
 
 
-class _Composer:
-    """Composes configurations; one that differs from another in values alone is made of that.
+class Composer:
+    """Composes configurations; one that differs from another only in values is made from that.
 
     Hydra reads all files anew for each configuration, which takes five times as long.
     """
@@ -91,26 +129,30 @@ class _Composer:
     def __init__(self, search: str) -> None:
         self._search = search
         self._choices: set[str] = set()  # groups, which decide what files are read
-        self._bases: dict[tuple[str, ...], DictConfig] = {}
+        self._bases: dict[tuple[str, ...], Composed] = {}
 
-    def compose(self, job: Sequence[str]) -> DictConfig:
-        """Compose a configuration with Hydra's settings, whose `overrides` may be another's."""
+    def with_hydra(self, overrides: Sequence[str]) -> DictConfig:
+        """Compose a configuration that includes Hydra's own settings."""
+        check_groups(overrides)
+        return compose("config", [self._search, *overrides], return_hydra_config=True)
+
+    def __call__(self, job: Sequence[str]) -> Composed:
+        """Compose the configuration of a point."""
         overrides = parsed(job)
         base = self._bases.get(self._kind(overrides))
         if base is None:
-            check_groups(job)
-            base = compose("config", [self._search, *job], return_hydra_config=True)
-            self._choices |= base.hydra.runtime.choices.keys()
+            base = _without_hydra(self.with_hydra(job))
+            self._choices |= base.choices.keys()
             self._bases[self._kind(overrides)] = base
-            return deepcopy(base)
-        cfg = deepcopy(base)
+            return Composed(deepcopy(base.cfg), base.choices)
+        cfg = deepcopy(base.cfg)
         for each in overrides:
             if self._is_value(each, overrides):
                 OmegaConf.update(cfg, each.key_or_group, each.value())
-        return cfg
+        return Composed(cfg, base.choices)
 
     def _kind(self, overrides: Sequence[Override]) -> tuple[str, ...]:
-        """Return what configurations have in common that differ in values alone."""
+        """Return what configurations have in common that differ only in values."""
         return tuple(
             each.key_or_group if self._is_value(each, overrides) else str(each.input_line)
             for each in overrides
@@ -126,13 +168,26 @@ class _Composer:
         return sum(own.startswith(each) or each.startswith(own) for each in others) == 1
 
 
-def as_in_a_run(cfg: DictConfig) -> DictConfig:
-    """Remove Hydra's own settings from `cfg` and register them for names.*; return `cfg`.
+def _without_hydra(cfg: DictConfig) -> Composed:
+    """Take Hydra's own settings out of `cfg`, and put what refers to them in their place.
 
-    Call it within `composer`, and resolve `cfg` before the next call: names.* refer to the latest
-    registered settings.
+    The other points of its study go as well, since they are no settings of this one.
     """
     HydraConfig.instance().set_config(cfg)
+    choices = dict(cfg.hydra.runtime.choices)
     with open_dict(cfg):
         del cfg["hydra"]
-    return cfg
+    cfg.grids = None
+    _resolve_hydra(cfg)
+    return Composed(cfg, choices)
+
+
+def _resolve_hydra(cfg: DictConfig | ListConfig) -> None:
+    names = range(len(cfg)) if isinstance(cfg, ListConfig) else list(cfg)
+    for name in names:
+        node: Any = cfg._get_node(name)
+        if isinstance(node, DictConfig | ListConfig) and not node._is_none():
+            if not node._is_interpolation() and not node._is_missing():
+                _resolve_hydra(node)
+        elif node._is_interpolation() and "${hydra:" in str(node._value()):
+            cfg[name] = cfg[name]

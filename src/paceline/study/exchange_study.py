@@ -15,8 +15,9 @@ from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord
 from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges
 from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
-from paceline.study.study_points import StudyPoint, study_points
-from paceline.study.sweep import points_to_run
+from paceline.study.study_point import StudyPoint
+from paceline.study.study_points import study_points
+from paceline.study.sweep import to_run
 
 Predict = Callable[[ExchangePoint], float | None]
 Row = dict[str, object]
@@ -45,7 +46,7 @@ def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Pr
     folder = root / "runs" / study
     with one_at_a_time(folder):
         settle_partial_records(folder, None)
-        needed = {point.key for point in points_to_run([each.point for each in points])}
+        needed = {point.key for point in to_run([each.point for each in points])}
         for group in _groups([each for each in points if each.point.key in needed]):
             _measure(group)
     return _collect(study, root, [*_of_study(study, root, overrides), *points], predict)

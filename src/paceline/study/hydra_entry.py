@@ -1,16 +1,17 @@
-"""Entry of Hydra: one job is one point, alone or in a multirun."""
+"""Entry of Hydra: one job is one point, run by itself or in a multirun."""
 
-import os
+import multiprocessing
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import hydra
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.processes import preload
@@ -23,34 +24,44 @@ from paceline.record.record import Result
 from paceline.record.tracking.log import log, prepare_log
 from paceline.record.tracking.run_label import run_label
 from paceline.study.hydra_error import as_setting_error, check_groups
-from paceline.study.result_line import result_line
-from paceline.study.run_watch import RunWatch
+from paceline.study.preview import result_line
 from paceline.study.status_line import StatusLine
-from paceline.study.tuned_rate import Rates
+from paceline.study.tuning import set_rate
+from paceline.study.watch import RunWatch
 
 if TYPE_CHECKING:
     from paceline.record.point import Point
 
+CONFIG = "config"  # the file of conf/ with which Hydra begins
 
-def run_hydra(arguments: Sequence[str], root: Path) -> None:
-    """Run Hydra's command line with the configuration of `root`, the working directory.
 
-    Raises Hydra's errors, and SettingError for a group that is no file; a point that cannot be run
-    ends the process, see `job`.
+@contextmanager
+def hydra_of(root: Path) -> Generator[Any]:
+    """Yield Hydra with the configuration of `root`, which is the working directory."""
+    folder = str((root / "conf").absolute())
+    with initialize_config_dir(folder, job_name="paceline", version_base="1.3"):
+        yield GlobalHydra.instance().hydra
+
+
+def run(overrides: Sequence[str], root: Path) -> None:
+    """Run the point that `overrides` name; one that cannot be run ends the process, see `job`.
+
+    Raises Hydra's errors, and SettingError for a group that is no file.
     """
-    check_groups(arguments)
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    sys.argv = ["paceline train", *arguments]
-    hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(job)()
+    check_groups(overrides)
+    with hydra_of(root) as hydra:
+        hydra.run(CONFIG, job, [*overrides, "hydra.mode=RUN"])
 
 
-def multirun(overrides: list[str]) -> None:
-    """Run all points of a study through Hydra's launcher; the working directory is its root."""
-    try:
-        run_hydra(["--multirun", *overrides], Path.cwd())
-    except SystemExit as left:
-        if left.code != 1:  # the process of a point was killed; the others have run
-            raise
+def multirun(overrides: Sequence[str], root: Path) -> bool:
+    """Run all points that `overrides` name by Hydra's sweeper and launcher.
+
+    Returns False if the study's own sweeper found points that have no record then. Raises Hydra's
+    errors, and SettingError for an invalid setting of any point.
+    """
+    check_groups(overrides)
+    with hydra_of(root) as hydra:
+        return hydra.multirun(CONFIG, job, [*overrides, "hydra.mode=MULTIRUN"]) is not False
 
 
 def job(cfg: DictConfig) -> float | None:
@@ -60,13 +71,14 @@ def job(cfg: DictConfig) -> float | None:
     Raises SystemExit, since Hydra prints a line of its own about other exceptions: 2 for an invalid
     setting, and outside a multirun 1 for a failed point.
     """
+    multi = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        if not Rates(Path()).set_rate(cfg):
+        cfg.grids = None  # which are of other points of the study
+        if not set_rate(cfg, Path()):
             message = f"tuned, but not all of its trials have run: paceline sweep {cfg.study}"
             raise SettingError("training.rate", message)
         config = PointConfig.of(cfg)
-        multi = HydraConfig.get().mode == RunMode.MULTIRUN
-        problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
+        result, problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
     except (SettingError, OmegaConfBaseException) as error:
         bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
         _leave(str(bad), 2)
@@ -74,22 +86,36 @@ def job(cfg: DictConfig) -> float | None:
         print(config.folder, flush=True)
     if problem and not multi:
         _leave(problem, 1)
-    return (read_result(config.folder) or {}).get("top1")
+    return result["top1"] if result else None
 
 
-def _run(config: PointConfig, number: int | None) -> str:
-    """Run the point, unless its record is complete; return the reason of a failure, or "".
+def job_of_study(cfg: DictConfig) -> Result | None:
+    """Run one point of a study, whose settings are resolved and checked; return its result.
+
+    Raises SystemExit for a setting that turns out to be invalid.
+    """
+    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg))
+    try:
+        return _run(PointConfig(plain), HydraConfig.get().job.num + 1)[0]
+    except SettingError as error:
+        _leave(str(error), 2)
+
+
+def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
+    """Run the point, unless its record is complete; return its result, and why it failed, or "".
 
     `number`: position of the point in a multirun, from 1; None outside one.
     """
-    result = read_result(config.folder)
+    result, mlflow = read_result(config.folder), config.measurement.mlflow
     if result is not None and not config.sweep.needs_run(result, source_digest()):
         print(result_line(number, config, result, f"already there{_again(result)}"), flush=True)
-        mlflow = config.measurement.mlflow
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
             print(f"paceline: {config.folder} does not fit: {fault}", file=sys.stderr)
+        if multiprocessing.get_start_method(allow_none=True) == "loky":
+            # set in the processes of joblib's launcher, and unknown to those that they start
+            multiprocessing.set_start_method("spawn", force=True)
         preload()
         from paceline.record.point import Point  # torch, while the forkserver imports it
         from paceline.run.run_point import run_point
@@ -97,19 +123,19 @@ def _run(config: PointConfig, number: int | None) -> str:
 
         point = Point.of(config)
         if number == 1:
-            prepare_log(point.measurement.mlflow)
+            prepare_log(mlflow)
         if has_queue(point):
             return _queue(point)
         with _watch(point) if number is None else nullcontext():  # a sweep watches its points
             outcome = run_point(point, in_sweep=number is not None)
         result, unlogged = outcome.result, outcome.unlogged
         print(result_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
+    problem = result["reason"] if result["status"] == "failed" else ""
     if unlogged:
         problem = f"measurement.mlflow.tracking_uri: {unlogged}"
         if number is not None:
             print(f"paceline: {problem}", file=sys.stderr, flush=True)
-        return problem
-    return result["reason"] if result["status"] == "failed" else ""
+    return result, problem
 
 
 def _again(result: Result) -> str:
@@ -117,17 +143,17 @@ def _again(result: Result) -> str:
     if result["status"] == "failed":
         return "; sweep.rerun=failed runs it again"
     stale = result["source_digest"] != source_digest()
-    return ", of other code; sweep.rerun=stale runs it again" if stale else ""
+    return ", made by another version of the code; sweep.rerun=stale runs it again" if stale else ""
 
 
-def _queue(point: "Point") -> str:
-    """Let the point run in a job; return the reason of a failure, or ""."""
-    from paceline.study.queued_points import run_queued
+def _queue(point: "Point") -> tuple[Result | None, str]:
+    """Let the point run in a job of a queue; return its result, and why it failed, or ""."""
+    from paceline.study.queue.queued_points import run_queued
 
     prepare_log(point.measurement.mlflow)
     with _watch(point):
         problems = run_queued([point])
-    return "; ".join(problems)
+    return read_result(point.config.folder), "; ".join(problems)
 
 
 def _watch(point: "Point") -> StatusLine:

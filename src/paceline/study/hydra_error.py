@@ -28,6 +28,9 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
     missing = re.search(r"Missing mandatory value: .*full_key: (\S+)", text)
     if missing:
         return SettingError(missing[1], "a value is needed")
+    follows = re.search(r"raised while resolving interpolation: (.*) full_key: (\S+)", text)
+    if follows:
+        return SettingError(follows[2], follows[1])
     return SettingError(setting, re.split(r" (?:reference|object)_type=", text)[0])
 
 

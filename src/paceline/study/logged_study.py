@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.measurement.measurement import MLflow
-from paceline.record.reading import read_result
 from paceline.record.tracking.log import log
 from paceline.record.tracking.study_run import begin_study_run, end_study_run
-from paceline.study.study_points import StudyPoint
+from paceline.study.study_point import StudyPoint
 
 
 @dataclass
@@ -22,8 +21,7 @@ class Ending:
 
     def count(self, points: Sequence[StudyPoint]) -> None:
         """Count the records of all points; a study with all of them has finished."""
-        found = [read_result(point.folder) for point in points]
-        states = [result["status"] if result else "missing" for result in found]
+        states = [point.status or "missing" for point in points]
         self.status = "FAILED" if "missing" in states else "FINISHED"
         self.numbers = {
             f"points/{state}": states.count(state)

@@ -1,20 +1,18 @@
 """Overview of each study: its points, records, tables and page."""
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
 from paceline.record.ownership import is_under_way, partial_records
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
-from paceline.study.compose import composer, jobs_of, parsed
+from paceline.study.compose import Composer, composer, jobs_of
 from paceline.study.hydra_error import hydra_errors
-from paceline.study.study_points import override_texts, overrides_of_grids, studies
+from paceline.study.study_points import axes_of_grids, studies
 
 
 @dataclass(frozen=True)
@@ -73,13 +71,9 @@ def running(root: Path, study: str) -> dict[str, Path]:
     return {key: partial for key, partial in found if is_under_way(partial)}
 
 
-def _overview(study: str, root: Path, compose: Callable[[Sequence[str]], DictConfig]) -> Overview:
-    base = compose([f"experiments={study}"])
-    jobs = [
-        job
-        for grid in overrides_of_grids(base)
-        for job in jobs_of(parsed([*override_texts(base.hydra.sweeper.params), *grid]))
-    ]
+def _overview(study: str, root: Path, compose: Composer) -> Overview:
+    base = compose.with_hydra([f"experiments={study}"])
+    jobs = [job for axes in axes_of_grids(base, [], []) for job in jobs_of(axes)]
     records = _records(root, study, _seeds(jobs, base.seed))
     num_done, num_other_code = len(records), num_of_other_code(records)
     report = root / "reports" / study

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
-from paceline.record.reading import read_result
 from paceline.settings import Count, settings
-from paceline.study.study_points import StudyPoint
+from paceline.study.study_point import StudyPoint
 
 REPEAT = "repeat"  # the setting; in a study with blocks, a column of runs.csv
 
@@ -36,7 +35,7 @@ class Blocks:
         return {name: point.axes.get(name) for name in self.reference} == dict(self.reference)
 
 
-def blocks_of(points: Sequence[StudyPoint]) -> list[list[StudyPoint]]:
+def in_blocks(points: Sequence[StudyPoint]) -> list[list[StudyPoint]]:
     """Return the points of each block in the order of their runs; none for a study without blocks.
 
     They are the points of the study and a repeat of each reference. Raises SettingError for blocks
@@ -52,17 +51,6 @@ def blocks_of(points: Sequence[StudyPoint]) -> list[list[StudyPoint]]:
         by_seed.setdefault(point.config.seed, []).append(_numbered(point, 0))
     _require_alike(by_seed)
     return [_in_order(blocks, seed, members) for seed, members in by_seed.items()]
-
-
-def with_repeats(points: Sequence[StudyPoint]) -> list[StudyPoint]:
-    """Return the points in the order of the study, then the repeats of its blocks, if it has any.
-
-    In a study with blocks, REPEAT is one more of their axes.
-    """
-    blocks = blocks_of(points)
-    if not blocks:
-        return list(points)
-    return [*(_numbered(point, 0) for point in points), *(block[-1] for block in blocks)]
 
 
 def is_repeat(point: StudyPoint) -> bool:
@@ -112,9 +100,9 @@ def _numbered(point: StudyPoint, repeat: int) -> StudyPoint:
     if not repeat:
         return replace(point, axes=axes)
     config = point.config.replaced(repeat=repeat)
-    folder = point.folder.with_name(config.key)
-    overrides = (*point.overrides, f"{REPEAT}={repeat}")
-    return StudyPoint(config.key, folder, config, overrides, axes, read_result(folder))
+    return replace(
+        point, config=config, axes=axes, overrides=(*point.overrides, f"{REPEAT}={repeat}")
+    )
 
 
 def _configuration(point: StudyPoint) -> str:

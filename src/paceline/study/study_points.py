@@ -1,143 +1,181 @@
-"""Points of a study, composed and expanded by Hydra itself before any of them runs."""
+"""Points of a study, expanded and composed once, before any of them runs."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any
 
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import read_result
-from paceline.record.record import Result
-from paceline.study.compose import as_in_a_run, composer, jobs_of, parsed
+from paceline.study.abstract_tuning import AbstractTuning
+from paceline.study.compose import Composed, composer, jobs_of, parsed
 from paceline.study.hydra_error import hydra_errors
-from paceline.study.tuned_rate import Rates
+from paceline.study.study_blocks import in_blocks
+from paceline.study.study_point import StudyPoint
+from paceline.study.tuning import Configuration, needs_tuning, put_best, tuning_of
 
-if TYPE_CHECKING:
-    from paceline.record.point import Point
-
-T = TypeVar("T")
-
-UNTUNED = "untuned"  # in place of the key
 STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 
-@dataclass(frozen=True)
-class StudyPoint:
-    """A point of a study.
+class Study:
+    """The points that a study names today, with what is known of their records.
 
-    `axes`: values of the settings that the study sweeps, by dotted name, in its order. `result`:
-    result.json, None without a record. A tuned point has no learning rate, and UNTUNED as its key,
-    until the tuning of its configuration has ended.
+    `name`: of its file in experiments/, or None if `overrides`, settings as on the command line,
+    are all that there is. `root`: folder of conf/, experiments/ and runs/. `params`: axes in place
+    of those of the file. Raises SettingError for an unknown study, for settings that do not
+    compose, and for two points that are the same. Takes about 15 ms for each point.
     """
 
-    key: str
-    folder: Path
-    config: PointConfig
-    overrides: tuple[str, ...]
-    axes: Mapping[str, Any]
-    result: Result | None
+    def __init__(
+        self,
+        name: str | None,
+        root: Path,
+        overrides: Sequence[str] = (),
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name, self.root = name, root
+        self._read: AbstractTuning | None = None
+        self._configurations = dict[str, Configuration]()  # by key
+        self._known = dict[str, Configuration]()  # by what its points have in common
+        file = [] if name is None else [f"experiments={name}"]
+        if name is not None:
+            require_study(name, root)
+        with hydra_errors("study"), composer(root) as compose:
+            grids = axes_of_grids(compose.with_hydra(file), file, overrides, params)
+            names = _swept(grids)
+            self.grids = [
+                [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
+            ]
+        _require_distinct(self.points, grids)
+        _require_one_kind_of_scaling(self.points)
 
     @property
-    def is_tuned(self) -> bool:
-        return self.config.is_tuned
+    def points(self) -> list[StudyPoint]:
+        """The points in the order of the study, grid after grid."""
+        return [point for grid in self.grids for point in grid]
 
     @cached_property
-    def point(self) -> "Point":
-        """The point, typed and checked; takes a second if torch is not imported yet.
+    def blocks(self) -> list[list[StudyPoint]]:
+        """The points of each block in the order of their runs; none for a study without blocks.
 
-        Raises SettingError, also for a tuned point that has no rate yet.
+        They are the points of the study and a repeat of each reference. Raises SettingError for
+        blocks that cannot be made of them.
         """
-        from paceline.record.point import Point
+        return in_blocks(self.points)
 
-        return Point.of(self.config)
+    def with_repeats(self) -> list[StudyPoint]:
+        """Return the points in the order of the study, then the repeats of its blocks, if any.
 
-    @property
-    def has_rate(self) -> bool:
-        return self.key != UNTUNED
-
-    @property
-    def words(self) -> str:
-        """Its axes, as on the command line."""
-        return " ".join(f"{name}={value}" for name, value in self.axes.items())
+        In a study with blocks, REPEAT is one more of their axes.
+        """
+        by_key = {point.key: point for block in self.blocks for point in block}
+        repeats = [block[-1] for block in self.blocks]
+        return [*(by_key.get(point.key, point) for point in self.points), *repeats]
 
     @property
-    def status(self) -> str | None:
-        return self.result["status"] if self.result else None
+    def batches(self) -> list[list[StudyPoint]]:
+        """The points that run one after the other: its blocks, or else its grids."""
+        return self.blocks or self.grids
 
+    @property
+    def in_order(self) -> list[StudyPoint]:
+        """All points in the order of their runs."""
+        return [point for batch in self.batches for point in batch]
 
-class Job(NamedTuple):
-    """Combination of a study's axes, composed. `cfg`: its settings without Hydra's own."""
+    @property
+    def tuning(self) -> AbstractTuning | None:
+        """The tuning of the study, or None if it has none.
 
-    cfg: DictConfig
-    axes: Mapping[str, Any]
-    overrides: tuple[str, ...]
+        Raises SettingError if a seed of the tuning is one of the points': what is reported must not
+        have been tuned on.
+        """
+        cfg = self.points[0].cfg
+        if cfg.tuning is None:
+            return None
+        tuning = self._tuning(cfg)
+        tuning.require_other_seeds({point.config.seed for point in self.points})
+        return tuning
 
-    def point(self, root: Path, config: PointConfig, *, has_rate: bool = True) -> StudyPoint:
-        """Return the point that `config` is."""
-        key = config.key if has_rate else UNTUNED
-        folder = (root / config.folder).with_name(key)
-        size = config.values[STRONG]  # an axis wherever it is set, since configurations go by it
-        axes = {**self.axes, STRONG: size} if size else self.axes
-        return StudyPoint(key, folder, config, self.overrides, axes, read_result(folder))
+    @property
+    def configurations(self) -> list[Configuration]:
+        """The configurations that are tuned, once each; none for a study without tuning."""
+        if self.tuning is None:
+            return []
+        found = {each.key: each for each in map(self._configuration, self.points)}
+        return list(found.values())
+
+    @property
+    def trials(self) -> list[StudyPoint]:
+        """The points of all trials to which the records lead so far."""
+        return [point for each in self.configurations for point in each.points.values()]
+
+    @property
+    def trials_of_points(self) -> list[StudyPoint]:
+        """The points of all trials, if any point of the study takes the best of them."""
+        return self.trials if any(point.is_tuned for point in self.points) else []
+
+    @property
+    def first_trials(self) -> list[StudyPoint]:
+        """Those of them with which a tuning begins, whatever their results are."""
+        if self.tuning is None or not self.trials_of_points:
+            return []
+        return [each.points[trial] for each in self.configurations for trial in self.tuning.first]
+
+    def refresh(self) -> None:
+        """Read the records of all points anew, and put the rates that they decide."""
+        for configuration in self._configurations.values():
+            configuration.refresh()
+        for point in (*self.points, *(point for block in self.blocks for point in block)):
+            point.refresh()
+        self.put_rates()
+
+    def put_rates(self) -> None:
+        """Give those tuned points their rates whose trials all have records."""
+        self.grids = [[self._with_rate(point) for point in grid] for grid in self.grids]
+
+    def _point(self, composed: Composed, names: Sequence[str], job: Sequence[str]) -> StudyPoint:
+        cfg, choices = composed
+        axes = {n: choices[n] if n in choices else OmegaConf.select(cfg, n) for n in names}
+        if cfg[STRONG]:  # an axis wherever it is set, since configurations are compared by it
+            axes[STRONG] = cfg[STRONG]
+        if is_tuned := needs_tuning(cfg):
+            put_best(cfg, self._tuning(cfg), None)
+        point = StudyPoint(PointConfig.of(cfg), cfg, axes, tuple(job), self.root, not is_tuned)
+        return self._with_rate(point)
+
+    def _with_rate(self, point: StudyPoint) -> StudyPoint:
+        """Return the point, if it is tuned with the rate of its configuration's best trial."""
+        if not point.is_tuned:
+            return point
+        best = self._configuration(point).tried.best
+        if best is None or best.is_in(point.cfg):
+            return point
+        cfg = deepcopy(point.cfg)
+        put_best(cfg, self._tuning(cfg), best)
+        return StudyPoint(PointConfig.of(cfg), cfg, point.axes, point.overrides, self.root)
+
+    def _configuration(self, point: StudyPoint) -> Configuration:
+        made = Configuration(point, self._tuning(point.cfg))
+        common = repr(made.axes)
+        if common not in self._known:
+            self._known[common] = self._configurations.setdefault(made.key, made)
+        return self._known[common]
+
+    def _tuning(self, cfg: DictConfig) -> AbstractTuning:
+        """Return the tuning that `cfg`, like all points of the study, names."""
+        if self._read is None:
+            self._read = tuning_of(cfg)
+        return self._read
 
 
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:
-    """Return the points that `experiments/<study>.yaml` names today, in the order of their runs.
-
-    `root`: folder of conf/, experiments/ and runs/. `overrides`: settings as on the command line.
-    Raises SettingError for an unknown study, for settings that do not compose, and for two points
-    that are the same. Takes about 60 ms for each point.
-    """
-    rates = Rates(root)
-
-    def point(job: Job) -> StudyPoint:
-        has_rate = rates.set_rate(job.cfg)
-        return job.point(root, PointConfig.of(job.cfg), has_rate=has_rate)
-
-    grids, points = composed_jobs(study, root, overrides, point)
-    _require_distinct(points, grids)
-    _require_one_kind_of_scaling(points)
-    return points
-
-
-def composed_jobs(
-    study: str, root: Path, overrides: Sequence[str], make: Callable[[Job], T]
-) -> tuple[list[list[Override]], list[T]]:
-    """Return the axes of each grid of a study, and what `make` makes of each job, in their order.
-
-    `make` must be done with a job when it returns. Raises SettingError for an unknown study and for
-    settings that do not compose.
-    """
-    require_study(study, root)
-    with hydra_errors("study"), composer(root) as compose:
-        base = compose([f"experiments={study}"])
-        grids = [
-            parsed(
-                [
-                    *override_texts(base.hydra.sweeper.params),
-                    f"experiments={study}",
-                    *grid,
-                    *overrides,
-                ]
-            )
-            for grid in overrides_of_grids(base)
-        ]
-        names = _swept(grids)
-        made = [make(_job(compose(job), names, job)) for axes in grids for job in jobs_of(axes)]
-    return grids, made
-
-
-def multirun_arguments(study: str, root: Path, overrides: Sequence[str]) -> list[list[str]]:
-    """Return the overrides of Hydra's multiruns for `study`: one multirun for each of its grids."""
-    with hydra_errors("study"), composer(root) as compose:
-        grids = overrides_of_grids(compose([f"experiments={study}"]))
-    return [[f"experiments={study}", *grid, *overrides] for grid in grids]
+    """Return the points that `experiments/<study>.yaml` names today, in its order; see `Study`."""
+    return Study(study, root, overrides).points
 
 
 def studies(root: Path) -> list[str]:
@@ -152,46 +190,68 @@ def require_study(study: str, root: Path) -> None:
         raise SettingError("study", message)
 
 
-def overrides_of_grids(base: DictConfig) -> list[list[str]]:
-    """Return the overrides of each of `grids`; one empty list if the study has no grids."""
-    if base.grids is None:
-        return [[]]
-    if not isinstance(base.grids, ListConfig) or not all(map(OmegaConf.is_dict, base.grids)):
+def axes_of_grids(
+    base: DictConfig,
+    file: Sequence[str],
+    overrides: Sequence[str],
+    params: Mapping[str, Any] | None = None,
+) -> list[list[Override]]:
+    """Return the axes of each grid of a study. `base`: its file as composed, with Hydra's settings.
+
+    A study without grids has one, of its parameters.
+    """
+    axes = _texts(params or base.hydra.sweeper.params or {})
+    grids = base._get_node("grids")
+    plain = OmegaConf.to_container(grids, resolve=False) if OmegaConf.is_list(grids) else base.grids
+    found = [[]] if plain is None else _flat(plain)
+    return [parsed([*axes, *file, *grid, *overrides]) for grid in found]
+
+
+def _flat(grids: Any) -> Iterator[list[str]]:
+    """Yield the overrides of each grid.
+
+    The settings of a grid are loops, the first of them outermost. One of them may be `grids` in its
+    turn: what stands before it is a loop around all of these, what follows is a loop in each.
+    """
+    if not isinstance(grids, list) or not all(isinstance(grid, Mapping) for grid in grids):
         raise SettingError("grids", "a list of {setting: values} is needed")
-    return [override_texts(grid) for grid in base.grids]
+    for grid in grids:
+        names = list(grid)
+        at = names.index("grids") if "grids" in names else len(names)
+        around, inside = ({n: grid[n] for n in part} for part in (names[:at], names[at + 1 :]))
+        if at == len(names):
+            yield _texts(grid)
+            continue
+        for job in jobs_of(parsed(_texts(around))):
+            yield from ([*job, *each, *_texts(inside)] for each in _flat(grid["grids"]))
 
 
-def override_texts(settings: DictConfig | None) -> list[str]:
-    """Return settings as on the command line."""
-    return [f"{name}={values}" for name, values in (settings or {}).items()]
+def _texts(settings: Mapping[Any, Any]) -> list[str]:
+    """Return settings as on the command line, where ${} inside of ${} needs quotes."""
+    return [
+        f'{name}="{values}"' if str(values).startswith("${") else f"{name}={values}"
+        for name, values in settings.items()
+    ]
 
 
-def _swept(grids: list[list[Override]]) -> list[str]:
+def _swept(grids: Sequence[Sequence[Override]]) -> list[str]:
     latest = [{axis.get_key_element().lstrip("+"): axis for axis in axes} for axes in grids]
     names = dict.fromkeys(name for axes in latest for name in axes)
     return [name for name in names if _varies([axes.get(name) for axes in latest])]
 
 
-def _varies(axes: list[Override | None]) -> bool:
-    """Return True if a setting is swept in a grid, or differs between grids.
+def _varies(axes: Sequence[Override | None]) -> bool:
+    """Return True if a setting is swept in a grid, differs between grids, or follows others.
 
     None: the grid leaves the setting as the study sets it.
     """
     if any(axis is not None and axis.is_sweep_override() for axis in axes):
         return True
-    return len({axis and axis.get_value_element_as_str() for axis in axes}) > 1
+    texts = {axis and axis.get_value_element_as_str() for axis in axes}
+    return len(texts) > 1 or any(text and "${" in text for text in texts)
 
 
-def _job(composed: DictConfig, axes: list[str], overrides: list[str]) -> Job:
-    choices = composed.hydra.runtime.choices
-    cfg = as_in_a_run(composed)
-    values = {
-        name: choices[name] if name in choices else OmegaConf.select(cfg, name) for name in axes
-    }
-    return Job(cfg, values, tuple(overrides))
-
-
-def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> None:
+def _require_distinct(points: Sequence[StudyPoint], grids: Sequence[Sequence[Override]]) -> None:
     by_key: dict[str, StudyPoint] = {}
     for point in points:
         other = by_key.setdefault(point.config.key, point)  # of an untuned one: without its rate
@@ -203,13 +263,13 @@ def _require_distinct(points: list[StudyPoint], grids: list[list[Override]]) -> 
             )
 
 
-def _require_one_kind_of_scaling(points: list[StudyPoint]) -> None:
+def _require_one_kind_of_scaling(points: Sequence[StudyPoint]) -> None:
     sizes = [point.config.values[STRONG] for point in points]
     if any(sizes) and not all(sizes):
         raise SettingError(STRONG, "some points of the study have none: scaling is weak or strong")
 
 
-def _repeating(grids: list[list[Override]]) -> list[str]:
+def _repeating(grids: Sequence[Sequence[Override]]) -> list[str]:
     return [
         axis.get_key_element()
         for axes in grids

@@ -1,42 +1,66 @@
-"""Trials by which a study tunes the rate and momentum of its tuned points; they run first.
+"""Tuning of a study: the trials of each configuration, and the rate and momentum that they find.
 
-Their results are in tuning.csv alone, never among those of the study.
+Trials run before the points of the study. Their results are in tuning.csv, never among those of the
+study. What was found is not stored: it follows from the records of the trials.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from paceline.errors import SettingError
+from paceline.record.point_config import PointConfig
+from paceline.record.reading import read_result
 from paceline.record.record import Result
-from paceline.study.abstract_tuning import AbstractTuning, Trial, Tried, trial_override
-from paceline.study.study_points import Job, StudyPoint, composed_jobs
-from paceline.study.tuned_rate import read_tuning, trial_config
+from paceline.study.abstract_tuning import AbstractTuning, ListedRates, Trial, Tried
+from paceline.study.quasi_random import QuasiRandomSearch
+from paceline.study.study_point import StudyPoint
+
+RATES = ("by_rule", "tuned")
 
 
-@dataclass(frozen=True)
 class Configuration:
-    """Configuration of a study, and the points of its trials in the order of `tried.trials`.
+    """Configuration of a study, and its trials.
 
-    `axes`: values of the settings by which configurations differ. `overrides`: of the command line,
-    without a trial.
+    `point`: any of its points. `axes`: values of the settings by which configurations differ.
     """
 
-    axes: Mapping[str, Any]
-    overrides: tuple[str, ...]
-    points: Mapping[Trial, StudyPoint]
-    tried: Tried
+    def __init__(self, point: StudyPoint, tuning: AbstractTuning) -> None:
+        decided = {"seed", "training.rate", *tuning.names, *tuning.at}
+        self.axes = {name: value for name, value in point.axes.items() if name not in decided}
+        self._points = dict[Trial, StudyPoint]()
+        self._of, self._tuning = point, tuning
 
     @property
-    def arguments(self) -> list[str]:
-        """Return the overrides of a multirun of the trials."""
-        return [*self.overrides, trial_override(self.points)]
+    def key(self) -> str:
+        """Key of the first trial, which all points of a configuration have in common."""
+        return self._point(self._tuning.first[0]).key
+
+    @property
+    def tried(self) -> Tried:
+        """The trials that follow from the records as they were read last, and their best."""
+        return self._tuning.tried(lambda trial: self._point(trial).result)
+
+    @property
+    def points(self) -> Mapping[Trial, StudyPoint]:
+        """The points of these trials, in the order of their runs."""
+        return {trial: self._point(trial) for trial in self.tried.trials}
+
+    def refresh(self) -> None:
+        """Read the records of the trials anew."""
+        for point in self._points.values():
+            point.refresh()
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield a row of tuning.csv for each record; none is chosen before all have records."""
+        tried = self.tried
         for trial, point in self.points.items():
             if point.result:
-                chosen = trial == self.tried.best
+                chosen = trial == tried.best
                 yield {
                     "key": point.key,
                     **self.axes,
@@ -46,75 +70,87 @@ class Configuration:
                     **{name: point.result.get(name) for name in ("top1", "test_top1", "status")},
                     "chance": 1 / point.config.values["data"]["num_classes"],
                     "chosen": "true" if chosen else "false",
-                    "at_edge": self.tried.edge if chosen else "",
+                    "at_edge": tried.edge if chosen else "",
                 }
 
+    def _point(self, trial: Trial) -> StudyPoint:
+        if trial not in self._points:
+            config = trial_config(self._of.cfg, trial, self._tuning.at)
+            names = (*self._of.overrides, f"trial={trial.override}")
+            axes = {**self.axes, **trial.settings}
+            self._points[trial] = StudyPoint(config, self._of.cfg, axes, names, self._of.root)
+        return self._points[trial]
 
-def study_tuning(points: Sequence[StudyPoint]) -> AbstractTuning | None:
-    """Return the tuning of the study of `points`, or None if it has none.
 
-    Raises SettingError if a seed of the tuning is one of theirs: what is reported must not have
-    been tuned on.
+def read_tuning(setting: Any) -> AbstractTuning:
+    """Read the setting `tuning` from plain values. Raises SettingError for an invalid one."""
+    if not isinstance(setting, Mapping):
+        raise SettingError("tuning", f"a search, or values and a seed, is needed, not {setting!r}")
+    named = {str(name): value for name, value in setting.items()}
+    return ListedRates(**named) if "values" in named else QuasiRandomSearch(**named)
+
+
+def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
+    """Return the point that `trial` is of the configuration of `cfg`, with the settings of `at`."""
+    tried = deepcopy(cfg)
+    put_trial(tried, trial)
+    for name, value in at.items():
+        try:
+            OmegaConf.update(tried, name, value)
+        except OmegaConfBaseException as error:
+            raise SettingError("tuning.at", f"there is no setting {name}") from error
+    return PointConfig.of(tried)
+
+
+def put_trial(cfg: DictConfig, trial: Trial) -> None:
+    """Put the rate, the momentum and the seed of `trial` into `cfg`."""
+    cfg.trial = {"lr": trial.lr, "momentum": trial.momentum, "seed": trial.seed}
+    cfg.training.rate, cfg.seed = "by_rule", trial.seed
+    for name, value in trial.settings.items():
+        OmegaConf.update(cfg, name, value)
+
+
+def put_best(cfg: DictConfig, tuning: AbstractTuning, best: Trial | None) -> None:
+    """Put the rate and momentum of the best trial into `cfg`; None if there is none yet."""
+    for name, value in (best.settings if best else dict.fromkeys(tuning.names)).items():
+        OmegaConf.update(cfg, name, value)
+
+
+def needs_tuning(cfg: DictConfig) -> bool:
+    """Return whether the rate of `cfg` is that of a best trial; put in that of a set `trial`.
+
+    Raises SettingError for an unknown rate, and for a tuning that there is not.
     """
-    setting = points[0].config.tuning
-    if setting is None:
-        return None
-    tuning = read_tuning(setting)
-    tuning.require_other_seeds({point.config.seed for point in points})
-    return tuning
+    if cfg.trial is not None:
+        if not isinstance(cfg.trial, DictConfig):
+            raise SettingError("trial", f"lr, momentum and seed are needed, not {cfg.trial!r}")
+        put_trial(cfg, Trial(**{str(name): value for name, value in cfg.trial.items()}))
+        return False
+    rate = cfg.training.rate
+    if rate not in RATES:
+        raise SettingError("training.rate", f"{rate!r}; there are: {', '.join(RATES)}")
+    if rate == "tuned" and cfg.tuning is None:
+        raise SettingError("training.rate", "tuned, but the study has no tuning")
+    return rate == "tuned"
 
 
-def tuned_configurations(
-    study: str, root: Path, overrides: Sequence[str], tuning: AbstractTuning
-) -> list[Configuration]:
-    """Return each configuration of the study with the trials to which its records lead so far.
+def tuning_of(cfg: DictConfig) -> AbstractTuning:
+    return read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
 
-    Every configuration is there once, also if grids share it.
+
+def set_rate(cfg: DictConfig, root: Path) -> bool:
+    """Put the rate of `trial`, or if `training.rate` is tuned that of the best, into `cfg`.
+
+    `root`: folder of runs/. Returns False, and puts None there, if a trial of this configuration
+    has no record. Raises SettingError for an unknown rate and for an invalid tuning.
     """
+    if not needs_tuning(cfg):
+        return True
+    tuning = tuning_of(cfg)
 
-    known = set[str]()  # keys of first trials; all points of a configuration have the same trials
+    def result_of(trial: Trial) -> Result | None:
+        return read_result(root / trial_config(cfg, trial, tuning.at).folder)
 
-    def configuration(job: Job) -> Configuration | None:
-        points = {tuning.first[0]: _trial_point(job, root, tuning.first[0], tuning)}
-        first = points[tuning.first[0]]
-        if first.key in known:
-            return None
-        known.add(first.key)
-
-        def result_of(trial: Trial) -> Result | None:
-            if trial not in points:
-                points[trial] = _trial_point(job, root, trial, tuning)
-            return points[trial].result
-
-        tried = tuning.tried(result_of)
-        left_out = {*tuning.names, *tuning.at}
-        axes = {name: value for name, value in first.axes.items() if name not in left_out}
-        return Configuration(axes, job.overrides, points, tried)
-
-    asked = [*overrides, *tuning.overrides()]
-    return [each for each in composed_jobs(study, root, asked, configuration)[1] if each]
-
-
-def points_of(configurations: Sequence[Configuration]) -> list[StudyPoint]:
-    """Return the points of all trials."""
-    return [point for each in configurations for point in each.points.values()]
-
-
-def untried(configurations: Sequence[Configuration], keys: Collection[str]) -> list[Configuration]:
-    """Return the configurations with those of their trials whose points do not have these keys.
-
-    A configuration that has none is left out.
-    """
-    left = [
-        replace(
-            each, points={t: point for t, point in each.points.items() if point.key not in keys}
-        )
-        for each in configurations
-    ]
-    return [each for each in left if each.points]
-
-
-def _trial_point(job: Job, root: Path, trial: Trial, tuning: AbstractTuning) -> StudyPoint:
-    axes = {**job.axes, **trial.settings}
-    tried = job._replace(axes=axes, overrides=(*job.overrides, trial_override([trial])))
-    return tried.point(root, trial_config(job.cfg, trial, tuning.at))
+    best = tuning.tried(result_of).best
+    put_best(cfg, tuning, best)
+    return best is not None

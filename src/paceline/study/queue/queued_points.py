@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from paceline.record.point import Point
 from paceline.record.reading import read_result, record_version
 from paceline.record.tracking.log import log
+from paceline.study.preview import result_line
 from paceline.study.queue.jobs import last_words, log_of
 from paceline.study.queue.submission import submit
 from paceline.study.queue.waiting import ended
-from paceline.study.result_line import result_line
 
 
 def run_queued(points: Sequence[Point]) -> list[str]:
@@ -38,7 +38,10 @@ def run_queued(points: Sequence[Point]) -> list[str]:
             problems += [problem] if problem else []
     except KeyboardInterrupt:
         message = "its jobs go on, and the next sweep waits for them"
-        print(f"paceline: {message}; paceline cancel {points[0].study} ends them", file=sys.stderr)
+        print(
+            f"paceline: {message}; paceline sweep {points[0].study} --cancel ends them",
+            file=sys.stderr,
+        )
         raise
     return problems
 

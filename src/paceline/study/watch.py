@@ -1,16 +1,79 @@
-"""Watch over a sweep by the folders of its records, which points write wherever they run."""
+"""Watches over a run and over a sweep, by the files that points write wherever they run."""
 
+import csv
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from paceline.record.ownership import partial_records
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result
 from paceline.record.tracking.run_label import run_label
 from paceline.study.preview import Costs, duration, finished_results
-from paceline.study.progress import read_progress
 from paceline.study.status_line import Status
-from paceline.study.study_points import StudyPoint
+from paceline.study.study_point import StudyPoint
+
+_TAIL = 512  # bytes, of which the last whole row is a part
+
+
+class Progress(NamedTuple):
+    """State of a run. `share`: of its samples, done; `time`: when that was [seconds since 1970].
+
+    `images_per_second` is None where the training clock has not moved since the state before.
+    """
+
+    share: float
+    train_loss: float
+    images_per_second: float | None
+    time: float
+
+
+def read_progress(folder: Path) -> Progress | None:
+    """Return the last state in the partial record `folder`; None if there is none yet."""
+    path = folder / "progress.csv"
+    try:
+        with path.open("rb") as file:
+            header = file.readline()
+            file.seek(max(len(header), path.stat().st_size - _TAIL))
+            lines = file.read().split(b"\n")[:-1]  # a worker may be in the middle of a line
+            time = os.fstat(file.fileno()).st_mtime
+    except FileNotFoundError:
+        return None
+    if not lines:
+        return None
+    (row,) = csv.DictReader([header.decode(), lines[-1].decode()])
+    rate = row["images_per_second"]
+    loss = float(row["train_loss"])
+    return Progress(float(row["share"]), loss, float(rate) if rate else None, time)
+
+
+class RunWatch:
+    """Watch over the partial record `folder`. `name`: of the run; `kind`: of its images/s."""
+
+    def __init__(self, name: str, kind: str, folder: Path) -> None:
+        self._name, self._kind, self._folder = name, kind, folder
+        self._first: Progress | None = None
+
+    def status(self) -> Status:
+        """Return the state of the run, which has begun when it has trained for a second."""
+        now = read_progress(self._folder)
+        if now is None:
+            return Status(self._name, None, "starting")
+        self._first = self._first or now
+        rate = now.images_per_second
+        parts = [
+            "evaluating" if now.share >= 1 else self._left(self._first, now),
+            f"training loss {now.train_loss:.4g}",
+            f"{rate:,.0f} images/s {self._kind}" if rate is not None else "",
+        ]
+        return Status(self._name, min(now.share, 1.0), ", ".join(filter(None, parts)))
+
+    def _left(self, first: Progress, now: Progress) -> str:
+        done = now.share - first.share
+        if done <= 0:
+            return ""
+        return f"{duration((1 - now.share) * (now.time - first.time) / done)} left"
 
 
 class SweepWatch:

@@ -1,0 +1,95 @@
+"""Hydra's sweeper of a study, which asks whatever launcher is set to run its points.
+
+It expands params and grids, leaves out finished points, keeps the order of blocks, and tunes by the
+results that the jobs return. Each point is composed once: a launcher gets it as it was checked.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobStatus
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+if TYPE_CHECKING:
+    from paceline.study.study_point import StudyPoint
+
+
+class StudySweeper(Sweeper):
+    """`params`: axes of the study, {setting: values}."""
+
+    def __init__(self, params: Mapping[str, Any] | None) -> None:
+        self._params, self._launched = dict(params or {}), 0
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self._context, self._config = hydra_context, config
+
+    def sweep(self, arguments: list[str]) -> bool:
+        """Run the points of a study, and collect it; or those that `arguments` name by themselves.
+
+        Returns True if every point has a record then.
+        """
+        from paceline.study.collect import collect_study
+        from paceline.study.hydra_error import hydra_errors
+        from paceline.study.sweep import checked_study, sweep
+
+        name = self._config.hydra.runtime.choices.get("experiments")
+        settings = [each for each in arguments if each != f"experiments={name}"]
+        with hydra_errors("study"):
+            study = checked_study(name, Path.cwd(), settings, self._params)
+            complete = sweep(study, self._launch, _write_untrained)
+            if name is not None and any(point.result for point in study.in_order):
+                collect_study(study)
+            return complete
+
+    def _launch(self, points: "Sequence[StudyPoint]") -> list[Any]:
+        """Run points; return their results, None for one whose process has died."""
+        from paceline.study.hydra_entry import job_of_study
+
+        loader = cast("ConfigLoader", ComposedPoints(points))
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=HydraContext(loader, self._context.callbacks),
+            task_function=job_of_study,
+            config=self._config,
+        )
+        first, self._launched = self._launched, self._launched + len(points)
+        returned = launcher.launch([point.overrides for point in points], first)
+        ended = JobStatus.COMPLETED
+        return [each.return_value if each.status == ended else None for each in returned]
+
+
+class ComposedPoints:
+    """Stands for Hydra's loader of configurations, which launchers ask for that of each job."""
+
+    def __init__(self, points: "Sequence[StudyPoint]") -> None:
+        self._values = {point.overrides: dict(point.config.values) for point in points}
+
+    def load_sweep_config(
+        self, master_config: DictConfig, sweep_overrides: Sequence[str]
+    ) -> DictConfig:
+        """Return the settings of the point with these overrides, and Hydra's own of the master."""
+        job = OmegaConf.create(self._values[tuple(sweep_overrides)])
+        with open_dict(job):
+            job.hydra = deepcopy(master_config.hydra)
+        job.hydra.overrides.task = list(sweep_overrides)
+        return job
+
+
+def _write_untrained(points: "Sequence[StudyPoint]") -> None:
+    """Write the records of those `points` that need no training: copies, and retimed ones."""
+    from paceline.study.sweep import take_over, to_run
+
+    take_over(points)
+    for point in points:
+        point.refresh()
+    if left := to_run(points):
+        from paceline.prediction.retime import retime_points  # torch takes seconds
+
+        retime_points(left)
