@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 
+from paceline.analysis.configuration_table import configuration_table, views
 from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.archive import ARCHIVE, read_archive, write_files
 
@@ -218,6 +219,11 @@ def as_csv(rows):
     text = io.StringIO()
     write_csv(text, list(rows[0]), rows)
     return text.getvalue().encode()
+
+
+def view(tables, part):
+    """The rows of a part of the table of configurations."""
+    return views(configuration_table(tables), tables)[part]
 
 
 def write_rows(path, columns, rows):

@@ -32,7 +32,7 @@ def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monk
         tmp_path / "made", [make_run(seed=s, steps_of_all=1000 + s) for s in (0, 2)]
     )
     analyse(folder)
-    (row,) = pd.read_csv(table_path(folder, "summary")).to_dict("records")
+    (row,) = pd.read_csv(table_path(folder, "configurations")).to_dict("records")
     assert (row["steps_of_all_mean"], row["steps_of_all_n"]) == (pytest.approx(1001, rel=1e-5), 2)
     page = report(folder).read_text()
     assert page.count('<th scope="col">steps of all workers</th>') == 1  # of the summary
@@ -57,7 +57,7 @@ def test_reports_of_code_before_a_number_are_still_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
     folder = write_reports(tmp_path / "made", [make_run()])
     analyse(folder)
-    assert "steps_of_all_mean" not in pd.read_csv(table_path(folder, "summary"))
+    assert "steps_of_all_mean" not in pd.read_csv(table_path(folder, "configurations"))
     page = report(folder).read_text()
     assert "steps of all workers" not in page
 

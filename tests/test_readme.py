@@ -11,6 +11,7 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.decision import decision
 from paceline.analysis.tables import read_tables
 from paceline.report.choice import choice
+from tests.made_reports import view
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -130,7 +131,7 @@ def test_by_data_or_by_model():
         r"division `auto`, at ([\d,]+) by data, and one alone trains it at ([\d,]+) "
         r"\(\*\*paced\*\*, (\d+) seeds\)"
     )
-    rows = table("five_ways", "tables/summary.csv")
+    rows = view(read_tables(ROOT / "reports/five_ways"), "summary")
     rows = rows[(rows["kind"] == "paced") & (rows["model"] == "small_alexnet")]
     rows = rows[rows["cluster.link.bandwidth"] == int(megabits) * 1e6 / 8]
     rows = rows[rows["model.split"] == "auto"]

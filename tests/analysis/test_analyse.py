@@ -31,7 +31,7 @@ def test_metrics_are_a_dozen_numbers(tmp_path):
     folder = write_reports(tmp_path / "made", [*runs, fail(make_run(seed=3))])
     analyse(folder)
     found = json.loads((folder / "metrics.json").read_text())
-    tables = {name: read_table(folder, name) for name in ("decision", "summary")}
+    tables = {name: read_table(folder, name) for name in ("decision", "configurations")}
     best = [row for row in tables["decision"] if row["tier"] == "best"]
     fastest = max(best, key=lambda row: float(row["speedup_mean"]))
     assert {name: found[name] for name in ("n", "n_finished", "n_failed", "n_missing")} == {
@@ -45,7 +45,7 @@ def test_metrics_are_a_dozen_numbers(tmp_path):
     assert (found["n_situations"], found["n_decided"]) == (1, 0)
     assert found["best_speedup"] == pytest.approx(float(fastest["speedup_mean"]), rel=1e-5)
     assert found["best_speedup_workers"] == int(fastest["workers"])
-    scores = [float(row["test_top1_mean"]) for row in tables["summary"]]
+    scores = [float(row["test_top1_mean"]) for row in tables["configurations"]]
     assert found["best_test_top1"] == pytest.approx(max(scores), rel=1e-5)
     assert len(found) <= 12
     assert all(isinstance(value, int | float) for value in found.values())
@@ -106,9 +106,9 @@ def test_tables_without_a_row_have_a_header(tmp_path):
         folder / FOLDER / "clocks.csv"
     ).read_text() == "kind,scheme,batch_size,workers,against\n"
     assert (
-        (folder / FOLDER / "equal_time.csv")
+        (folder / FOLDER / "configurations.csv")
         .read_text()
-        .startswith("kind,scheme,batch_size,workers,n,")
+        .startswith("kind,data,scheme,batch_size,workers,n,")
     )
 
 

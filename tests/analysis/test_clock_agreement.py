@@ -1,4 +1,4 @@
-from paceline.analysis.clock_agreement import clock_agreement
+from paceline.analysis.clocks import clock_agreement
 from tests.made_reports import make_run
 
 AXES = ["scheme", "workers", "cluster", "seed"]

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from paceline.analysis.comparison import comparison
-from tests.made_reports import make_run
+from tests.made_reports import make_run, view
 
 OTHER = "async_parameter_server"
 
@@ -15,7 +14,7 @@ def test_schemes_are_compared_seed_by_seed(made):
         make_run(OTHER, seed=0, images_per_second=150.0, top1=0.75),
         make_run(OTHER, seed=1, images_per_second=260.0, top1=0.87),
     ]
-    (row,) = comparison(made(runs)).to_dict("records")
+    (row,) = view(made(runs), "comparison").to_dict("records")
     assert (row["scheme"], row["reference"]) == (OTHER, "sync_allreduce")
     assert row["speed_ratio_mean"] == pytest.approx(math.sqrt(1.5 * 1.3))
     assert row["speed_ratio_high"] == pytest.approx(
@@ -27,11 +26,11 @@ def test_schemes_are_compared_seed_by_seed(made):
 
 def test_kinds_and_settings_are_not_compared_across(made):
     runs = [make_run(), make_run(OTHER, kind="virtual"), make_run(OTHER, batch_size=128)]
-    assert list(comparison(made(runs))["speed_ratio_n"]) == [0, 0]
+    assert list(view(made(runs), "comparison")["speed_ratio_n"]) == [0, 0]
 
 
 def test_one_scheme_has_nothing_to_compare_with(made):
-    assert comparison(made([make_run()])).empty
+    assert view(made([make_run()]), "comparison").empty
 
 
 def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
@@ -39,8 +38,8 @@ def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
     runs = [make_run(seed=seed) | {"scheme.servers": None} for seed in (0, 1)]
     runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 1} for s in (0, 1)]
     axes = ["scheme", "workers", "scheme.servers", "seed"]
-    (row,) = comparison(made(runs, axes=axes)).to_dict("records")
+    (row,) = view(made(runs, axes=axes), "comparison").to_dict("records")
     assert row["speed_ratio_n"] == 2
     runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 2} for s in (0, 1)]
-    rows = comparison(made(runs, axes=axes)).to_dict("records")
+    rows = view(made(runs, axes=axes), "comparison").to_dict("records")
     assert [(row["scheme.servers"], row["speed_ratio_n"]) for row in rows] == [(1, 0), (2, 0)]

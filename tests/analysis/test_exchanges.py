@@ -6,9 +6,13 @@ import re
 
 import pytest
 
-from paceline.analysis.analyse_exchanges import analyse_exchanges
-from paceline.analysis.exchanges import exchange_seconds, read_exchanges
-from paceline.analysis.recommendation import NO_DIFFERENCE, recommendation
+from paceline.analysis.exchanges import (
+    NO_DIFFERENCE,
+    analyse_exchanges,
+    exchange_seconds,
+    read_exchanges,
+    recommendation,
+)
 from paceline.errors import SettingError
 from paceline.report.exchange_page import report_exchanges
 from tests.made_reports import write_rows

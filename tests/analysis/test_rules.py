@@ -2,10 +2,9 @@
 
 import pytest
 
-from paceline.analysis.equal_accuracy import equal_accuracy
 from paceline.analysis.rules import rules
 from paceline.analysis.tables import read_tables
-from tests.made_reports import fail, make_run, write_reports, write_rows
+from tests.made_reports import fail, make_run, view, write_reports, write_rows
 
 
 def sides(*, speed=1500, top1=0.9, seeds=(0, 1, 2), **changes):
@@ -52,8 +51,8 @@ def test_accuracy_is_equal_if_the_interval_lies_within_the_margin(made, top1, ve
     runs = sides()
     for run, value in zip(runs[3:], top1, strict=True):
         run["test_top1"] = value
-    (row,) = equal_accuracy(made(runs)).to_dict("records")
-    assert (row["verdict"], row["metric"], row["speedup_mean"]) == (verdict, "test_top1", 1.5)
+    (row,) = view(made(runs), "equal_accuracy").to_dict("records")
+    assert (row["verdict"], row["metric"], row["margin"]) == (verdict, "test_top1", 0.01)
     assert row["top1_difference_mean"] == pytest.approx(sum(top1) / 3 - 0.9)
     assert rule(made(runs), 1)["verdict"] == ("broken" if verdict == "different" else "holds")
 

@@ -6,8 +6,8 @@ import pytest
 
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
-from paceline.analysis.time_to_target import first_crossing, targets, time_to_target
-from tests.made_reports import fail, make_curve, make_run, write_points, write_reports
+from paceline.analysis.time_to_target import first_crossing, targets
+from tests.made_reports import fail, make_curve, make_run, view, write_points, write_reports
 
 CURVE = pd.DataFrame(
     {"samples": [10, 20, 30, 40], "seconds": [1.0, 2.0, 3.0, 4.0], "top1": [0.2, 0.6, 0.5, 0.7]}
@@ -78,7 +78,7 @@ def reach(made, *top1, **statuses):
     """Two workers, a seed for each final accuracy; the target is 0.78."""
     runs = [make_run(workers=2, seed=s, top1=t, seconds=8.0) for s, t in enumerate(top1)]
     runs += [fail(make_run(workers=2, seed=9), s) for s in statuses.values()]
-    table = time_to_target(made([make_run(top1=0.8), *runs]))
+    table = view(made([make_run(top1=0.8), *runs]), "time_to_target")
     (row,) = table[table["workers"] == 2].to_dict("records")
     return row
 
@@ -108,7 +108,7 @@ def test_diverged_is_censored_and_failed_is_counted_apart(made):
 
 
 def test_without_one_worker_there_is_no_target(made):
-    assert time_to_target(made([make_run(workers=2)])).empty
+    assert view(made([make_run(workers=2)]), "time_to_target").empty
 
 
 def test_a_value_of_the_study_is_the_target_even_without_one_worker(made):
@@ -120,7 +120,9 @@ def test_a_value_of_the_study_is_the_target_even_without_one_worker(made):
 
 def test_runs_are_held_to_the_value_of_the_study(made):
     runs = [make_run(workers=2, seed=s, top1=top1) for s, top1 in enumerate((0.8, 0.6))]
-    (row,) = time_to_target(made(runs, target={"metric": "top1", "value": 0.7})).to_dict("records")
+    (row,) = view(made(runs, target={"metric": "top1", "value": 0.7}), "time_to_target").to_dict(
+        "records"
+    )
     assert (row["target"], row["n_reached"], row["n_censored"]) == (0.7, 1, 1)
 
 
@@ -148,7 +150,7 @@ def test_a_target_of_another_metric(made, metric, column, ends, asked, target):
         for n, value in enumerate((worst, bad, run[column]), 1)
     ]
     tables = replace(tables, curves=pd.DataFrame(rows))
-    found = time_to_target(tables)
+    found = view(tables, "time_to_target")
     assert list(found["target"]) == pytest.approx([target] * 2)
     assert list(found["n_reached"]) == [1, 0]
     assert found["seconds_mean"].iloc[0] == pytest.approx(30)

@@ -10,8 +10,13 @@ from scipy.stats import chi2
 from paceline.analysis.cautions import cautions
 from paceline.analysis.statistics.tuning_luck import SURE, variance_of_largest
 from paceline.analysis.tables import read_tables
-from paceline.analysis.tuned import best_trials, edge_of, tuning_variance
-from paceline.analysis.tuning_curve import expected_best, tuning_curve
+from paceline.analysis.tuning import (
+    best_trials,
+    edge_of,
+    expected_best,
+    tuning_curve,
+    tuning_variance,
+)
 from paceline.measurement.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 

@@ -24,7 +24,7 @@ def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verd
     assert [line.split()[0] for line in lines[::2]] == ["1", "2", "3", "4", "5"]
     assert lines[0].startswith(f"1 {verdict}: ")
     assert lines[1].startswith(f"  {1 - code} of 1 speed-ups are at equal accuracy")
-    assert lines[1].endswith("(made/tables/equal_accuracy.csv)")
+    assert lines[1].endswith("(made/tables/configurations.csv)")
 
 
 def test_a_study_that_was_not_collected(tmp_path):

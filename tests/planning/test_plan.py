@@ -227,8 +227,9 @@ def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
         ("measured", 32, 2, 0, 0, 2.0),
         ("measured", 64, 1, 1, 0, float("nan")),
     ]
-    names = ["kind", "batch_size", "workers", "n_censored", "n_failed", "samples_mean"]
-    pd.DataFrame(rows, columns=names).to_csv(study / "tables/time_to_target.csv", index=False)
+    names = ["kind", "batch_size", "workers", "target_n_censored", "n_failed"]
+    names += ["target_samples_mean"]
+    pd.DataFrame(rows, columns=names).to_csv(study / "tables/configurations.csv", index=False)
     assert updates_to_target(study, "small_cnn", "synthetic") == {32: 250.0}
 
 

@@ -1,5 +1,5 @@
 from paceline.analysis.analyse import analyse
-from paceline.analysis.faults import FAULT
+from paceline.analysis.comparison import FAULT
 from paceline.report.fault_table import faults
 from paceline.report.findings import read_findings
 from tests.made_reports import fail, make_run, write_reports

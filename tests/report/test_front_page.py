@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.analysis.analyse_exchanges import analyse_exchanges
+from paceline.analysis.exchanges import analyse_exchanges
 from paceline.cli import command
 from paceline.report.front_page import write_front_page
 from paceline.report.study_cards import dates

@@ -3,12 +3,12 @@ import csv
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.analysis.predicted import predicted, predicted_comparisons
+from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
 from paceline.report.findings import read_findings
 from paceline.report.page import report
 from paceline.report.prediction_sentences import predictions
-from tests.made_reports import fail, make_run, write_reports
+from tests.made_reports import fail, make_run, view, write_reports
 
 MEASURED = {  # images/s by scheme and workers, for each seed; then what is predicted
     ("sync_allreduce", 1): ((1000, 1000), 1100),
@@ -34,7 +34,7 @@ def write_predicted(folder, predicted_by=MEASURED, calibrated=(), validation=())
 
 
 def test_errors_are_of_the_means_of_seconds(tmp_path):
-    table = predicted(read_tables(write_predicted(tmp_path / "made")))
+    table = view(read_tables(write_predicted(tmp_path / "made")), "predicted")
     rows = table.set_index(["scheme", "workers"])
     assert list(rows["observed"]) == pytest.approx([1000, 1500, 1050, 1600])
     assert list(rows["error"]) == pytest.approx([0.1, 0, -50 / 1050, -0.25])
@@ -64,7 +64,7 @@ def test_the_faster_of_two_is_right_wrong_or_too_close(tmp_path):
 def test_what_went_into_a_prediction_is_not_judged(tmp_path):
     folder = write_predicted(tmp_path / "made", calibrated=[("async_parameter_server", 1)])
     tables = read_tables(folder)
-    assert list(predicted(tables)["verdict"]) == ["near", "near", "calibrated", "far"]
+    assert list(view(tables, "predicted")["verdict"]) == ["near", "near", "calibrated", "far"]
     compared = predicted_comparisons(tables)
     assert list(zip(compared["scheme"], compared["workers"], compared["against"], strict=True)) == [
         ("sync_allreduce", 2, "1 worker"),
@@ -78,7 +78,7 @@ def test_what_went_into_a_prediction_is_not_judged(tmp_path):
 
 def test_a_study_without_predictions_has_none(tmp_path):
     tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
-    assert not len(predicted(tables))
+    assert not len(view(tables, "predicted"))
     assert not len(predicted_comparisons(tables))
 
 

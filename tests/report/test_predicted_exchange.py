@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.analysis.predicted import predicted
-from paceline.analysis.predicted_exchange import predicted_exchange
 from paceline.analysis.tables import read_tables
 from paceline.report.findings import read_findings
 from paceline.report.page import report
 from paceline.report.prediction_sentences import predictions
-from tests.made_reports import make_run, write_reports
+from tests.made_reports import make_run, view, write_reports
 
 COLUMNS = ("key", "kind", "half", "cluster", "images_per_second", "free_images_per_second")
 COLUMNS += ("staleness_distance", "staleness_p")
@@ -39,24 +37,24 @@ def write_paced(folder):
     return folder
 
 
-def by_configuration(conclude, folder):
-    table = conclude(read_tables(write_paced(folder / "made")))
+def by_configuration(part, folder):
+    table = view(read_tables(write_paced(folder / "made")), part)
     return table.set_index(["scheme", "workers"]).loc[ORDER]
 
 
 def test_exchange_is_what_a_step_takes_beyond_the_same_with_free_messages(tmp_path):
     """A step of all workers has 64 or 128 images: 0.1 s without messages."""
-    table = by_configuration(predicted_exchange, tmp_path)
-    assert list(table["exchange"]) == pytest.approx([0.06, 0.025, 128 / 1200 - 0.1])
+    table = by_configuration("predicted_exchange", tmp_path)
+    assert list(table["observed"]) == pytest.approx([0.06, 0.025, 128 / 1200 - 0.1])
     predicted_ones = [0.028, 0.028, 128 / 1210 - 0.1]
-    assert list(table["predicted_exchange"]) == pytest.approx(predicted_ones)
+    assert list(table["predicted"]) == pytest.approx(predicted_ones)
     assert list(table["error"]) == pytest.approx([0.028 / 0.06 - 1, 0.12, -0.132231], abs=1e-5)
     assert list(table["verdict"]) == ["far", "near", "near"]
 
 
 def test_staleness_is_apart_if_any_seed_is_so_improbable(tmp_path):
     """The least of two p is doubled: 0.04 and 0.8."""
-    table = by_configuration(predicted_exchange, tmp_path)
+    table = by_configuration("predicted_exchange", tmp_path)
     assert table["staleness_p"].isna().tolist() == [True, False, False]
     assert list(table["staleness_p"])[1:] == pytest.approx([0.04, 0.8])
     assert list(table["staleness_distance"])[1:] == pytest.approx([0.2, 0.2])
@@ -64,12 +62,13 @@ def test_staleness_is_apart_if_any_seed_is_so_improbable(tmp_path):
 
 
 def test_paced_rates_are_near_within_ten_percent(tmp_path):
-    table = by_configuration(predicted, tmp_path)
+    table = by_configuration("predicted", tmp_path)
     assert list(table["verdict"]) == ["far", "near", "near"]
 
 
 def test_a_study_of_measured_points_has_no_row(tmp_path):
-    assert not len(predicted_exchange(read_tables(write_reports(tmp_path / "made", [make_run()]))))
+    tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
+    assert not len(view(tables, "predicted_exchange"))
 
 
 def test_ratios_that_are_near_are_counted(tmp_path):

@@ -6,30 +6,19 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from paceline.analysis.block_ratios import CAPTION, block_ratios
 from paceline.analysis.cautions import cautions
-from paceline.analysis.clock_agreement import clock_agreement
-from paceline.analysis.clocks import clocks
-from paceline.analysis.comparison import comparison
+from paceline.analysis.clocks import clock_agreement, clocks
+from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import decision
-from paceline.analysis.equal_accuracy import equal_accuracy
-from paceline.analysis.equal_time import equal_time
-from paceline.analysis.faults import faults
 from paceline.analysis.frames import Frame, write_table
 from paceline.analysis.mean_curves import mean_curves
 from paceline.analysis.metrics import metrics
-from paceline.analysis.phase_shares import phase_shares
 from paceline.analysis.points import points
-from paceline.analysis.predicted import predicted, predicted_comparisons
-from paceline.analysis.predicted_exchange import EXCHANGE, predicted_exchange
+from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
-from paceline.analysis.scaling import scaling
-from paceline.analysis.staleness_spread import staleness_spread
-from paceline.analysis.summary import summary
 from paceline.analysis.tables import Tables, read_tables
-from paceline.analysis.time_to_target import time_to_target
-from paceline.analysis.tuning_curve import tuning_curve
+from paceline.analysis.tuning import tuning_curve
 
 
 @dataclass(frozen=True)
@@ -49,26 +38,15 @@ class Conclusion:
 
 
 CONCLUSIONS = [
-    Conclusion("summary", summary),
-    Conclusion("scaling", scaling),
-    Conclusion("equal_accuracy", equal_accuracy),
-    Conclusion("comparison", comparison),
-    Conclusion("blocks", attrgetter("blocks")),
-    Conclusion("block_ratios", block_ratios, caption=CAPTION),
-    Conclusion("time_to_target", time_to_target),
-    Conclusion("equal_time", equal_time),
+    Conclusion(NAME, configuration_table),
     Conclusion("decision", decision),
     Conclusion("crossovers", crossovers),
-    Conclusion("clocks", clocks),
     Conclusion("points", points, exact=True),
     Conclusion("mean_curves", mean_curves),
-    Conclusion("phase_shares", phase_shares),
-    Conclusion("staleness_spread", staleness_spread),
+    Conclusion("blocks", attrgetter("blocks")),
+    Conclusion("clocks", clocks),
     Conclusion("clock_agreement", clock_agreement),
-    Conclusion("predicted", predicted),
     Conclusion("predicted_comparisons", predicted_comparisons),
-    Conclusion("faults", faults),
-    Conclusion("predicted_exchange", predicted_exchange, caption=EXCHANGE),
     Conclusion("tuning_curve", tuning_curve),
     Conclusion("cautions", cautions),
     Conclusion("rules", rules, caption=RULES),
@@ -89,7 +67,7 @@ def analyse(folder: Path) -> None:
         old.unlink()
     for each in CONCLUSIONS:
         write_table(table_path(folder, each.name), made[each.name], exact=each.exact)
-    numbers = metrics(tables, made["summary"], made["decision"])
+    numbers = metrics(tables, made[NAME], made["decision"])
     (folder / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
 
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups, num_processes
+from paceline.analysis.block_drift import KEPT, minutes_of
+from paceline.analysis.configuration import configurations, counts, groups, num_processes
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.speed_cautions import dropped, one_machine, super_linear
-from paceline.analysis.summary import summary
+from paceline.analysis.scaling import scaling
 from paceline.analysis.tables import Tables
-from paceline.analysis.tuned import best_trials
-from paceline.analysis.tuning_curve import tuning_axes
+from paceline.analysis.tuning import best_trials, tuning_axes
 
 LATE = 0.01  # share of the steps of a paced worker
+MOST_EFFICIENT = 1.05  # mean above which more than the workers must have helped
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
 _COLUMNS = ["what", "kind", "scheme", "workers", "name", "value", "share", "points", "of"]
 _COLUMNS += ["started", "minutes"]
@@ -44,10 +44,10 @@ def cautions(tables: Tables) -> Frame:
         *_late(tables),
         *_unlike(runs),
         *_uncertified(tables.finished),
-        *one_machine(runs),
-        *dropped(tables),
-        *super_linear(tables),
-        *_few_seeds(summary(tables)),
+        *_one_machine(runs),
+        *_dropped(tables),
+        *_super_linear(tables),
+        *_few_seeds(tables),
         *_at_edge(tables),
     ]
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -107,10 +107,67 @@ def _uncertified(finished: Frame) -> Iterator[Row]:
         yield group | row
 
 
-def _few_seeds(means: Frame) -> Iterator[Row]:
-    points = int((means["n_finished"] == 1).sum())
+def _one_machine(runs: Frame) -> Iterator[Row]:
+    """Yield a row per machine whose images/s were measured."""
+    if "started" not in runs or "hardware.cpu" not in runs:
+        return
+    measured = runs[(runs["kind"] == "measured") & (runs["started"] != "")]
+    for machine, points in groups(measured, ["hardware.cpu", "hardware.cores"]):
+        starts = pd.to_datetime(points["started"])
+        yield {
+            "what": "one_machine",
+            "kind": "measured",
+            "name": f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores",
+            "value": str(starts.dt.floor("h").nunique()),
+            "started": points.loc[starts.idxmin(), "started"],
+            "minutes": minutes_of(points),
+            "points": len(points),
+            "of": len(runs),
+        }
+
+
+def _dropped(tables: Tables) -> Iterator[Row]:
+    """Yield a row if blocks were dropped."""
+    bad = tables.blocks[tables.blocks["verdict"] != KEPT]
+    value = "; ".join(_block(row) for _, row in bad.iterrows())
+    if len(bad):
+        yield {"what": "dropped", "value": value, "points": len(bad), "of": len(tables.blocks)}
+
+
+def _super_linear(tables: Tables) -> Iterator[Row]:
+    """Yield a row if speed-ups exceed what their workers can give."""
+    row_of = scaling(tables)
+    rows = [each | row_of(each, own) for each, own in configurations(tables.runs, tables.axes)]
+    table = pd.DataFrame(rows)
+    several = table[table["baseline"] != "itself"]
+    mean, low = several["efficiency_mean"], several["efficiency_low"]
+    found = several[(low > 1) | (mean > MOST_EFFICIENT)]
+    value = "; ".join(_efficiency(row, tables) for _, row in found.iterrows())
+    if len(found):
+        yield {"what": "super_linear", "value": value, "points": len(found), "of": len(several)}
+
+
+def _block(row: Frame) -> str:
+    reason = row["verdict"].removeprefix("dropped: ")
+    return f"block {row['block']}: {reason}{_percent_of(row['drift'])}"
+
+
+def _percent_of(drift: float) -> str:
+    return "" if pd.isna(drift) else f", {100 * drift:+.1f} %"
+
+
+def _efficiency(row: Frame, tables: Tables) -> str:
+    known = [name for name in tables.facets if not pd.isna(row[name])]
+    settings = [f"{name} {row[name]}" for name in known]
+    parts = [row["scheme"], f"{row['workers']} workers", *settings]
+    return f"{', '.join(parts)}: {100 * row['efficiency_mean']:.0f} %"
+
+
+def _few_seeds(tables: Tables) -> Iterator[Row]:
+    found = [counts(points) for _, points in configurations(tables.runs, tables.axes)]
+    points = sum(each["n_finished"] == 1 for each in found)
     if points:
-        yield {"what": "few_seeds", "points": points, "of": len(means)}
+        yield {"what": "few_seeds", "points": points, "of": len(found)}
 
 
 def _at_edge(tables: Tables) -> Iterator[Row]:

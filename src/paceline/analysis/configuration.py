@@ -1,12 +1,13 @@
 """Groups points that differ only in their seed, and pairs points of equal seed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from paceline.analysis.frames import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
+RowOf = Callable[[Configuration, Frame], Row]  # cells of a configuration with all its points
 _SHARDS = "model.shards"
 SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided
 
@@ -23,6 +24,12 @@ def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configura
     Points of different kinds (measured, paced, virtual) are in different configurations.
     """
     yield from groups(runs, ["kind", *axes])
+
+
+def counts(points: Frame) -> dict[str, int]:
+    """Count the points of each status."""
+    statuses = ("finished", "diverged", "failed")
+    return {f"n_{status}": int((points["status"] == status).sum()) for status in statuses}
 
 
 def num_processes(settings: Configuration | Frame) -> Entry:

@@ -12,7 +12,7 @@ from paceline.analysis.statistics.space import POSITIVE
 from paceline.analysis.tables import Tables
 from paceline.analysis.target_times import Crossings, crossings
 from paceline.analysis.time_to_target import targets
-from paceline.analysis.tuned import edge_of
+from paceline.analysis.tuning import edge_of
 
 _SEED = 0  # of the bootstrap: equal tables result in equal bytes
 

@@ -13,6 +13,7 @@ import pandas as pd
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import (
     Configuration,
+    counts,
     groups,
     matching,
     num_processes,
@@ -23,7 +24,6 @@ from paceline.analysis.configuration import (
 from paceline.analysis.family_accuracy import Member, accuracies, means_of_family
 from paceline.analysis.family_times import family_times, no_times
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.summary import counts
 from paceline.analysis.tables import Tables
 from paceline.analysis.target_times import (
     Crossings,
@@ -33,7 +33,7 @@ from paceline.analysis.target_times import (
     horizon_of,
 )
 from paceline.analysis.time_to_target import targets
-from paceline.analysis.tuned import edge_of
+from paceline.analysis.tuning import edge_of
 
 
 def decision(tables: Tables) -> Frame:

@@ -7,13 +7,10 @@ likewise.
 
 import math
 
-import pandas as pd
-
-from paceline.analysis.configuration import configurations
-from paceline.analysis.frames import Frame
+from paceline.analysis.configuration import Configuration, RowOf
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import POINTS
-from paceline.analysis.summary import counts
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import last_evaluations
 
@@ -21,25 +18,22 @@ BUDGETS = {"time": "seconds", "updates": "updates"}
 RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared
 
 
-def equal_time(tables: Tables) -> Frame:
-    """Return one row per configuration with the validation top-1 at equal budgets.
+def equal_time(tables: Tables) -> RowOf:
+    """Return what fills the columns on the validation top-1 at equal budgets.
 
-    `common_seconds` and `common_updates` are the budgets; `top1_equal_time` and
-    `top1_equal_updates` are the accuracies when they are spent. `top1` is the accuracy at the last
-    evaluation of the run's own budget, on the images of the others. A finished run without an
-    evaluation within the common budget is left out of that mean and its n.
+    A finished run without an evaluation within the common budget is left out of that mean.
     """
     values = at_equal_budgets(tables)
-    rows = []
-    for configuration, points in configurations(tables.runs, tables.axes):
-        row = configuration | {"n": len(points)} | counts(points)
+
+    def row(_: Configuration, points: Frame) -> Row:
         own = values[values.index.isin(points.index)]
-        row |= interval(own["top1"], POINTS).named("top1")
-        for budget in BUDGETS:
-            row[f"common_{BUDGETS[budget]}"] = own[f"common_{budget}"].min()
+        row = interval(own["top1"], POINTS).named("top1_equal_samples")
+        for budget, name in BUDGETS.items():
+            row[f"common_{name}"] = own[f"common_{budget}"].min()
             row |= interval(own[f"top1_equal_{budget}"], POINTS).named(f"top1_equal_{budget}")
-        rows.append(row)
-    return pd.DataFrame(rows)
+        return row
+
+    return row
 
 
 def at_equal_budgets(tables: Tables) -> Frame:

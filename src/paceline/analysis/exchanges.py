@@ -1,4 +1,4 @@
-"""Reads exchanges.csv of a study of exchanges; computes the seconds of each exchange."""
+"""Recommends a collective for each number of workers, bytes and cluster, by measured seconds."""
 
 import json
 from dataclasses import dataclass
@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from paceline.analysis.analyse import FOLDER, table_path
 from paceline.analysis.configuration import groups
-from paceline.analysis.frames import Frame, read_table, require
+from paceline.analysis.frames import Frame, read_table, require, write_table
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.space import POSITIVE
 
 NAME = "exchanges.csv"
+NO_DIFFERENCE = "no difference shown"
 _SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")
 
 
@@ -55,3 +57,37 @@ def exchange_seconds(exchanges: Exchanges) -> Frame:
         row["updates_per_second"] = 1 / found.mean
         rows.append(row | {"error": row["predicted_seconds"] / found.mean - 1})
     return pd.DataFrame(rows)
+
+
+def recommendation(exchanges: Exchanges) -> Frame:
+    """Return one row per situation in which an exchange finished.
+
+    `collective` has the fewest mean seconds, `runner_up` the next. `ratio`: seconds of the
+    runner-up over those of the first, paired by turn. `verdict`: first, or no difference
+    shown, if the interval of the ratio contains 1 or does not exist.
+    """
+    finished = exchanges.rows[exchanges.rows["status"] == "finished"]
+    rows = []
+    for group, turns in groups(finished, exchanges.situation) if len(finished) else []:
+        by_turn = turns.pivot(index="turn", columns="collective", values="seconds").astype(float)
+        first, *others = by_turn.mean().sort_values(kind="stable").index
+        row = group | {"collective": first, "runner_up": others[0] if others else ""}
+        ratio = interval(by_turn[others[0]] / by_turn[first] if others else [], POSITIVE)
+        verdict = "first" if ratio.low > 1 else NO_DIFFERENCE
+        rows.append(row | ratio.named("ratio") | {"verdict": verdict})
+    columns = [*exchanges.situation, "collective", "runner_up", *interval([]).named("ratio")]
+    return pd.DataFrame(rows, columns=[*columns, "verdict"])
+
+
+TABLES = (exchange_seconds, recommendation)
+
+
+def analyse_exchanges(folder: Path) -> None:
+    """Write a CSV for each of TABLES, by its name; `folder` is reports/<study>.
+
+    Equal tables result in equal bytes. Raises SettingError("study") without exchanges.csv.
+    """
+    exchanges = read_exchanges(folder)
+    (folder / FOLDER).mkdir(exist_ok=True)
+    for make in TABLES:
+        write_table(table_path(folder, make.__name__), make(exchanges))

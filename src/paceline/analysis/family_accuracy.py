@@ -15,7 +15,7 @@ from paceline.analysis.statistics.estimate import Array
 from paceline.analysis.statistics.pooled import intervals_of_means, pooled
 from paceline.analysis.statistics.space import POINTS, POSITIVE
 from paceline.analysis.tables import Tables
-from paceline.analysis.tuned import tuning_variance
+from paceline.analysis.tuning import tuning_variance
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
 

@@ -2,14 +2,13 @@
 
 import pandas as pd
 
-from paceline.analysis.configuration import groups, situation_columns, size_of
+from paceline.analysis.configuration import counts, groups, situation_columns, size_of
 from paceline.analysis.decision import is_faster
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.summary import counts
 from paceline.analysis.tables import Tables
 
 
-def metrics(tables: Tables, summary: Frame, decision: Frame) -> Row:
+def metrics(tables: Tables, configurations: Frame, decision: Frame) -> Row:
     """Count the points of a study and its decisions, and give the best of its means.
 
     `n_situations`: those of several workers with several schemes to choose from. `n_decided`: those
@@ -22,8 +21,8 @@ def metrics(tables: Tables, summary: Frame, decision: Frame) -> Row:
         **counts(tables.runs),
         "n_missing": len(tables.about["missing"]),
         **_decisions(tables, decision),
-        "best_test_top1": _short(summary["test_top1_mean"].max()),
-        "best_images_per_second": _short(summary["images_per_second_mean"].max()),
+        "best_test_top1": _short(configurations["test_top1_mean"].max()),
+        "best_images_per_second": _short(configurations["images_per_second_mean"].max()),
     }
     return {name: value for name, value in numbers.items() if not pd.isna(value)}
 

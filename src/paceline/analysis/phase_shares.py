@@ -1,9 +1,11 @@
-"""Says on what the workers of each configuration spend their seconds."""
+"""Says on what the workers of a configuration spend their time, and how stale their pushes are."""
 
-import pandas as pd
+from collections.abc import Callable
 
-from paceline.analysis.configuration import groups
-from paceline.analysis.frames import Frame
+import numpy as np
+
+from paceline.analysis.configuration import Configuration, RowOf
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import Tables
 
 PHASES = {
@@ -11,20 +13,52 @@ PHASES = {
     "seconds_communicate": "exchange",
     "seconds_data": "loading",
 }
+_QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 
 
-def phase_shares(tables: Tables) -> Frame:
-    """Return one row per configuration: seconds and shares of each phase, over finished seeds.
+def phase_shares(tables: Tables) -> RowOf:
+    """Return what fills the columns on phases, of configurations with a finished point."""
+    of_finished = _selector(tables.phases)
 
-    `compute`, `exchange` (in which waiting for others is included) and `loading` (of samples)
-    are shares of the seconds of all workers; `<phase>_seconds` are those of the mean worker.
-    """
-    axes = ["kind", "data", *tables.axes]
-    phases = tables.phases[["key", *PHASES]].merge(tables.finished[["key", *axes]], on="key")
-    rows = []
-    for configuration, workers in groups(phases, axes) if len(phases) else []:
-        seconds = workers[list(PHASES)].mean().rename(PHASES)
-        shares = (seconds / seconds.sum()).to_dict()
-        rows.append(configuration | shares | seconds.add_suffix("_seconds").to_dict())
-    columns = [*axes, *PHASES.values(), *(f"{name}_seconds" for name in PHASES.values())]
-    return pd.DataFrame(rows, columns=columns)
+    def row(_: Configuration, points: Frame) -> Row:
+        workers = of_finished(points)
+        if not len(workers):
+            return {}
+        seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
+        return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
+
+    return row
+
+
+def staleness_spread(tables: Tables) -> RowOf:
+    """Return what fills the columns on staleness, of configurations with pushes."""
+    of_finished = _selector(tables.staleness)
+
+    def row(_: Configuration, points: Frame) -> Row:
+        own = of_finished(points)
+        if not len(own):
+            return {}
+        counts = own.groupby("staleness")["pushes"].sum().sort_index()
+        values, number = counts.index.to_numpy(float), counts.to_numpy(float)
+        total = number.sum()
+        row = {"pushes": total, "pushes_mean": float(values @ number / total)}
+        return row | {f"pushes_{n}": _quantile(values, number, at) for n, at in _QUANTILES.items()}
+
+    return row
+
+
+def _selector(table: Frame) -> Callable[[Frame], Frame]:
+    """Return what selects the rows of the finished ones of some points."""
+    places = table.groupby("key").indices
+
+    def select(points: Frame) -> Frame:
+        keys = points.loc[points["status"] == "finished", "key"]
+        found = [places[key] for key in keys if key in places]
+        return table.iloc[np.sort(np.concatenate(found)) if found else []]
+
+    return select
+
+
+def _quantile(values: np.ndarray, number: np.ndarray, at: float) -> float:
+    """Return the smallest value that at least the share `at` of all does not exceed."""
+    return float(values[int(np.searchsorted(number.cumsum(), at * number.sum() * (1 - 1e-12)))])

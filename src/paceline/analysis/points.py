@@ -8,8 +8,12 @@ from paceline.analysis.configuration import SPLIT, num_processes
 from paceline.analysis.equal_time import at_equal_budgets
 from paceline.analysis.frames import Frame
 from paceline.analysis.tables import Tables
-from paceline.analysis.target_metric import TargetMetric, target_metric
-from paceline.analysis.time_to_target import first_crossing, targets
+from paceline.analysis.time_to_target import (
+    TargetMetric,
+    first_crossing,
+    target_metric,
+    targets,
+)
 
 CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
 

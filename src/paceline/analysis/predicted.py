@@ -1,4 +1,4 @@
-"""Compares images/s of real processes with what a modelled cluster predicts for them."""
+"""Compares images/s, exchange and staleness of real processes with what a model predicts."""
 
 from collections.abc import Iterator
 
@@ -6,25 +6,90 @@ import pandas as pd
 from scipy.stats import hmean
 
 from paceline.analysis.comparison import REFERENCE
-from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.configuration import Configuration, RowOf, configurations, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import Tables
 
 NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that counts as near, by kind
+_SIDES = ("images_per_second", "predicted_images_per_second")
 NOISE = 0.10  # by which two configurations must differ to be compared
-_RATES = ("half", "n", "observed", "least", "most", "predicted", "error", "verdict")
+EXCHANGE_NEAR = 0.20  # likewise, of predicted seconds of exchange
+SIZE = 0.05  # of the test of staleness: how often it rejects what is drawn from the prediction
 _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "verdict")
 
 
-def predicted(tables: Tables) -> Frame:
-    """Return a row for each measured or paced configuration that is predicted.
+def predicted(tables: Tables) -> RowOf:
+    """Return what fills the columns on images/s, of measured or paced points with predictions."""
+    runs = _with_predictions(tables)
 
-    `observed`, `predicted`: images/s, harmonic means over the seeds, as of one long run; `least`
-    and `most`: of a seed. `half`: validation or development, if the study has both. `error`: of the
-    prediction, relative. `verdict`: near or far; calibrated if the points went into the prediction.
+    def row(_: Configuration, points: Frame) -> Row:
+        own = runs[runs.index.isin(points.index)]
+        if not len(own):
+            return {}
+        observed = own["images_per_second"].astype(float)
+        rate, modelled = (float(hmean(own[name].astype(float))) for name in _SIDES)
+        error = modelled / rate - 1
+        calibrated = (own["predicted_kind"] == "calibrated").any()
+        near = abs(error) <= NEAR[own["kind"].iloc[0]]
+        return {
+            "rate_n": len(own),
+            "rate_half": own["predicted_half"].iloc[0],
+            "rate_observed": rate,
+            "rate_least": observed.min(),
+            "rate_most": observed.max(),
+            "rate_predicted": modelled,
+            "rate_error": error,
+            "rate_verdict": "calibrated" if calibrated else "near" if near else "far",
+        }
+
+    return row
+
+
+def predicted_exchange(tables: Tables) -> RowOf:
+    """Return what fills the columns on exchange and staleness, of paced points with predictions.
+
+    `observed`: seconds that messages and servers add to a step, over what the same steps take if
+    they took no time; means over the seeds.
     """
-    rows = [each | _rates(points) for each, points in _predicted_configurations(tables)]
-    return pd.DataFrame(rows, columns=["kind", *tables.axes, *_RATES])
+    runs = _with_predictions(tables)
+
+    def row(_: Configuration, points: Frame) -> Row:
+        own = runs[runs.index.isin(points.index) & (runs["kind"] == "paced")]
+        if not len(own) or "predicted_free_images_per_second" not in own:
+            return {}
+        images = own["workers"] * own["batch_size"]  # of all workers' steps
+        free = images / own["predicted_free_images_per_second"]
+        real, modelled = ((images / own[name].astype(float) - free).mean() for name in _SIDES)
+        error = modelled / real - 1
+        return {
+            "exchange_n": len(own),
+            "exchange_half": own["predicted_half"].iloc[0],
+            "exchange_observed": real,
+            "exchange_predicted": modelled,
+            "exchange_error": error,
+            "exchange_verdict": "near" if abs(error) <= EXCHANGE_NEAR else "far",
+        } | _staleness(own)
+
+    return row
+
+
+def _staleness(own: Frame) -> Row:
+    p = own["predicted_staleness_p"].astype(float)
+    if p.isna().all():
+        return {}
+    least = min(1.0, len(p) * p.min())
+    return {
+        "exchange_staleness_distance": own["predicted_staleness_distance"].astype(float).mean(),
+        "exchange_staleness_p": least,
+        "exchange_staleness_verdict": "apart" if least <= SIZE else "alike",
+    }
+
+
+def _with_predictions(tables: Tables) -> Frame:
+    """Return the points that are predicted and have a rate: those at chance have one, too."""
+    found = tables.predictions.set_index("key").add_prefix("predicted_")
+    runs = tables.runs.join(found, on="key", how="inner")
+    return runs.dropna(subset=["images_per_second"])
 
 
 def predicted_comparisons(tables: Tables) -> Frame:
@@ -35,37 +100,13 @@ def predicted_comparisons(tables: Tables) -> Frame:
     predicted ratio, relative. `verdict`: right if both ratios are on the same side of 1, wrong if
     not, too close if the observed one differs from 1 by no more than NOISE.
     """
-    table = predicted(tables)
-    judged = table[table["verdict"] != "calibrated"]
-    rows = [row for _, each in judged.iterrows() for row in _compared(table, tables.axes, each)]
-    return pd.DataFrame(rows, columns=["kind", *tables.axes, *_RATIOS])
-
-
-def _predicted_configurations(tables: Tables) -> Iterator[tuple[Configuration, Frame]]:
-    if tables.predictions.empty:
-        return
-    found = tables.predictions.set_index("key")[["kind", "half", "images_per_second"]]
-    found.columns = ["predicted_kind", "half", "predicted_rate"]
-    runs = tables.runs.join(found, on="key", how="inner")  # those at chance have a rate, too
-    yield from configurations(runs.dropna(subset=["images_per_second"]), tables.axes)
-
-
-def _rates(points: Frame) -> Row:
-    observed = points["images_per_second"].astype(float)
-    rate, predicted_rate = (float(hmean(each)) for each in (observed, points["predicted_rate"]))
-    error = predicted_rate / rate - 1
-    calibrated = (points["predicted_kind"] == "calibrated").any()
-    verdict = "near" if abs(error) <= NEAR[points["kind"].iloc[0]] else "far"
-    return {
-        "half": points["half"].iloc[0],
-        "n": len(points),
-        "observed": rate,
-        "least": observed.min(),
-        "most": observed.max(),
-        "predicted": predicted_rate,
-        "error": error,
-        "verdict": "calibrated" if calibrated else verdict,
-    }
+    make, runs = predicted(tables), _with_predictions(tables)
+    table = [each | make(each, points) for each, points in configurations(runs, tables.axes)]
+    names = ["kind", *tables.axes]
+    found = pd.DataFrame(table, columns=None if table else [*names, "rate_verdict"])
+    judged = found[found["rate_verdict"] != "calibrated"]
+    rows = [row for _, each in judged.iterrows() for row in _compared(found, tables.axes, each)]
+    return pd.DataFrame(rows, columns=[*names, *_RATIOS])
 
 
 def _compared(table: Frame, axes: list[str], row: Frame) -> Iterator[Row]:
@@ -80,11 +121,11 @@ def _compared(table: Frame, axes: list[str], row: Frame) -> Iterator[Row]:
 
 
 def _ratios(against: str, row: Frame, base: Frame) -> Row:
-    observed = row["observed"] / base["observed"]
-    modelled = row["predicted"] / base["predicted"]
+    observed = row["rate_observed"] / base["rate_observed"]
+    modelled = row["rate_predicted"] / base["rate_predicted"]
     verdict = "right" if (observed > 1) == (modelled > 1) else "wrong"
     return {
-        "half": row["half"],
+        "half": row["rate_half"],
         "against": against,
         "observed_ratio": observed,
         "predicted_ratio": modelled,

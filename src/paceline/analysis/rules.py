@@ -4,14 +4,25 @@ Of the source, arXiv:1511.00175, it is certain that there is such a list; what i
 in our words, and follows a study of any size: theirs asks for ImageNet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
-from paceline.analysis.frames import Frame
-from paceline.analysis.report_rules import evaluation_rule, reporting_rule
-from paceline.analysis.rule_finding import RuleFinding
-from paceline.analysis.speedup_rules import accuracy_rule, baseline_rule, network_rule
+from paceline.analysis.configuration import (
+    SPLIT,
+    Configuration,
+    configurations,
+    counts,
+    matching,
+    one_process,
+    paired,
+)
+from paceline.analysis.frames import Entry, Frame, Row
+from paceline.analysis.intervals import interval
+from paceline.analysis.scaling import EqualAccuracy, equal_accuracy, speedups, top1_difference
+from paceline.analysis.statistics.space import POSITIVE
 from paceline.analysis.tables import Tables
 
 RULES = (
@@ -20,14 +31,38 @@ RULES = (
     "where accuracies are shown to differ. Rule 2 is broken where another one-worker run is shown "
     "to be faster, at an accuracy that is not shown to be lower."
 )
-_ASKED: tuple[tuple[str, Callable[[Tables], RuleFinding]], ...] = (
-    ("a speed-up is at equal accuracy, or called one of throughput only", accuracy_rule),
-    ("the baseline is the best one-worker run on the same machine and versions", baseline_rule),
-    ("both sides train the same network", network_rule),
-    ("accuracies are of images nothing was tuned on, and of several seeds", evaluation_rule),
-    ("settings, hardware, versions and code are known", reporting_rule),
-)
+_HARDWARE = ("hardware.", "versions.")
+_PLACES = ("cluster", "data", "model", "workload")  # groups of settings; a baseline shares them
+_NETWORK = ("model", "num_parameters", "workload")
+_SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
+_MACHINE = ("hardware.cpu", "hardware.cores", "hardware.memory_bytes")
+_CODE = ("versions.python", "versions.torch", "source_digest", "commit")
+_DIRTY = "+dirty"  # at the end of a commit: files differed from it
 _COLUMNS = ["rule", "asks", "verdict", "broken", "of", "evidence", "place"]
+
+Verdict = Literal["holds", "broken", "not applicable"]
+
+
+@dataclass(frozen=True)
+class RuleFinding:
+    """Cases of a rule: `broken` of `of`, the `evidence` in words with numbers, and its `place`.
+
+    `place` is the table of reports/<study> that the numbers are from.
+    """
+
+    broken: int
+    of: int
+    evidence: str
+    place: str
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.of:
+            return "not applicable"
+        return "broken" if self.broken else "holds"
+
+
+NO_SPEEDUP = RuleFinding(0, 0, "no speed-up against one worker", "tables/configurations.csv")
 
 
 def rules(tables: Tables) -> Frame:
@@ -43,3 +78,207 @@ def rules(tables: Tables) -> Frame:
             [number, asks, found.verdict, found.broken, found.of, found.evidence, found.place]
         )
     return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def accuracy_rule(tables: Tables) -> RuleFinding:
+    """Judge rule 1: a speed-up is of equal accuracy, or of throughput only.
+
+    It is broken where accuracies are shown to differ.
+    """
+    found = [
+        (configuration, equal_accuracy(points, base, tables.margin))
+        for configuration, points, base in speedups(tables)
+    ]
+    if not found:
+        return NO_SPEEDUP
+    num_equal = sum(accuracy.verdict == "equal" for _, accuracy in found)
+    different = [each for each in found if each[1].verdict == "different"]
+    evidence = (
+        f"{num_equal} of {len(found)} speed-ups are at equal accuracy (top-1 within "
+        f"{tables.about['margin']:g} points), the others are of throughput only"
+    )
+    if different:
+        worst, accuracy = min(different, key=lambda each: _or_least(each[1].difference.mean))
+        evidence += (
+            f"; {len(different)} are at an accuracy that differs, the lowest: "
+            f"{name_of(worst, tables.axes)}, {_points(accuracy)}"
+        )
+    return RuleFinding(len(different), len(found), evidence, "tables/configurations.csv")
+
+
+def _or_least(mean: float) -> float:
+    """Return a difference, or the least there can be where no seed has one."""
+    return -1.0 if pd.isna(mean) else mean
+
+
+def _points(accuracy: EqualAccuracy) -> str:
+    mean, low, high = (100 * end for end in accuracy.difference[:3])
+    spread = "no interval" if pd.isna(low) else f"{low:+.2f} to {high:+.2f}"
+    lost = f", {accuracy.lost_seeds} diverged" if accuracy.lost_seeds else ""
+    return f"{mean:+.2f} points ({spread}, n = {accuracy.difference.n}{lost})"
+
+
+def baseline_rule(tables: Tables) -> RuleFinding:
+    """Judge rule 2: no one-worker run on the same hardware is faster than the baseline."""
+    broken, num_speedups, better = [], 0, dict[tuple[str, ...], str]()
+    for configuration, points, base in speedups(tables):
+        num_speedups += 1
+        keys = tuple(base["key"])
+        if keys not in better:  # many speed-ups have the same baseline
+            better[keys] = _better(tables, configuration, base)
+        found = _unlike(points, base) or better[keys]
+        if found:
+            broken.append(f"{name_of(configuration, tables.axes)}: {found}")
+    if not num_speedups:
+        return NO_SPEEDUP
+    first = f"; not {broken[0]}" if broken else ""
+    evidence = (
+        f"{num_speedups - len(broken)} of {num_speedups} speed-ups are against the best "
+        f"one-worker run on the same hardware and versions{first}"
+    )
+    return RuleFinding(len(broken), num_speedups, evidence, "runs.csv")
+
+
+def _unlike(points: Frame, base: Frame) -> str:
+    """Name the hardware or version that differs between the sides; "" if none does.
+
+    What a kernel keeps of the memory differs from start to start: a hundredth is no other machine.
+    """
+    for name in (column for column in base if column.startswith(_HARDWARE)):
+        both = pd.concat([points[name], base[name]]).unique()
+        alike = name == "hardware.memory_bytes" and max(both) <= 1.01 * min(both)
+        if len(both) > 1 and not alike:
+            return f"{name} is {' and '.join(sorted(map(str, both)))}"
+    return ""
+
+
+def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
+    """Describe the one-worker run that is faster than the baseline by most; "" if none is."""
+    alone = one_process(configuration)
+    places = [name for name in alone if name.split(".")[0] in _PLACES]
+    same = {name: alone[name] for name in ("kind", *places)}
+    same |= {name: base[name].iloc[0] for name in ("data", "model", "cluster") if name in base}
+    found = []
+    of_one = matching(tables.finished, same | {"workers": 1})
+    for other, points in configurations(of_one, tables.axes):
+        pairs = paired(points, base, "images_per_second")
+        ratio = interval(pairs["value"] / pairs["base"], POSITIVE)
+        faster = ratio.low > 1 and not _unlike(points, base)
+        if faster and not top1_difference(points, base)[0].high < -tables.margin:
+            found.append((ratio, other))
+    if not found:
+        return ""
+    ratio, other = max(found, key=lambda each: each[0].mean)
+    return (
+        f"one worker is {ratio.mean:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, "
+        f"n = {ratio.n}) by {name_of(other, tables.axes)}"
+    )
+
+
+def network_rule(tables: Tables) -> RuleFinding:
+    """Judge rule 3: both sides train the same network, by its name, settings and weights."""
+    names = [name for name in tables.runs if name in _NETWORK or name.startswith("model.")]
+    names = [name for name in names if name not in SPLIT]
+    unlike, sizes = [], set()
+    sides = list(speedups(tables))
+    if not sides:
+        return NO_SPEEDUP
+    for configuration, points, base in sides:
+        both = pd.concat([points[points["status"] == "finished"], base])
+        differs = [name for name in names if len(both[name].unique()) > 1]
+        differs += ["num_parameters"] if "num_parameters" not in names else []
+        if differs:
+            unlike.append(f"{name_of(configuration, tables.axes)}: {', '.join(differs)}")
+        else:
+            sizes |= {
+                f"{row['model']} of {row['num_parameters']:,.0f}" for _, row in both.iterrows()
+            }
+    evidence = f"{len(sides) - len(unlike)} of {len(sides)} speed-ups are of one network"
+    evidence += f" ({', '.join(sorted(sizes))} parameters)" if sizes else ""
+    evidence += f"; not {unlike[0]}" if unlike else ""
+    return RuleFinding(len(unlike), len(sides), evidence, "runs.csv")
+
+
+def evaluation_rule(tables: Tables) -> RuleFinding:
+    """Judge rule 4: accuracies are of images that nothing was tuned on, and of several seeds.
+
+    Cases are configurations with a finished point.
+    """
+    finished, reasons = tables.finished, []
+    found = configurations(tables.runs, tables.axes)
+    seeds = [(each, number) for each, own in found if (number := counts(own)["n_finished"])]
+    single = [each for each, number in seeds if number == 1]
+    if single:
+        first = name_of(single[0], tables.axes)
+        reasons.append(f"{len(single)} of {len(seeds)} configurations have one seed, as {first}")
+    whole = [
+        text
+        for text, is_broken in (
+            ("no top-1 on test images", finished["test_top1"].isna().any()),
+            ("points that a rate was tuned on", finished["key"].isin(tables.tuning["key"]).any()),
+            ("no number of images", "distinct_samples" not in finished),
+        )
+        if is_broken
+    ]
+    reasons += [f"there are {text}" for text in whole]
+    broken = len(seeds) if whole else len(single)
+    evidence = "; ".join([*reasons, _tuned_on(tables), *_sizes(tables)])
+    return RuleFinding(broken, len(seeds), evidence, "runs.csv, tuning.csv")
+
+
+def _tuned_on(tables: Tables) -> str:
+    if tables.tuning.empty:
+        return "no rate was tuned by the study"
+    return (
+        f"rates were tuned on validation images by {len(tables.tuning)} runs that are not "
+        "reported, and accuracies are of test images"
+    )
+
+
+def _sizes(tables: Tables) -> list[str]:
+    """State how many images each data set was seen to have for training."""
+    if "distinct_samples" not in tables.finished:
+        return []
+    most = tables.finished.groupby("data")["distinct_samples"].max()
+    return [f"{name}: trained on {number:,.0f} images" for name, number in most.items()]
+
+
+def reporting_rule(tables: Tables) -> RuleFinding:
+    """Judge rule 5: settings, hardware, versions and code of each finished point are known.
+
+    Settings that are no column of runs.csv are those of the commit, if nothing differed from it.
+    """
+    finished = tables.finished
+    wanted = [*_SETTINGS, *_MACHINE, *_CODE]
+    columns: Frame = finished.reindex(columns=wanted)
+    lacks: Frame = columns.replace("", None).isna()
+    dirty: Frame = columns["commit"].astype(str).str.endswith(_DIRTY)
+    reasons = [f"{count} points without {name}" for name, count in lacks.sum().items() if count]
+    if dirty.any():
+        reasons.append(f"{dirty.sum()} points by files that differ from the commit they name")
+    settings = f"{', '.join(_SETTINGS)} are columns, other settings are the commit's"
+    machines = columns["hardware.cpu"].dropna().unique()
+    evidence = "; ".join([*reasons, settings, f"hardware: {', '.join(map(str, machines))}"])
+    broken: Frame = lacks.any(axis=1) | dirty
+    return RuleFinding(int(broken.sum()), len(finished), evidence, "runs.csv")
+
+
+def name_of(row: Row, axes: Sequence[str]) -> str:
+    """Name a configuration in words: sync_allreduce, workers 4, batch_size 32."""
+    parts = [f"{axis} {_text(row[axis])}" for axis in axes if axis != "scheme"]
+    return ", ".join([str(row["scheme"]), *parts])
+
+
+def _text(value: Entry) -> str:
+    if pd.isna(value):
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_ASKED: tuple[tuple[str, Callable[[Tables], RuleFinding]], ...] = (
+    ("a speed-up is at equal accuracy, or called one of throughput only", accuracy_rule),
+    ("the baseline is the best one-worker run on the same machine and versions", baseline_rule),
+    ("both sides train the same network", network_rule),
+    ("accuracies are of images nothing was tuned on, and of several seeds", evaluation_rule),
+    ("settings, hardware, versions and code are known", reporting_rule),
+)

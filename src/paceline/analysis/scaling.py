@@ -1,4 +1,4 @@
-"""Computes speed-up and efficiency against one worker of the same configuration otherwise.
+"""Computes speed-up, efficiency and accuracy against one worker at the same settings otherwise.
 
     speed-up = images/s of K workers / images/s of one worker, paired by seed
     efficiency = speed-up / number of processes of the K workers
@@ -11,11 +11,12 @@ K workers share the images that one takes in a step. The total number of samples
 """
 
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
-import pandas as pd
-
+from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import (
     Configuration,
+    RowOf,
     configurations,
     matching,
     num_processes,
@@ -23,23 +24,88 @@ from paceline.analysis.configuration import (
     paired,
 )
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import interval
-from paceline.analysis.statistics.space import POSITIVE
+from paceline.analysis.intervals import NONE, Interval, interval
+from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
 from paceline.analysis.tables import Tables
 
+Verdict = Literal["equal", "different", "not shown"]
 
-def scaling(tables: Tables) -> Frame:
-    """Return one row per configuration with its speed-up and efficiency.
 
-    `baseline` describes the points with one worker, or says why there are none. `baseline_scheme`
-    is their scheme. `n_unpaired` counts the finished points without a partner of equal seed.
+def scaling(tables: Tables) -> RowOf:
+    """Return what fills the columns on speed-up, efficiency and accuracy against the baseline.
+
+    There is no accuracy of a configuration without a speed-up, nor of one process.
     """
-    finished = tables.finished
-    rows = [
-        _row(configuration, matching(finished, configuration), finished)
-        for configuration, _ in configurations(tables.runs, tables.axes)
-    ]
-    return pd.DataFrame(rows)
+
+    def row(configuration: Configuration, points: Frame) -> Row:
+        own = matching(points, {"status": "finished"})
+        base = baseline(tables.finished, configuration)
+        pairs = paired(own, base, "images_per_second")
+        ratios = pairs["value"] / pairs["base"]
+        row = (
+            {
+                "baseline": _baseline_text(configuration, own, base, len(pairs)),
+                "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
+                "n_unpaired": len(own) - len(pairs),
+            }
+            | interval(ratios, POSITIVE).named("speedup")
+            | interval(ratios / num_processes(configuration), POSITIVE).named("efficiency")
+        )
+        if num_processes(configuration) > 1 and len(pairs):
+            row |= equal_accuracy(points, base, tables.margin).named("baseline_")
+        return row
+
+    return row
+
+
+class EqualAccuracy(NamedTuple):
+    """Whether many workers end at the accuracy of one.
+
+    `difference` is top-1 of `metric` minus that of the baseline, paired by seed, as a share; so is
+    `margin`. `verdict`: equal, if its interval lies within the margin; different, if it lies
+    outside, or if `lost_seeds` diverged, which no mean contains; else not shown.
+    """
+
+    verdict: Verdict
+    metric: str
+    margin: float
+    difference: Interval
+    lost_seeds: int
+
+    def named(self, prefix: str) -> Row:
+        """Return the columns of a table; the lost seeds are those that diverged."""
+        columns = {f"{prefix}{name}": getattr(self, name) for name in self._fields[:3]}
+        return columns | self.difference.named(f"{prefix}top1_difference")
+
+
+def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
+    """Test whether points are as accurate as their baseline: two one-sided tests (TOST).
+
+    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15: two means are equivalent if the interval of
+    their difference lies within a margin stated before. The interval is that of `intervals`, 95 %,
+    which makes each of the two tests one of 2.5 %. Only the speed-up of equal accuracies is more
+    than one of throughput.
+    """
+    difference, metric = top1_difference(matching(points, {"status": "finished"}), base)
+    lost = int((points["status"] == "diverged").sum())
+    verdict: Verdict = "not shown"
+    if lost or difference.high < -margin or difference.low > margin:
+        verdict = "different"
+    elif -margin <= difference.low and difference.high <= margin:
+        verdict = "equal"
+    return EqualAccuracy(verdict, metric, margin, difference, lost)
+
+
+def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
+    """Return the difference of top-1, paired by seed, and the name of the metric.
+
+    It is that of test, unless no seed has one on both sides.
+    """
+    for metric in reversed(METRICS):
+        pairs = paired(points, base, metric)
+        if len(pairs):
+            return interval(pairs["value"] - pairs["base"], DIFFERENCES), metric
+    return NONE, ""
 
 
 def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
@@ -62,22 +128,6 @@ def unequal_samples(tables: Tables) -> tuple[float, float] | None:
     samples = tables.finished["samples"].dropna()
     equal = samples.empty or samples.max() <= 1.01 * samples.min()
     return None if equal else (samples.min(), samples.max())
-
-
-def _row(configuration: Configuration, points: Frame, finished: Frame) -> Row:
-    base = baseline(finished, configuration)
-    pairs = paired(points, base, "images_per_second")
-    ratios = pairs["value"] / pairs["base"]
-    return (
-        configuration
-        | {
-            "baseline": _baseline_text(configuration, points, base, len(pairs)),
-            "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
-            "n_unpaired": len(points) - len(pairs),
-        }
-        | interval(ratios, POSITIVE).named("speedup")
-        | interval(ratios / num_processes(configuration), POSITIVE).named("efficiency")
-    )
 
 
 def baseline(finished: Frame, configuration: Configuration) -> Frame:

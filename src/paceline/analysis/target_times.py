@@ -15,7 +15,7 @@ from paceline.analysis.statistics.crossing import NEVER, Crossing, crossing
 from paceline.analysis.statistics.ratio import fastest
 from paceline.analysis.statistics.restricted_mean import RestrictedMean, restricted_mean
 from paceline.analysis.tables import Tables
-from paceline.analysis.target_metric import TargetMetric, target_metric
+from paceline.analysis.time_to_target import TargetMetric, target_metric
 
 _CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains
 

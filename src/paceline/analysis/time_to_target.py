@@ -6,20 +6,42 @@ images on which others are held to it.
 """
 
 import math
+from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.configuration import Configuration, RowOf, configurations, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, interval, not_negative
 from paceline.analysis.statistics.crossing import first_above
-from paceline.analysis.summary import counts
 from paceline.analysis.tables import Tables
-from paceline.analysis.target_metric import TOP1, TargetMetric, target_metric
 
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "set_by"]
+
+
+class TargetMetric(NamedTuple):
+    """Metric of validation. `sign`: 1 if more of it is better, -1 if less is."""
+
+    column: str
+    sign: int
+
+    def gain(self, table: Frame) -> Frame:
+        """Return the metric of each row, its sign changed if less is better."""
+        return self.sign * table[self.column]
+
+
+TOP1 = TargetMetric("top1", 1)
+_METRICS = (TOP1, TargetMetric("top5", 1), TargetMetric("validation_loss", -1))
+
+
+def target_metric(tables: Tables) -> TargetMetric:
+    """Return the metric that the study's target is of; top-1 if it asks for none."""
+    asked = tables.about["target"]
+    if not asked:
+        return TOP1
+    return next(each for each in _METRICS if each.column.endswith(asked["metric"]))
 
 
 def targets(tables: Tables) -> Frame:
@@ -61,35 +83,31 @@ def last_evaluations(tables: Tables, points: Frame) -> Frame:
     return pd.concat([*ends, points.loc[without]])
 
 
-def time_to_target(tables: Tables) -> Frame:
-    """Return one row per configuration and data set; the table has no rows without a target.
+def time_to_target(tables: Tables) -> RowOf:
+    """Return what fills the columns on the target, of a kind and data set that has one.
 
-    A run reaches the target at its first evaluation that is as good. `n_censored` counts runs that
-    finished or diverged without reaching it. Means exist only if every run reached it, because a
-    mean of the fast runs alone would be biased. In the median, a run that did not reach the target
-    counts as later than any that did.
+    A run reaches the target at its first evaluation that is as good. Means exist only if every run
+    reached it, because a mean of only the fast runs would be biased.
     """
     goals, metric = targets(tables), target_metric(tables)
-    rows = []
-    for _, goal in goals.iterrows():
-        runs = matching(tables.runs, {"kind": goal["kind"], "data": goal["data"]})
-        for configuration, points in configurations(runs, tables.axes):
-            row = configuration | {"target": goal["target"], "set_by": goal["set_by"]}
-            rows.append(row | _reached(points, tables, goal["target"], metric))
-    return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "target"])
 
+    def row(configuration: Configuration, points: Frame) -> Row:
+        goal = matching(goals, {name: configuration[name] for name in ("kind", "data")})
+        if goal.empty:
+            return {}
+        target, set_by = goal["target"].iloc[0], goal["set_by"].iloc[0]
+        trained = points[points["status"] != "failed"]
+        crossings = [first_crossing(tables.curve(key), target, metric) for key in trained["key"]]
+        reached = [crossing for crossing in crossings if crossing is not None]
+        censored = len(crossings) - len(reached)
+        row: Row = {"target": target, "target_set_by": set_by}
+        row |= {"target_n_reached": len(reached), "target_n_censored": censored}
+        for index, name in enumerate(("target_seconds", "target_samples")):
+            values = [crossing[index] for crossing in reached]
+            row |= (NONE if censored else interval(values, not_negative(values))).named(name)
+            row[f"{name}_median"] = _median(values, censored)
+        return row
 
-def _reached(points: Frame, tables: Tables, target: float, metric: TargetMetric) -> Row:
-    trained = points[points["status"] != "failed"]
-    crossings = [first_crossing(tables.curve(key), target, metric) for key in trained["key"]]
-    reached = [crossing for crossing in crossings if crossing is not None]
-    censored = len(crossings) - len(reached)
-    row: Row = {"n": len(points), "n_reached": len(reached)}
-    row["n_censored"], row["n_failed"] = censored, counts(points)["n_failed"]
-    for index, name in enumerate(("seconds", "samples")):
-        values = [crossing[index] for crossing in reached]
-        row |= (NONE if censored else interval(values, not_negative(values))).named(name)
-        row[f"{name}_median"] = _median(values, censored)
     return row
 
 

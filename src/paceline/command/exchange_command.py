@@ -8,8 +8,7 @@ from paceline.command.command import Command
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     """Print what is recommended; an exchange that failed is a recorded result."""
-    from paceline.analysis.exchanges import read_exchanges
-    from paceline.analysis.recommendation import recommendation
+    from paceline.analysis.exchanges import read_exchanges, recommendation
     from paceline.cluster.processes import preload
     from paceline.prediction.predict_points import exchange_predictor
     from paceline.report.exchange_sentences import recommended

@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 def _report(study: str, root: Path) -> Path:
     """Write tables/, figures and pages of a study; return the path of its page."""
     from paceline.analysis.analyse import analyse
-    from paceline.analysis.analyse_exchanges import analyse_exchanges
+    from paceline.analysis.exchanges import analyse_exchanges
     from paceline.report.exchange_page import report_exchanges
     from paceline.report.front_page import is_of_exchanges
     from paceline.report.page import report

@@ -1,7 +1,6 @@
 """Writes sentences on the agreement of the virtual clock with the wall clock."""
 
-from paceline.analysis.clock_agreement import POINTS
-from paceline.analysis.clocks import WALL
+from paceline.analysis.clocks import POINTS, WALL
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from paceline.analysis.analyse import FOLDER, table_path
-from paceline.analysis.analyse_exchanges import TABLES
-from paceline.analysis.exchanges import NAME, Exchanges, read_exchanges
+from paceline.analysis.exchanges import NAME, TABLES, Exchanges, read_exchanges
 from paceline.analysis.tables import Frame, read_table, require
 from paceline.report.answer import MOST
 from paceline.report.chart.collective_chart import collective_chart

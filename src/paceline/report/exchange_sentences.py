@@ -3,8 +3,7 @@
 import pandas as pd
 
 from paceline.analysis.configuration import groups
-from paceline.analysis.exchanges import Exchanges
-from paceline.analysis.recommendation import NO_DIFFERENCE
+from paceline.analysis.exchanges import NO_DIFFERENCE, Exchanges
 from paceline.analysis.tables import Frame
 from paceline.report.answer import Answer
 from paceline.report.number_format import count, decimals, general, plural, size

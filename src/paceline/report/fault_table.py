@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable
 
+from paceline.analysis.comparison import FAULT
 from paceline.analysis.configuration import groups
-from paceline.analysis.faults import FAULT
 from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, decimals, percent_points, seconds

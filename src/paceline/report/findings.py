@@ -7,6 +7,7 @@ from pathlib import Path
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.axes import implied_by_kind, implied_by_scheme, varying
+from paceline.analysis.configuration_table import NAME, views
 from paceline.analysis.tables import Frame, Tables, read_table, read_tables, require
 
 
@@ -14,6 +15,7 @@ from paceline.analysis.tables import Frame, Tables, read_table, read_tables, req
 class StudyFindings:
     """Tables of a study: the collected ones, and the conclusions by name.
 
+    Each part of the table `configurations` is a table of its own.
     `of_size`: settings of schemes that differ with the number of workers, and only so.
     """
 
@@ -53,6 +55,7 @@ def read_findings(folder: Path) -> StudyFindings:
     first = f"paceline report {folder.name}"
     names = [conclusion.name for conclusion in CONCLUSIONS]
     concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
+    concluded |= views(concluded.pop(NAME), tables)
     implied, of_size = implied_by_scheme(tables), _of_size(tables)
     named = {name: _with(implied, own) for name, own in concluded.items()}
     blank = {

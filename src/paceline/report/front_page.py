@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.analysis.analyse import table_path
-from paceline.analysis.exchanges import NAME, read_exchanges
-from paceline.analysis.recommendation import recommendation
+from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
 from paceline.analysis.tables import read_table, require
 from paceline.errors import SettingError
 from paceline.report.chart.chart_style import TIER_COLOURS

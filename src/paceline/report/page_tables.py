@@ -6,6 +6,7 @@ from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.analysis.axes import implied_by_scheme
 from paceline.analysis.clocks import LITTLE
 from paceline.analysis.configuration import matching
+from paceline.analysis.configuration_table import PARTS, Part, identity
 from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.statistics.crossing import IN_A_ROW
 from paceline.analysis.tables import Frame
@@ -48,13 +49,13 @@ def page_tables(findings: StudyFindings) -> list[Table]:
     twins += [predicted] if len(findings.concluded["predicted"]) else []
     twins += [faults] if len(findings.concluded["faults"]) else []
     made = (*twins, summary, scaling, crossovers, comparison, equal_budgets, time_to_target, losses)
-    plain = [plain_table(findings, each) for each in CONCLUSIONS if each.caption]
+    plain = [plain_table(findings, each) for each in (*PARTS, *CONCLUSIONS) if each.caption]
     return [*(make(findings) for make in made), *plain]
 
 
-def plain_table(findings: StudyFindings, conclusion: Conclusion) -> Table:
+def plain_table(findings: StudyFindings, conclusion: Conclusion | Part) -> Table:
     """Show a table of analysis with one column per number, or per mean with its interval."""
-    axes = ("kind", *findings.tables.axes, *implied_by_scheme(findings.tables))
+    axes = (*identity(findings.tables), *implied_by_scheme(findings.tables))
     columns = [name for name in findings.concluded[conclusion.name] if name not in axes]
     means = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
     parts = {f"{name}_{part}" for name in means for part in ("mean", "low", "high", "n")}
@@ -103,7 +104,7 @@ def predicted(findings: StudyFindings) -> Table:
 def equal_budgets(findings: StudyFindings) -> Table:
     """Compare accuracies at equal samples, equal time and equal updates."""
     cells = {
-        "at equal samples": spread("top1", percent),
+        "at equal samples": spread("top1_equal_samples", percent),
         "at equal time": spread("top1_equal_time", percent),
         "that time, seconds": cell("common_seconds", seconds),
         "at equal updates": spread("top1_equal_updates", percent),

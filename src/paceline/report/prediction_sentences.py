@@ -2,8 +2,7 @@
 
 from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import groups, matching
-from paceline.analysis.predicted import NEAR, NOISE
-from paceline.analysis.predicted_exchange import EXCHANGE_NEAR, SIZE
+from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
 from paceline.analysis.tables import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import plural

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.analysis.analyse import FOLDER
+from paceline.analysis.configuration_table import NAME, VIEWS
 from paceline.analysis.tables import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import Form, setting, shown, with_interval
@@ -36,7 +37,8 @@ def concluded_table(
     says: Sequence[str] = (),
 ) -> Table:
     """Show the table `conclusion` of analysis under the heading `name`."""
-    source, frame = f"{FOLDER}/{conclusion}.csv", findings.concluded[conclusion]
+    source = f"{FOLDER}/{NAME if conclusion in VIEWS else conclusion}.csv"
+    frame = findings.concluded[conclusion]
     return table_of(findings, name, caption, source, frame, cells, says)
 
 

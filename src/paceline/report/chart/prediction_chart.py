@@ -45,8 +45,8 @@ _DRAWN = (
     ),
     _Predicted(
         "predicted_exchange",
-        "exchange",
-        "predicted_exchange",
+        "observed",
+        "predicted",
         "seconds of exchange",
         "Predicted against observed seconds of exchange",
         "What messages and servers add to a step of paced processes; the line is where both are "
