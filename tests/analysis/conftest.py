@@ -13,7 +13,7 @@ def made(tmp_path):
         for place, run in enumerate(runs):
             known.setdefault(run["key"], place)
         runs = [
-            run if known[run["key"]] == place else run | {"key": f"{run['key']}-{place}"}
+            run if known[run["key"]] == place else run | {"key": f"{run['key']}x{place}"}
             for place, run in enumerate(runs)
         ]
         return read_tables(write_reports(tmp_path / "made", runs, **about))
