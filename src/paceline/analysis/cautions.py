@@ -138,7 +138,7 @@ def _super_linear(tables: Tables) -> Iterator[Row]:
     """Yield a row if speed-ups exceed what their workers can give."""
     row_of = scaling(tables)
     rows = [each | row_of(each, own) for each, own in configurations(tables.runs, tables.axes)]
-    table = pd.DataFrame(rows)
+    table: Frame = pd.DataFrame(rows)
     several = table[table["baseline"] != "itself"]
     mean, low = several["efficiency_mean"], several["efficiency_low"]
     found = several[(low > 1) | (mean > MOST_EFFICIENT)]

@@ -15,19 +15,8 @@ Entry: TypeAlias = Any  # value of a cell of a Frame
 Row = dict[str, Entry]  # entries by column
 
 _TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
-_TEXT |= {
-    "cluster",
-    "half",
-    "commit",
-    "source_digest",
-    "hardware.cpu",
-    "phase",
-    "name",
-    "value",
-    "at_edge",
-    "verdict",
-    "right",
-}
+_TEXT |= {"cluster", "half", "commit", "source_digest", "hardware.cpu", "phase", "name", "value"}
+_TEXT |= {"at_edge", "verdict", "right"}
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
