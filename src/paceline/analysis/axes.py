@@ -36,7 +36,7 @@ def implied_by_scheme(tables: Tables) -> Frame:
 def clock_axes(tables: Tables) -> list[str]:
     """Return the axes whose values determine the clock.
 
-    They are `cluster` alone if that is an axis, and else those axes `cluster.*` that have no value
+    They are only `cluster` if that is an axis, and else those axes `cluster.*` that have no value
     in common on both clocks.
     """
     axes = [axis for axis in tables.axes if axis.startswith("cluster")]

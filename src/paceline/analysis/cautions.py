@@ -34,7 +34,7 @@ def cautions(tables: Tables) -> Frame:
     - super_linear: configurations (likewise) have an efficiency above 1, beyond its interval or by
       more than 5 %; `value` lists them;
     - few_seeds: configurations (counted instead of points) have one finished seed;
-    - at_edge: configurations (likewise) are tuned to a trial at an edge of what was tried, where a
+    - at_edge: configurations (likewise) are tuned to a trial at the edge of the search range: a
       better one may lie beyond; `value` lists them.
     """
     runs = tables.runs

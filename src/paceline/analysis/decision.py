@@ -45,8 +45,8 @@ def decision(tables: Tables) -> Frame:
     - `reference_speedup`: that of the scheme `reference` over it, likewise;
     - `baseline_n`, `baseline_reached`: the runs of `baseline`, and how many of them got there;
     - `worker_seconds`: the number of workers times `target_seconds`;
-    - `tier`: best, the smallest time to the target; tied, not told from it; behind; never, if no
-      run reached the target; empty without a target;
+    - `tier`: best, the smallest time to the target; tied, if the difference from it is not
+      significant; behind, if it is; never, if no run reached the target; empty without a target;
     - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
       runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
       told), and `within_margin` is 1 if it is shown to lie within the margin of the study;

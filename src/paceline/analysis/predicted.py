@@ -86,7 +86,7 @@ def _staleness(own: Frame) -> Row:
 
 
 def _with_predictions(tables: Tables) -> Frame:
-    """Return the points that are predicted and have a rate: those at chance have one, too."""
+    """Return the points that are predicted and have a rate: so do those at chance."""
     found = tables.predictions.set_index("key").add_prefix("predicted_")
     runs = tables.runs.join(found, on="key", how="inner")
     return runs.dropna(subset=["images_per_second"])

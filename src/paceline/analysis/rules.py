@@ -38,6 +38,7 @@ _SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.memory_bytes")
 _CODE = ("versions.python", "versions.torch", "source_digest", "commit")
 _DIRTY = "+dirty"  # at the end of a commit: files differed from it
+Sides = Sequence[tuple[Configuration, Frame, Frame]]  # each with a speed-up, its points, baseline
 _COLUMNS = ["rule", "asks", "verdict", "broken", "of", "evidence", "place"]
 
 Verdict = Literal["holds", "broken", "not applicable"]
@@ -71,23 +72,23 @@ def rules(tables: Tables) -> Frame:
     `verdict`: holds; broken, in `broken` of `of` cases; or not applicable, if there is no case.
     `evidence` has the numbers in words; `place` is the table in reports/<study> they are from.
     """
-    rows = []
+    rows, sides = [], list(speedups(tables))
     for number, (asks, find) in enumerate(_ASKED, 1):
-        found = find(tables)
+        found = find(tables, sides)
         rows.append(
             [number, asks, found.verdict, found.broken, found.of, found.evidence, found.place]
         )
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def accuracy_rule(tables: Tables) -> RuleFinding:
+def accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
     """Judge rule 1: a speed-up is of equal accuracy, or of throughput only.
 
     It is broken where accuracies are shown to differ.
     """
     found = [
         (configuration, equal_accuracy(points, base, tables.margin))
-        for configuration, points, base in speedups(tables)
+        for configuration, points, base in sides
     ]
     if not found:
         return NO_SPEEDUP
@@ -118,25 +119,24 @@ def _points(accuracy: EqualAccuracy) -> str:
     return f"{mean:+.2f} points ({spread}, n = {accuracy.difference.n}{lost})"
 
 
-def baseline_rule(tables: Tables) -> RuleFinding:
+def baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
     """Judge rule 2: no one-worker run on the same hardware is faster than the baseline."""
-    broken, num_speedups, better = [], 0, dict[tuple[str, ...], str]()
-    for configuration, points, base in speedups(tables):
-        num_speedups += 1
+    broken, better = [], dict[tuple[str, ...], str]()
+    for configuration, points, base in sides:
         keys = tuple(base["key"])
         if keys not in better:  # many speed-ups have the same baseline
             better[keys] = _better(tables, configuration, base)
         found = _unlike(points, base) or better[keys]
         if found:
             broken.append(f"{name_of(configuration, tables.axes)}: {found}")
-    if not num_speedups:
+    if not sides:
         return NO_SPEEDUP
     first = f"; not {broken[0]}" if broken else ""
     evidence = (
-        f"{num_speedups - len(broken)} of {num_speedups} speed-ups are against the best "
+        f"{len(sides) - len(broken)} of {len(sides)} speed-ups are against the best "
         f"one-worker run on the same hardware and versions{first}"
     )
-    return RuleFinding(len(broken), num_speedups, evidence, "runs.csv")
+    return RuleFinding(len(broken), len(sides), evidence, "runs.csv")
 
 
 def _unlike(points: Frame, base: Frame) -> str:
@@ -175,12 +175,11 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
     )
 
 
-def network_rule(tables: Tables) -> RuleFinding:
+def network_rule(tables: Tables, sides: Sides) -> RuleFinding:
     """Judge rule 3: both sides train the same network, by its name, settings and weights."""
     names = [name for name in tables.runs if name in _NETWORK or name.startswith("model.")]
     names = [name for name in names if name not in SPLIT]
     unlike, sizes = [], set()
-    sides = list(speedups(tables))
     if not sides:
         return NO_SPEEDUP
     for configuration, points, base in sides:
@@ -199,7 +198,7 @@ def network_rule(tables: Tables) -> RuleFinding:
     return RuleFinding(len(unlike), len(sides), evidence, "runs.csv")
 
 
-def evaluation_rule(tables: Tables) -> RuleFinding:
+def evaluation_rule(tables: Tables, _: Sides) -> RuleFinding:
     """Judge rule 4: accuracies are of images that nothing was tuned on, and of several seeds.
 
     Cases are configurations with a finished point.
@@ -243,7 +242,7 @@ def _sizes(tables: Tables) -> list[str]:
     return [f"{name}: trained on {number:,.0f} images" for name, number in most.items()]
 
 
-def reporting_rule(tables: Tables) -> RuleFinding:
+def reporting_rule(tables: Tables, _: Sides) -> RuleFinding:
     """Judge rule 5: settings, hardware, versions and code of each finished point are known.
 
     Settings that are no column of runs.csv are those of the commit, if nothing differed from it.
@@ -275,7 +274,7 @@ def _text(value: Entry) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_ASKED: tuple[tuple[str, Callable[[Tables], RuleFinding]], ...] = (
+_ASKED: tuple[tuple[str, Callable[[Tables, Sides], RuleFinding]], ...] = (
     ("a speed-up is at equal accuracy, or called one of throughput only", accuracy_rule),
     ("the baseline is the best one-worker run on the same machine and versions", baseline_rule),
     ("both sides train the same network", network_rule),

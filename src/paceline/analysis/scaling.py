@@ -4,10 +4,10 @@
     efficiency = speed-up / number of processes of the K workers
 
 The one worker is one process, also where each of the others is several. If a scheme has no run with
-one worker, the baseline is the fastest scheme that has one, since one worker alone is plain SGD
+one worker, the baseline is the fastest scheme that has one, since a single worker is plain SGD
 under any scheme. Scaling is weak in the batch if the images per worker and step are constant: a
 step of K workers takes K times as many images. It is strong in a study that sets global_batch_size:
-K workers share the images that one takes in a step. The total number of samples is constant, too.
+K workers share the images that one takes in a step. The total of samples is constant in both.
 """
 
 from collections.abc import Iterator
