@@ -19,9 +19,8 @@ from paceline.model.nin import NiN
 from paceline.model.small_cnn import SmallCNN
 from paceline.planning.measure_blocks import measure_blocks
 from paceline.planning.measured_peak import measure_peak
-from paceline.planning.shortlist import choice_of
 from paceline.planning.step_memory import Step, count_memory
-from paceline.planning.verify import measure_plan_peak
+from paceline.planning.whole_steps import choice_of, plan_peak
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import CONF
@@ -60,7 +59,7 @@ def of_plans(settings, num_random):
     plans = [programme.plan([block.plain for block in programme.blocks]), programme.smallest()]
     for _ in range(num_random):
         plans.append(programme.plan([draw.choice(block.options) for block in programme.blocks]))
-    peaks = [measure_plan_peak(point, choice_of(programme, plan)).allocated for plan in plans]
+    peaks = [plan_peak(point, choice_of(programme, plan)).allocated for plan in plans]
     return [(plan.fullest.bytes, peak) for plan, peak in zip(plans, peaks, strict=True)]
 
 

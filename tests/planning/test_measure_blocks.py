@@ -69,7 +69,7 @@ def test_seconds_are_those_of_forward_and_backward_by_each_alternative(monkeypat
 
     block = measured(convolution, Slow)
     stopped = SimpleNamespace(perf_counter=lambda: clock.now)
-    monkeypatch.setattr("paceline.planning.timed.time", stopped)
+    monkeypatch.setattr("paceline.planning.race.time", stopped)
     monkeypatch.setattr(block, "_convert", lambda: setattr(clock, "now", clock.now + 7))
     for _ in range(3):
         block.measure()

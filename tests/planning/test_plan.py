@@ -12,15 +12,22 @@ from paceline import cli
 from paceline.errors import SettingError
 from paceline.planning.alternative import PLAIN
 from paceline.planning.measure_blocks import MeasuredBlocks, measure_blocks
-from paceline.planning.plan import Planned, best, bytes_of, check, in_process
+from paceline.planning.plan import (
+    Planned,
+    best,
+    bytes_of,
+    check,
+    in_process,
+    updates_to_target,
+)
 from paceline.planning.programme import BlockCosts, Option, Programme
-from paceline.planning.shortlist import choice_of, feasible_plans
 from paceline.planning.step_memory import StepMemory
-from paceline.planning.updates_to_target import updates_to_target
-from paceline.planning.verify import (
+from paceline.planning.whole_steps import (
     VerifiedPlan,
+    choice_of,
     differences,
-    measured_peak,
+    feasible_plans,
+    plan_peak,
     rank,
 )
 from paceline.record.point import Point
@@ -85,10 +92,10 @@ def test_plans_need_what_a_gpu_counts(model):
     point = Point.of(composed([*chosen, "cluster.accelerator=gpu"], ROOT))
     programme = in_process(measure_blocks, point, 1).programme
     plain = programme.plan([block.plain for block in programme.blocks])
-    counted = measured_peak(point, choice_of(programme, plain)).allocated
+    counted = in_process(plan_peak, point, choice_of(programme, plain)).allocated
     assert plain.fullest.bytes == pytest.approx(counted, rel=0.1)
     smallest = programme.smallest()
-    counted = measured_peak(point, choice_of(programme, smallest)).allocated
+    counted = in_process(plan_peak, point, choice_of(programme, smallest)).allocated
     assert 0.97 * counted <= smallest.fullest.bytes <= 1.35 * counted
 
 
@@ -124,7 +131,7 @@ def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
     planned = next(e for e in found["batch_sizes"] if e["batch_size"] == found["batch_size"])
     assert planned["plans"][0]["seconds"] <= planned["plans"][1]["seconds"]
     assert f"chosen: batch size {found['batch_size']}, " in out
-    assert ("memory binds" in out) == (planned["unbounded"]["bytes"] > 600e3)
+    assert ("\nlimited by memory" in out) == (planned["unbounded"]["bytes"] > 600e3)
     verified = found["verified"]
     assert (verified["rounds"], verified["num_faster"]) == (1, 0)  # one round tells nothing apart
     medians = [each["measured_seconds"] for each in verified["plans"]]
@@ -178,11 +185,13 @@ def test_what_cannot_be_planned_is_named(capsys, monkeypatch, arguments, setting
 
 def test_a_study_without_runs_of_these_batch_sizes_is_named(capsys, monkeypatch):
     """It would not be heeded; and data of anybody declare no shape to plan for."""
-    name = "paceline.planning.updates_to_target.updates_to_target"
+    name = "paceline.planning.plan.updates_to_target"
     monkeypatch.setattr(name, lambda *_: {32: 100.0})
     code, _, errors = command(capsys, monkeypatch, "batch_size=8", "--study", "made")
     assert code == 2
-    assert errors.startswith("paceline: study: made tells updates to its target for batch_size=32")
+    assert errors.startswith(
+        "paceline: study: made tells updates to its target only for batch_size=32"
+    )
     own = {"_target_": "tests.run.own.OwnData", "folder": None}
     point = tiny_point("sync_allreduce", 1, 8, data=own, training__precision="32-true")
     with pytest.raises(SettingError, match=r"^data.image_shape: .* declares none"):

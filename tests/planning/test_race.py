@@ -1,9 +1,11 @@
-"""Who wins by planted timings, how often each is measured, and in which order."""
+"""Races by planted timings: which turn wins, how often each is measured, what is significant."""
 
 from itertools import pairwise
 from random import Random
 
-from paceline.planning.race import by_turns, race
+import pytest
+
+from paceline.planning.race import by_turns, difference, race
 
 
 class PlantedTurns:
@@ -45,7 +47,7 @@ def test_each_phase_has_its_share_of_the_time_and_all_rounds():
     assert [len(each) for each in found] == [6 + 16, 6 + 16, 6, 6]
 
 
-def test_one_alone_is_measured_too():
+def test_a_single_turn_is_measured():
     assert raced(PlantedTurns([1.0]), [1.0], 3, 5.0) == [[1.0] * 5]
 
 
@@ -56,3 +58,19 @@ def test_none_has_always_the_same_one_before_it():
     assert all(sorted(each) == [0, 1, 2, 3] for each in rounds)
     before = {(first, second) for first, second in pairwise(planted.called) if first != second}
     assert len(before) == 12
+
+
+def test_a_difference_is_paired_by_round():
+    machine = [1.0, 2.0, 1.5, 3.0, 1.2, 2.4, 1.1, 1.9]  # which slows down in some rounds
+    apart = difference(machine, [1.01 * each for each in machine])
+    assert apart.share == pytest.approx(0.01)
+    assert apart.low == pytest.approx(0.01)
+    assert apart.significant
+    assert not apart.faster
+    assert difference([1.01 * each for each in machine], machine).faster
+
+
+def test_no_difference_is_significant_by_fewer_than_six_rounds():
+    assert not difference([1.0] * 5, [9.0] * 5).significant
+    assert difference([1.0] * 6, [9.0] * 6).significant
+    assert difference([1.0] * 9, [9.0] * 5).high is None  # five are shared

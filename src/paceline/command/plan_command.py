@@ -3,6 +3,7 @@
 import argparse
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,20 @@ from paceline.errors import SettingError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--memory", metavar="SIZE", help="40MB, 2GB; else what is free")
-    parser.add_argument("--study", help="whose reports tell the updates to its target")
     parser.add_argument(
-        "--rounds", type=int, default=7, help="of each measurement; of whole steps at least"
+        "--memory", metavar="SIZE", help="limit, such as 40MB or 2GB; default: what is free"
     )
     parser.add_argument(
-        "--seconds", type=float, default=60.0, help="for whole steps by the fastest plans"
+        "--study", help="study whose report has the number of updates to its target, by batch size"
     )
     parser.add_argument(
-        "--verify", action="store_true", help="measure whole steps by feasible plans"
+        "--rounds", type=int, default=7, help="of each measurement; the least for whole steps"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="time for whole steps by the fastest plans"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="measure the choice again beside other plans"
     )
     parser.add_argument("--json", metavar="FILE", help="write the plans to a file")
 
@@ -35,10 +40,11 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     each_composed = composed_each(options.overrides, root)
     points = [Point.of(each.config) for each in each_composed]
     if isinstance(points[0].cluster, VirtualCluster):
-        from paceline.planning.lemma_table import lemma_rows, lemma_table
+        from paceline.command.plan_view import lemma_view
+        from paceline.planning.lemma import lemma_rows
 
         _check_modelled(options)
-        print(lemma_table(lemma_rows(points)))
+        _show(lemma_view(lemma_rows(points)))
         return 0
     if others := {name for each in each_composed for name in each.swept} - {"batch_size"}:
         raise SettingError(min(others), "a plan compares batch sizes; give one value")
@@ -62,22 +68,18 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _check_modelled(options: argparse.Namespace) -> None:
-    """Refuse what a modelled cluster, of which there are the lemmas alone, would not heed."""
+    """Refuse options without an effect on a modelled cluster, for which only lemmas are shown."""
     for name in ("memory", "study", "verify", "json"):
         if getattr(options, name):
             raise SettingError(
-                name, "of a modelled cluster there are the lemmas alone; leave it out"
+                name, "a modelled cluster is planned by lemmas only; leave this option out"
             )
 
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
-    from paceline.planning.plan import bytes_of, plan_batches
-    from paceline.planning.plan_json import as_json
-    from paceline.planning.plan_table import table
-    from paceline.planning.shortlist import compare
-    from paceline.planning.updates_to_target import updates_to_target
-    from paceline.planning.verified_table import peak_table, verified_table
-    from paceline.planning.verify import measured_peak, verify
+    from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
+    from paceline.planning.plan import bytes_of, in_process, plan_batches, updates_to_target
+    from paceline.planning.whole_steps import compare, plan_peak, verify
 
     names = points[0].config.names
     memory = bytes_of(options.memory, points[0].device)
@@ -86,20 +88,30 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
         updates = updates_to_target(root / "reports" / options.study, names["model"], names["data"])
         if not updates.keys() & {point.batch_size for point in points}:
             known = ", ".join(map(str, sorted(updates))) or "none"
-            message = f"{options.study} tells updates to its target for batch_size={known} alone"
+            message = f"{options.study} tells updates to its target only for batch_size={known}"
             raise SettingError("study", message)
     planned = plan_batches(points, memory, updates, options.rounds)
     compared = compare(points, planned, memory, options.rounds, options.seconds)
-    print(table(planned, compared, memory))
+    _show(plan_view(planned, compared, memory))
     verified = []
     if options.verify:
-        peaks = [measured_peak(point, {}) for point in points]
-        print(f"\n{peak_table(planned, peaks)}")
+        _show(peak_view(planned, [in_process(plan_peak, point, {}) for point in points]))
         point = points[planned.index(compared[0].planned)]
         verified = verify(point, compared[0], memory, options.rounds, options.seconds)
-        print(f"\n{verified_table(verified)}")
+        _show(verified_view(verified))
     if options.json:
         Path(options.json).write_text(as_json(planned, compared, verified, memory))
+
+
+def _show(parts: Iterable[Any]) -> None:
+    from rich.console import Console
+
+    from paceline.command.plain_table import WIDTH
+
+    width = None if sys.stdout.isatty() else WIDTH
+    console = Console(highlight=False, soft_wrap=True, width=width)
+    for part in parts:
+        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
 
 
 COMMAND = Command(

@@ -7,12 +7,39 @@ computing, T_O overhead that computing does not hide, R = T_O / T_C. So
 
 The premise is that T_O does not depend on G: over a ring it grows by less than 2, over one server
 in proportion (a test holds the cost models to that). The formulas are derived anew from these
-times, since the paper's text was not at hand.
+times, since the paper's text was not at hand. `lemma_rows` sets them beside predictions.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-_ROUNDING = 1e-9  # relative; less than that is not a server more
+from paceline.cluster.virtual import VirtualCluster
+from paceline.errors import SettingError
+from paceline.prediction.timed_run import sized_workload, timed_run
+from paceline.record.point import Point
+
+STEPS = 100  # of each worker, from which times are predicted
+_ROUNDING = 1e-9  # relative; a smaller excess needs no further server
+
+
+@dataclass(frozen=True)
+class LemmaRow:
+    """One number of workers. `lemma`, `predicted`: images/s.
+
+    `overhead`: R. `growth`: seconds of a step besides computing, as predicted, by those of two
+    workers, which are the lemma's. `servers`: by the lemma; None for a scheme that has none.
+    `predicted_servers`: images/s with as many. `served`: most workers that they suffice for.
+    """
+
+    point: Point
+    lemma: float
+    predicted: float
+    overhead: float
+    growth: float
+    servers: int | None
+    predicted_servers: float | None
+    served: int | None
 
 
 def efficiency(overhead: float, workers: float) -> float:
@@ -51,3 +78,61 @@ def servers_needed(num_bytes: float, workers: int, bandwidth: float, seconds: fl
 def workers_served(num_bytes: float, servers: int, bandwidth: float, seconds: float) -> int:
     """Return the most workers for which so many servers suffice; `servers_needed` inverted."""
     return math.floor(servers * bandwidth * seconds / (2 * num_bytes) * (1 + _ROUNDING))
+
+
+def lemma_rows(points: Sequence[Point], steps: int = STEPS) -> list[LemmaRow]:
+    """Compute a row for each point; the overhead is what two workers add to the step of one.
+
+    Raises SettingError("cluster") for a cluster that is not modelled.
+    """
+    return [_row(point, steps) for point in points]
+
+
+def _row(point: Point, steps: int) -> LemmaRow:
+    step = _step_seconds(point, steps, workers=1)
+    two = _step_seconds(point, steps, workers=2)
+    overhead = max(0.0, two - step)
+    batch, workers = point.batch_size * point.workers, point.workers
+    seconds = _step_seconds(point, steps)
+    servers, served = _servers(point, step) if point.scheme.servers else (None, None)
+    with_servers = None if servers is None else _step_seconds(point, steps, servers=servers)
+    return LemmaRow(
+        point=point,
+        lemma=batch / (step + overhead),
+        predicted=batch / seconds,
+        overhead=overhead / (workers * step),
+        growth=(seconds - step) / overhead if overhead else 1.0,
+        servers=servers,
+        predicted_servers=None if with_servers is None else batch / with_servers,
+        served=served,
+    )
+
+
+def _servers(point: Point, step: float) -> tuple[int, int]:
+    """Return how many servers suffice, and the most workers for which so many do."""
+    cluster = point.cluster
+    assert isinstance(cluster, VirtualCluster)
+    profile = cluster.profile
+    link = profile.node_link if profile.one_machine else profile.link
+    num_bytes = sized_workload(point).message_bytes(1, 1)
+    servers = servers_needed(num_bytes, point.workers, link.bandwidth, step)
+    return servers, workers_served(num_bytes, servers, link.bandwidth, step)
+
+
+def _step_seconds(
+    point: Point, steps: int, *, workers: int | None = None, servers: int | None = None
+) -> float:
+    """Return the mean seconds of a worker's step, by images/s over all workers."""
+    config = point.config
+    if servers is not None:
+        config = config.replaced(scheme={**config.values["scheme"], "servers": servers})
+    number = workers or point.workers
+    try:
+        changed = Point.of(config.replaced(workers=number))
+    except SettingError as error:
+        message = f"the lemmas need the times of one and of two workers: {error.message}"
+        raise SettingError(error.setting, message) from error
+    if not isinstance(changed.cluster, VirtualCluster):
+        raise SettingError("cluster", f"{config.names['cluster']} is not modelled")
+    run = timed_run(changed, steps)
+    return changed.workers * changed.batch_size / run.images_per_second

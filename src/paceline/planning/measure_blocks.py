@@ -1,6 +1,6 @@
 """Measures every alternative of every block of a network on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from paceline.cluster.accelerator import device
-from paceline.planning.allocations import phases_by_operation
 from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied, laid_out
 from paceline.planning.blocks import Block, find_blocks, inputs_of
 from paceline.planning.measured_peak import measure_peak, phases_on_cpu
 from paceline.planning.programme import BlockCosts, Option, Programme
-from paceline.planning.step_memory import Step, StepMemory, count_memory
-from paceline.planning.timed import timed
+from paceline.planning.race import timed
+from paceline.planning.step_memory import Step, StepMemory, count_memory, phases_by_operation
 from paceline.record.point import Point
 
 _BLOCK_SECONDS = 0.005  # of a measurement, by repetition
@@ -168,42 +167,32 @@ class MeasuredBlock:
 
     def _gradients(self, alternative: Alternative) -> Tensor:
         """Return all gradients as one vector, with the same dropout for every alternative."""
-        self._forget()
         given = self._leaf(alternative)
         with torch.random.fork_rng(), applied([self._block], {self.name: alternative}):
             torch.manual_seed(0)
-            output = self._output(given)
-            output.backward(self._behind(output))
+            for _ in self._phases(given):
+                pass
         tensors = [given.grad, *(weight.grad for weight in self._block.parameters())]
         return torch.cat([each.flatten() for each in tensors if each is not None])
 
     def _count(self, alternative: Alternative) -> tuple[int, int, int]:
-        self._forget()
         given = self._leaf(alternative)
-        output = end = None
-
-        def forward() -> None:
-            nonlocal output
-            output = self._output(given)
-
-        def between() -> None:
-            nonlocal output, end
-            assert output is not None
-            end = _End.apply(output, self._numbers_like(output))
-            output = None  # the blocks after this one have freed it by now
-
-        def backward() -> None:
-            assert end is not None
-            end.backward()
-
-        phases = [forward, between, backward]
         with applied([self._block], {self.name: alternative}):
             if given.device.type == "cpu":
-                counted = phases_on_cpu(phases)
+                forward, _, backward = phases_on_cpu(self._phases(given))
             else:
                 state = [v for each in self._block.modules for v in each.state_dict().values()]
-                counted = phases_by_operation(phases, [given, *state])
-        return counted[0].left, counted[0].peak, counted[2].peak
+                forward, _, backward = phases_by_operation(self._phases(given), [given, *state])
+        return forward.left, forward.peak, backward.peak
+
+    def _phases(self, given: Tensor) -> Iterator[None]:
+        """Carry out forward; what comes after the block, which frees its output; and backward."""
+        output = self._output(given)
+        yield
+        end = _End.apply(output, self._numbers_like(output))
+        del output
+        yield
+        end.backward()
 
     def _output(self, given: Tensor) -> Tensor:
         for module in self._block.modules:
@@ -224,6 +213,7 @@ class MeasuredBlock:
         return self._numbers
 
     def _leaf(self, alternative: Alternative) -> Tensor:
+        self._forget()
         value = laid_out(self._given.detach(), alternative.layout)
         return value.requires_grad_(self._given.requires_grad)
 

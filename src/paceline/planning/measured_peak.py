@@ -3,7 +3,7 @@
 import json
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-_PHASE = "phase of work"
+_PHASE, _ENDED = "phase of work", object()
 
 
 class Phase(NamedTuple):
@@ -54,17 +54,17 @@ def _on_gpu(build: Callable[[], Callable[[], None]]) -> int:
 
 
 def _on_cpu(build: Callable[[], Callable[[], None]]) -> int:
-    steps = list[Callable[[], None]]()
+    def steps() -> Iterator[None]:
+        step = build()
+        step()
+        yield
+        step()
 
-    def first() -> None:
-        steps.append(build())
-        steps[0]()
-
-    return phases_on_cpu([first, lambda: steps[0]()])[1].peak
+    return phases_on_cpu(steps())[1].peak
 
 
-def phases_on_cpu(phases: Sequence[Callable[[], None]]) -> list[Phase]:
-    """Call one after the other; return the bytes of each, above those before the first.
+def phases_on_cpu(work: Iterator[None]) -> list[Phase]:
+    """Run work whose phases end at each `yield`; return their bytes, above those before the first.
 
     They are added up from the allocator's events, so that they include what an operator allocates
     and frees while it runs, which differs between processors.
@@ -73,9 +73,10 @@ def phases_on_cpu(phases: Sequence[Callable[[], None]]) -> list[Phase]:
     with profile(
         activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
     ) as profiler:
-        for phase in phases:
+        running = True
+        while running:
             with record_function(_PHASE):
-                phase()
+                running = next(work, _ENDED) is not _ENDED
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))

@@ -3,7 +3,7 @@
 The procedure is that of Zou 2017 (doi 10.1007/978-3-319-69179-4_2): solve the integer programme for
 each batch size; multiply the time of a step by the updates to the target, where records tell
 them; take the batch size that reaches it first, else the one with the most images per second. That
-is a prediction from blocks; `shortlist` chooses among the plans near the best by whole steps.
+is a prediction from blocks; `whole_steps` chooses among the plans that are nearly as fast.
 """
 
 import re
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import psutil
 import torch
 
@@ -25,6 +26,9 @@ from paceline.record.point import Point
 
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
+_KINDS = ("measured", "paced", "virtual")  # the first of them that a study has
+_COLUMNS = ["kind", "batch_size", "workers", "n_failed"]
+_COLUMNS += ["target_n_censored", "target_samples_mean"]
 _NUM_PLANS = 2  # the choice, and the next best
 
 
@@ -64,6 +68,28 @@ def bytes_of(memory: str | None, device: str) -> float:
     if not found or not float(found[1]):
         raise SettingError("memory", f"a size is needed, as 40MB or 2GB, not {memory!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
+    """Return the updates by batch size, as means over the runs of one worker in reports/<study>/.
+
+    Batch sizes with runs that never got there are left out. Raises SettingError("study") if the
+    tables are missing or of another model or data set.
+    """
+    table, runs = folder / "tables/configurations.csv", folder / "runs.csv"
+    if not table.is_file():
+        raise SettingError("study", f"there is no {table}; run paceline report {folder.name}")
+    trained = pd.read_csv(runs)
+    for name, asked in (("model", model), ("data", data)):
+        if set(trained[name]) != {asked}:
+            message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
+            raise SettingError("study", f"{message}, not {asked}")
+    rows = pd.read_csv(table).reindex(columns=_COLUMNS)  # some are absent without a target
+    reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
+    kinds = [kind for kind in _KINDS if kind in set(reached["kind"])]
+    of_kind = reached.loc[reached["kind"].isin(kinds[:1])]
+    means = of_kind.groupby("batch_size")["target_samples_mean"].mean()
+    return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
 
 
 def plan_batches(

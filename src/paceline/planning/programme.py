@@ -6,9 +6,9 @@
                 bytes at each moment <= memory
                 z_k >= |layout of block k - layout of block k - 1|
 
-Zou bounds the sum of all workspaces. Here each block has two moments, its forward and its backward:
-before its own there is what the blocks before it keep, and in backward the gradients of the blocks
-behind it. That is as linear, and no workspace is counted at a time when it is not there.
+Zou bounds the sum of all workspaces. Here each block has two moments, its forward and its backward,
+which need its own bytes, what earlier blocks keep, and in backward the gradients of later blocks.
+That is linear as well, and counts a workspace only while it exists.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,8 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from paceline.planning.alternative import PLAIN, Alternative
+
+_MOMENTS = ("forward", "backward")  # of a block
 
 
 class Option(NamedTuple):
@@ -100,77 +102,77 @@ class Programme:
         fullest = int(needed.argmax())
         return Plan(options, seconds, Moment(self._moments[fullest], int(needed[fullest])))
 
-    def solve(self, memory: float, excluded: Sequence[Plan] = ()) -> Plan | None:
-        """Return the fastest plan within `memory` [bytes], none of `excluded`; None without one."""
-        found = self._milp(memory, excluded)
-        return None if found is None else self.plan(self._options(found))
-
     def fastest(self, memory: float, most: int) -> list[Plan]:
         """Return up to `most` plans within `memory` [bytes], the fastest first."""
         found = list[Plan]()
-        while len(found) < most and (plan := self.solve(memory, found)) is not None:
+        while len(found) < most and (plan := self._solved(memory, found)) is not None:
             found.append(plan)
         return found
 
     def smallest(self) -> Plan:
         """Return a plan that needs the least memory."""
-        found = self._milp(None, ())
+        found = self._solved(None, ())
         assert found is not None  # nothing bounds it
-        return self.plan(self._options(found))
+        return found
 
-    def _milp(self, memory: float | None, excluded: Sequence[Plan]) -> np.ndarray | None:
-        """Return the columns of the best plan; with `memory` None, of the smallest one.
+    def _solved(self, memory: float | None, excluded: Sequence[Plan]) -> Plan | None:
+        """Return the best plan, not one of `excluded`; with `memory` None, the smallest.
 
-        One column more has the memory that is needed, in units of the largest number of bytes.
+        The last column is the memory that is needed, in units of the largest number of bytes.
         """
         scale = float(np.abs(self._matrix).max() + np.abs(self._constant).max())
-        width = len(self._costs) + 1
-        costs = np.zeros(width)
-        costs[: width - 1], costs[-1] = (self._costs, 0) if memory is not None else (0, 1)
-        bound = np.inf if memory is None else memory / scale
-        in_use = np.column_stack([self._matrix / scale, -np.ones(len(self._constant))])
+        costs, most = self._costs, np.ones(self._width)
+        if memory is None:
+            costs, most[-1] = np.arange(self._width) == self._width - 1, np.inf
+        else:
+            most[-1] = memory / scale
+        in_use = self._matrix / scale
+        in_use[:, -1] = -1
         rules = [
             LinearConstraint(in_use, ub=-self._constant / scale),  # pyright: ignore[reportArgumentType]
-            LinearConstraint(_wider(self._one_each), 1, 1),
-            LinearConstraint(_wider(self._changes), ub=0),
+            LinearConstraint(self._one_each, 1, 1),
+            LinearConstraint(self._changes, ub=0),
         ]
+        is_option = np.arange(self._width) < self._num_options
         for plan in excluded:
-            taken = self._vector(plan.options)[None, : self._num_options]
-            row = np.pad(taken, ((0, 0), (0, width - self._num_options)))
-            rules.append(LinearConstraint(row, ub=len(self.blocks) - 1))
+            taken = self._vector(plan.options) * is_option
+            rules.append(LinearConstraint(taken[None], ub=len(self.blocks) - 1))
         found = milp(
             costs,
             constraints=rules,
-            integrality=np.arange(width) < self._num_options,
-            bounds=Bounds(0, np.append(np.ones(width - 1), bound)),  # pyright: ignore[reportArgumentType]
+            integrality=is_option,
+            bounds=Bounds(0, most),  # pyright: ignore[reportArgumentType]
             options={"mip_rel_gap": 0},
         )
-        return None if found.x is None else found.x[:-1]
+        if found.x is None:
+            return None
+        pairs = zip(self.blocks, self._places, strict=True)
+        return self.plan([block.options[int(found.x[place].argmax())] for block, place in pairs])
 
     @cached_property
     def _num_options(self) -> int:
         return sum(len(block.options) for block in self.blocks)
 
+    @property
+    def _width(self) -> int:
+        """Number of columns: options of all blocks, changes of layout before them, and memory."""
+        return self._num_options + len(self.blocks) + 1
+
     @cached_property
     def _places(self) -> list[slice]:
-        """Columns of each block's options; those of the changes of layout follow, one a block."""
+        """Columns of each block's options."""
         ends = np.cumsum([len(block.options) for block in self.blocks])
         starts = np.append(0, ends[:-1])
         return [slice(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
-    def _spread(self, numbers: Sequence[Sequence[float]], changes: Sequence[float]) -> np.ndarray:
-        return np.concatenate([*map(np.asarray, numbers), np.asarray(changes)]).astype(float)
-
     @cached_property
     def _costs(self) -> np.ndarray:
-        return self._spread(
-            [[option.seconds for option in block.options] for block in self.blocks],
-            [block.conversion_seconds for block in self.blocks],
-        )
+        of_options = [option.seconds for block in self.blocks for option in block.options]
+        return np.array([*of_options, *(block.conversion_seconds for block in self.blocks), 0.0])
 
     @cached_property
     def _one_each(self) -> np.ndarray:
-        rows = np.zeros((len(self.blocks), len(self._costs)))
+        rows = np.zeros((len(self.blocks), self._width))
         for row, place in zip(rows, self._places, strict=True):
             row[place] = 1
         return rows
@@ -178,9 +180,9 @@ class Programme:
     @cached_property
     def _changes(self) -> np.ndarray:
         """Two rows for each block: +-(its layout - that before it) - its change <= 0."""
-        rows, before = list[np.ndarray](), np.zeros(len(self._costs))  # images come contiguous
+        rows, before = list[np.ndarray](), np.zeros(self._width)  # images come contiguous
         for index, (block, place) in enumerate(zip(self.blocks, self._places, strict=True)):
-            layout = np.zeros(len(self._costs))
+            layout = np.zeros(self._width)
             layout[place] = [o.alternative.layout == "channels_last" for o in block.options]
             for sign in (1, -1):
                 row = sign * (layout - before)
@@ -191,54 +193,35 @@ class Programme:
 
     @cached_property
     def _moments(self) -> list[str]:
-        names = [block.name for block in self.blocks]
-        return [
-            "the update of weights",
-            *(f"forward of {name}" for name in names),
-            *(f"backward of {name}" for name in names),
-        ]
+        names = [f"{moment} of {block.name}" for moment in _MOMENTS for block in self.blocks]
+        return ["the update of weights", *names]
 
     @cached_property
     def _matrix(self) -> np.ndarray:
         """Bytes of each moment by column, besides `_constant`."""
-        zero = np.zeros(len(self._costs))
-        forward, backward, kept = list[np.ndarray](), list[np.ndarray](), zero
+        forward, backward = list[np.ndarray](), list[np.ndarray]()
+        kept = np.zeros(self._width)
         for index, (block, place) in enumerate(zip(self.blocks, self._places, strict=True)):
-            change = self._num_options + index
-            for rows, numbers in (
-                (forward, [option.forward for option in block.options]),
-                (backward, [option.backward for option in block.options]),
-            ):
-                row = kept.copy()
-                row[place], row[change] = numbers, block.conversion_bytes
-                rows.append(row)
-            kept = kept.copy()
+            kept[self._num_options + index] = block.conversion_bytes
+            for rows, moment in zip((forward, backward), _MOMENTS, strict=True):
+                rows.append(kept.copy())
+                rows[-1][place] = [getattr(option, moment) for option in block.options]
             kept[place] = [option.kept for option in block.options]
-            kept[change] = block.conversion_bytes
-        return np.array([zero, *forward, *backward])
+        return np.array([np.zeros(self._width), *forward, *backward])
 
     @cached_property
     def _constant(self) -> np.ndarray:
         gradients = np.array([block.gradients for block in self.blocks], float)
-        behind = gradients.sum() - np.cumsum(gradients)
+        later = gradients.sum() - np.cumsum(gradients)
         present = np.full(len(gradients), gradients.sum())
-        in_backward = present if self.keeps_gradients else behind
+        in_backward = present if self.keeps_gradients else later
         return np.concatenate([[self.update_bytes], self.bytes + present, self.bytes + in_backward])
 
     def _vector(self, options: Sequence[Option]) -> np.ndarray:
-        chosen = np.zeros(len(self._costs))
-        before = "contiguous"
+        chosen, before = np.zeros(self._width), "contiguous"
         for index, (block, place) in enumerate(zip(self.blocks, self._places, strict=True)):
             chosen[place][list(block.options).index(options[index])] = 1
             layout = options[index].alternative.layout
             chosen[self._num_options + index] = layout != before
             before = layout
         return chosen
-
-    def _options(self, columns: np.ndarray) -> list[Option]:
-        pairs = zip(self.blocks, self._places, strict=True)
-        return [block.options[int(columns[place].argmax())] for block, place in pairs]
-
-
-def _wider(rows: np.ndarray) -> np.ndarray:
-    return np.pad(rows, ((0, 0), (0, 1)))

@@ -9,7 +9,8 @@ same parts from layers' sizes; here autograd itself says what it saves, and the 
 whatever else is alive at the peak.
 """
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -17,11 +18,55 @@ from typing import Any
 import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode, unset_fake_temporarily
 from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from paceline.errors import SettingError
-from paceline.planning.allocations import Allocations
+from paceline.planning.measured_peak import Phase, phases_on_cpu
+
+_ENDED = object()
+_WORKSPACES: dict[str, int] = {}  # of convolutions, by function and arguments
+_CONVOLUTIONS = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
+
+
+class Allocations(TorchDispatchMode):
+    """Context that counts what operations allocate: bytes `current`ly, and at the `peak`.
+
+    A storage counts from the operation that returns it until nothing refers to it, whether it is
+    real or fake. What an operation allocates only while it runs is not seen, except for
+    convolutions on a CPU, where it is measured.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.current = self.peak = 0
+        self._live: dict[int, weakref.ref[Any]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        returned = func(*args, **(kwargs or {}))
+        self.add(each for each in tree_leaves(returned) if isinstance(each, Tensor))
+        self.peak = max(self.peak, self.current + _workspace(func, args))
+        return returned
+
+    def add(self, tensors: Iterable[Tensor]) -> None:
+        """Count storages that were there before."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if (key := storage._cdata) not in self._live:
+                size = storage.nbytes()
+                self.current += size
+                self._live[key] = weakref.ref(storage, self._release(key, size))
+
+    def _release(self, key: int, size: int) -> Any:
+        def release(_: object) -> None:
+            self.current -= size
+            del self._live[key]
+
+        return release
 
 
 @dataclass(frozen=True)
@@ -122,10 +167,10 @@ def _second_step(
 ) -> StepMemory:
     gradients = sum(each.grad.nbytes for each in _trained(step.module) if each.grad is not None)
     optimizer = allocated.current - weights - images - gradients
-    allocated.forget_peak()
+    allocated.peak = allocated.current
     step.backward(step.forward())
     peak = allocated.peak
-    allocated.forget_peak()
+    allocated.peak = allocated.current
     step.optimizer.step()
     update_peak = allocated.peak
     constant = weights + gradients + optimizer + images
@@ -151,3 +196,46 @@ def _saved(step: Step, own: Sequence[Tensor]) -> int:
 
 def _trained(module: LightningModule) -> list[torch.nn.Parameter]:
     return [each for each in module.parameters() if each.requires_grad]
+
+
+def phases_by_operation(work: Iterator[None], held: Iterable[Tensor]) -> list[Phase]:
+    """Run work whose phases end at each `yield`; return their bytes, above those of `held`."""
+    found, running = list[Phase](), True
+    with Allocations() as allocated:
+        allocated.add(held)
+        before = allocated.current
+        while running:
+            allocated.peak = allocated.current
+            running = next(work, _ENDED) is not _ENDED
+            found.append(Phase(allocated.peak - before, allocated.current - before))
+    return found
+
+
+def _workspace(func: Any, args: tuple[Any, ...]) -> int:
+    """Return the bytes that a convolution on a CPU allocates besides what it returns.
+
+    Copies in layouts of its own, and columns of images, depend on the processor. So it is carried
+    out once on zeros of these shapes, whether its tensors are fake or not.
+    """
+    if func not in _CONVOLUTIONS or args[0].device.type != "cpu":
+        return 0
+    shapes = [(*each.shape, each.stride(), each.dtype) for each in args if isinstance(each, Tensor)]
+    key = repr((func, shapes, [each for each in args if not isinstance(each, Tensor)]))
+    if key not in _WORKSPACES:
+        with unset_fake_temporarily():
+            _, during, _ = phases_on_cpu(_on_zeros(func, args))
+        _WORKSPACES[key] = during.peak - during.left
+    return _WORKSPACES[key]
+
+
+def _on_zeros(func: Any, args: tuple[Any, ...]) -> Iterator[None]:
+    zeros = [
+        torch.empty_strided(each.shape, each.stride(), dtype=each.dtype).zero_()
+        if isinstance(each, Tensor)
+        else each
+        for each in args
+    ]
+    yield
+    returned = func(*zeros)
+    yield
+    del returned

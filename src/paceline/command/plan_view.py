@@ -1,0 +1,289 @@
+"""Views of a plan in the terminal, and the plan as JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from rich.console import RenderableType
+
+from paceline.command.plain_table import plain_table
+from paceline.planning.lemma import (
+    LemmaRow,
+    efficiency,
+    largest_overhead,
+    limit_of_speedup,
+    most_workers,
+)
+from paceline.planning.measured_peak import Peak
+from paceline.planning.plan import Planned
+from paceline.planning.programme import Plan
+from paceline.planning.whole_steps import Compared, VerifiedPlan, differences, rank
+
+_PARTS = ("weights", "gradients", "optimizer", "images", "saved", "workspace", "peak")
+_HALF = 0.5  # efficiency below which another worker is hardly worth it
+
+
+def plan_view(
+    planned: Sequence[Planned], compared: Sequence[Compared], memory: float
+) -> Iterator[RenderableType]:
+    """Yield the memory and the plans of all batch sizes, and the choice with its reasons."""
+    yield "memory of an unchanged step [MB]"
+    yield plain_table(_numbers("batch_size", *_PARTS), map(_memory_row, planned))
+    yield "time of a step: unchanged, as measured; planned, as predicted by the fastest plan"
+    yield _plans(planned)
+    chosen = compared[0]
+    yield f"blocks at batch size {chosen.planned.batch_size:,}, as chosen and unchanged"
+    names = ["block", "alternative", *_numbers("time", "keeps MB", "unchanged", "keeps MB")]
+    yield plain_table(names, _block_rows(chosen))
+    yield "whole steps"
+    names = _numbers("batch_size", "predicted", "measured", "error", "images/s", "rounds")
+    yield plain_table(["plan", *names], map(_whole_row, ("choice", "runner-up"), compared))
+    yield "\n".join(_reasons(compared, memory))
+
+
+def peak_view(planned: Sequence[Planned], peaks: Sequence[Peak]) -> Iterator[RenderableType]:
+    """Yield the counted memory of unchanged steps beside the measured, by batch size."""
+    rows = list[list[str]]()
+    for each, peak in zip(planned, peaks, strict=True):
+        counted = each.measured.memory.peak
+        error = f"{100 * (counted / peak.allocated - 1):+.1f} %"
+        rows.append([f"{each.batch_size:,}", _megabytes(counted), *_peak(peak), error])
+    yield "peak memory of an unchanged step [MB]"
+    yield plain_table(_numbers("batch_size", "counted", "allocated", "resident", "error"), rows)
+    yield "allocated: by torch; resident: with what malloc and libraries keep"
+
+
+def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
+    """Yield measured beside predicted times, and the rank of the choice, which comes first."""
+    compared = differences(verified)
+    rows = [
+        [
+            str(each.plan),
+            _milliseconds(each.plan.seconds),
+            _milliseconds(median(each.seconds)),
+            str(apart) if each is not verified[0] else "-",
+            _megabytes(each.plan.fullest.bytes),
+            *(_peak(each.peak) if each.peak else ["-", "-"]),
+        ]
+        for each, apart in zip(verified, compared, strict=True)
+    ]
+    names = ["predicted", "measured", "against the choice", "counted MB", "allocated", "resident"]
+    yield "whole steps by feasible plans, the choice first"
+    yield plain_table(["plan", *_numbers(*names)], rows)
+    ratio = median(verified[0].seconds) / min(median(each.seconds) for each in verified)
+    yield (
+        f"against the choice: median of {len(verified[0].seconds)} rounds with a 95 % interval by "
+        "a sign test; the choice was made by other rounds\n"
+        f"the choice is number {rank(verified)} of {len(verified)} measured, {ratio:.3f} times the "
+        f"fastest; {sum(each.faster for each in compared)} are significantly faster"
+    )
+
+
+def lemma_view(rows: Sequence[LemmaRow]) -> Iterator[RenderableType]:
+    """Yield a line for each number of workers, and what the columns mean."""
+    names = rows[0].point.config.names
+    yield f"{names['workload']} on {names['cluster']}, {names['scheme']}"
+    columns = ["workers", "batch_size", "R", "alpha", "half from", "at most", "R for half"]
+    columns += ["lemma images/s", "predicted", "overhead grows"]
+    if rows[0].servers is not None:
+        columns += ["servers by lemma", "predicted with these", "they serve"]
+    yield plain_table(_numbers(*columns), map(_lemma_row, rows))
+    yield (
+        "R: overhead of two workers by time of computing; alpha: efficiency by the lemma, which\n"
+        "takes this overhead for any number of workers; overhead grows: by prediction. If workers\n"
+        "share the images of a step, half from: number of workers with half the efficiency;\n"
+        "at most: limit of the speed-up; R for half: with which these workers have half"
+    )
+
+
+def as_json(
+    planned: Sequence[Planned],
+    compared: Sequence[Compared],
+    verified: Sequence[VerifiedPlan],
+    memory: float,
+) -> str:
+    """Return all batch sizes with their plans, and the shortlist from the choice on."""
+    chosen = compared[0]
+    content = {
+        "memory": memory,
+        "batch_size": chosen.planned.batch_size,
+        "whole_steps": [
+            {
+                "batch_size": each.planned.batch_size,
+                "plan": _json_plan(each.plan, each.planned),
+                "measured_seconds": each.step_seconds,
+                "rounds": len(each.seconds),
+                "beside_choice": chosen.to(each)._asdict(),
+            }
+            for each in compared
+        ],
+        "batch_sizes": [_json_planned(each) for each in planned],
+        "verified": _json_verified(verified, chosen.planned) if verified else None,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _json_planned(planned: Planned) -> dict[str, object]:
+    measured = planned.measured
+    return {
+        "batch_size": planned.batch_size,
+        "bytes": {part: getattr(measured.memory, part) for part in _PARTS},
+        "step_seconds": measured.step_seconds,
+        "updates_to_target": planned.updates,
+        "plans": [_json_plan(plan, planned) for plan in planned.plans],
+        "unbounded": _json_plan(planned.unbounded, planned),
+        "smallest": _json_plan(planned.smallest, planned),
+        "left_out": [list(each) for each in measured.left_out],
+    }
+
+
+def _json_verified(verified: Sequence[VerifiedPlan], planned: Planned) -> dict[str, object]:
+    compared = differences(verified)
+    return {
+        "place": rank(verified),
+        "num_faster": sum(each.faster for each in compared),
+        "rounds": len(verified[0].seconds),
+        "plans": [
+            {
+                "plan": _json_plan(each.plan, planned),
+                "measured_seconds": median(each.seconds),
+                "beside_choice": apart._asdict(),
+                "peak": each.peak._asdict() if each.peak else None,
+            }
+            for each, apart in zip(verified, compared, strict=True)
+        ],
+    }
+
+
+def _json_plan(plan: Plan, planned: Planned) -> dict[str, object]:
+    pairs = zip(planned.measured.programme.blocks, plan.options, strict=True)
+    return {
+        "seconds": plan.seconds,
+        "bytes": plan.fullest.bytes,
+        "fullest": plan.fullest.name,
+        "alternatives": {block.name: str(option.alternative) for block, option in pairs},
+    }
+
+
+def _memory_row(planned: Planned) -> list[str]:
+    memory = planned.measured.memory
+    return [f"{planned.batch_size:,}", *(_megabytes(getattr(memory, part)) for part in _PARTS)]
+
+
+def _plans(planned: Sequence[Planned]) -> RenderableType:
+    names = ["batch_size", "unchanged", "planned", "images/s", "MB"]
+    if has_target := any(each.updates is not None for each in planned):
+        names += ["updates", "to target"]
+    return plain_table(_numbers(*names), [_plan_row(each, has_target) for each in planned])
+
+
+def _plan_row(each: Planned, has_target: bool) -> list[str]:
+    row = [f"{each.batch_size:,}", _milliseconds(each.measured.step_seconds)]
+    if not each.plans:
+        return [*row, "none", "-", f"at least {_megabytes(each.smallest.fullest.bytes)}"]
+    plan = each.plans[0]
+    row += [_milliseconds(plan.seconds), f"{each.batch_size / plan.seconds:,.0f}"]
+    row.append(_megabytes(plan.fullest.bytes))
+    if has_target and each.updates is not None:
+        return [*row, f"{each.updates:,.0f}", f"{each.cost(plan.seconds):,.3g} s"]
+    return [*row, "-", "-"] if has_target else row
+
+
+def _block_rows(chosen: Compared) -> Iterator[list[str]]:
+    blocks = chosen.planned.measured.programme.blocks
+    for block, option in zip(blocks, chosen.plan.options, strict=True):
+        row = [block.name, str(option.alternative)]
+        for each in (option, block.plain):
+            row += [_milliseconds(each.seconds), _megabytes(each.kept)]
+        yield row
+
+
+def _whole_row(name: str, each: Compared) -> list[str]:
+    seconds, batch_size = each.step_seconds, each.planned.batch_size
+    row = [name, f"{batch_size:,}", _milliseconds(each.plan.seconds), _milliseconds(seconds)]
+    error = f"{100 * (each.plan.seconds / seconds - 1):+.1f} %"
+    return [*row, error, f"{batch_size / seconds:,.0f}", f"{len(each.seconds):,}"]
+
+
+def _reasons(compared: Sequence[Compared], memory: float) -> Iterator[str]:
+    chosen = compared[0]
+    planned, fullest = chosen.planned, chosen.plan.fullest
+    yield (
+        f"chosen: batch size {planned.batch_size:,}, "
+        f"{planned.batch_size / chosen.step_seconds:,.0f} images/s; needs "
+        f"{_megabytes(fullest.bytes)} of {_megabytes(memory)} MB, most during {fullest.name}"
+    )
+    free = planned.unbounded
+    if free.seconds >= planned.plans[0].seconds:
+        yield "not limited by memory: no plan with more memory is predicted to be faster"
+    else:
+        gain = 100 * (1 - free.seconds / chosen.plan.seconds)
+        yield (
+            f"limited by memory: with {_megabytes(free.fullest.bytes)} MB a step is predicted to "
+            f"take {gain:.1f} % less; {_changes(chosen.plan, free, planned)}"
+        )
+    yield _runner_up(compared)
+    if left_out := planned.measured.left_out:
+        reasons = "; ".join(sorted({reason for _, _, reason in left_out}))
+        yield f"not possible here: {len(left_out)} alternatives of blocks: {reasons}"
+    yield (
+        "times: medians of forward, backward and update; alternatives with bf16 round their results"
+    )
+
+
+def _runner_up(compared: Sequence[Compared]) -> str:
+    if len(compared) == 1:
+        return "runner-up: none; no other plan is predicted to be nearly as fast"
+    chosen, other = compared[:2]
+    apart = chosen.to(other)
+    verdict = "" if apart.significant or apart.low is None else ", statistically tied"
+    unit = "seconds per image" if other.planned.updates is None else "seconds to target"
+    changed = _changes(chosen.plan, other.plan, other.planned) or "the same alternatives"
+    return f"runner-up of {len(compared)} compared, {unit}: {apart}{verdict}; {changed}"
+
+
+def _changes(plan: Plan, other: Plan, planned: Planned) -> str:
+    rows = zip(planned.measured.programme.blocks, plan.options, other.options, strict=True)
+    return ", ".join(
+        f"{block.name}: {theirs.alternative}"
+        for block, ours, theirs in rows
+        if ours.alternative != theirs.alternative
+    )
+
+
+def _lemma_row(row: LemmaRow) -> list[str]:
+    workers = row.point.workers
+    columns = [
+        f"{workers:,}",
+        f"{row.point.batch_size:,}",
+        f"{row.overhead:.3g}",
+        f"{efficiency(row.overhead, workers):.2f}",
+        f"{most_workers(_HALF, row.overhead):,.0f}",
+        f"{limit_of_speedup(row.overhead):,.0f} times",
+        f"{largest_overhead(_HALF, workers):.3g}",
+        f"{row.lemma:,.0f}",
+        f"{row.predicted:,.0f}",
+        f"{row.growth:.2f} times",
+    ]
+    if row.servers is None:
+        return columns
+    served = f"{row.served:,} workers"
+    return [*columns, f"{row.servers:,}", f"{row.predicted_servers:,.0f}", served]
+
+
+def _numbers(*names: str) -> list[str]:
+    """Return headings of columns that are set to the right."""
+    return [f">{name}" for name in names]
+
+
+def _peak(peak: Peak) -> list[str]:
+    resident = "-" if peak.resident is None else _megabytes(peak.resident)
+    return [_megabytes(peak.allocated), resident]
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f} ms"
+
+
+def _megabytes(number: float) -> str:
+    return f"{number / 1e6:,.{2 if number < 1e8 else 0}f}"
