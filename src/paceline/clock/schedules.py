@@ -1,4 +1,4 @@
-"""Schedulers of the module, which go by the batches of all workers together."""
+"""Schedulers of the module, which count the batches of all workers together."""
 
 from array import array
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def check_schedulers(configs: Sequence[LRSchedulerConfig], run: RunSpec) -> None
     if configs and rate and (rate.rule, rate.schedule) != ("none", "constant"):
         raise SettingError("training.schedule", "the module brings a scheduler of its own")
     if run.epoch_samples is not None and any(config.reduce_on_plateau for config in configs):
-        message = "its scheduler goes by a metric of validation, and a run has none before its end"
+        message = "its scheduler needs a validation metric, which a run only has at its end"
         raise SettingError("model", message)
 
 
@@ -39,8 +39,8 @@ class Schedules:
 
     A step of one of them is a batch of any worker, so that a schedule is the same function of
     samples for any number of workers. `epoch_batches`: batches of all workers in a pass over the
-    data, after which those by epoch take a step; None leaves these, and those that go by a metric,
-    to Lightning's loop.
+    data, after which schedulers by epoch take a step; None leaves these, like those that need a
+    metric, to Lightning's loop.
     """
 
     def __init__(

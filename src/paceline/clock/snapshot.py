@@ -110,7 +110,7 @@ def join_shards(shards: list[Snapshot]) -> Snapshot:
 def evaluated_weights(accounting: Accounting, *, averaged: bool) -> str:
     """Name the weights and the BatchNorm statistics that a snapshot of a run contains.
 
-    `averaged`: True if it has their moving average, too. BatchNorm statistics are never averaged:
+    `averaged`: True if it also has their moving average. BatchNorm statistics are never averaged:
     they are those of the workers when the snapshot is taken.
     """
     weights = _weights(accounting)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.accelerator import Device, choose
 from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
@@ -32,7 +32,7 @@ class Task:
 
     The first `num_training` processes train, `shards` of each worker, one worker after the other;
     the others serve. `log_folder`: folder for their output, one file for each process. `code`:
-    digest of the source, which other nodes must have, too. `timeout_seconds`: silence after which a
+    digest of the source, the same on all nodes. `timeout_seconds`: silence after which a
     process is killed. `progress`: table that the first worker extends while it trains; None if
     nothing is trained.
     """
@@ -64,7 +64,7 @@ class AbstractCluster(AbstractPacing, ABC):
 
     @property
     def peer_seconds(self) -> float:
-        """Longest wait of a process for another: the launcher knows first who is silent."""
+        """Longest wait of a process for another; the launcher finds silent ones before that."""
         return 1.25 * self.timeout_seconds + 5
 
     @property
@@ -121,7 +121,7 @@ class AbstractCluster(AbstractPacing, ABC):
 
     def check_starter(self) -> None:
         """Raise SettingError if torchrun started this process beside others like it."""
-        of_a_run = SECRET in os.environ  # our launcher sets torchrun's variables, too
+        of_a_run = SECRET in os.environ  # our launcher also sets torchrun's variables
         by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and not of_a_run
         if by_torchrun and os.environ.get("WORLD_SIZE") != "1":
             message = "its processes are not those that torchrun started; cluster=torchrun's are"

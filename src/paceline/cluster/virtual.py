@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
+from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.cluster import AbstractCluster, Kind, Task
 from paceline.cluster.launcher import launch
 from paceline.cluster.slurm_queue import SlurmQueue

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.training_clock import TrainingClock
 from paceline.cluster.cluster import AbstractCluster, Kind
 from paceline.exchange.process_group import worker_index
 from paceline.scheme.rule import AbstractScheme

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from paceline.clock.training_clock import TrainingClock
+from paceline.clock.reports import TrainingClock
 
 LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second")
 

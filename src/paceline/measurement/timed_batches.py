@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from paceline.clock.training_clock import TrainingClock
+from paceline.clock.reports import TrainingClock
 from paceline.exchange.activity import rest, work
 
 

@@ -23,7 +23,7 @@ _PATIENCE = 20.0  # s with a checkpoint before the end; Slurm kills after 30
 
 @contextmanager
 def asked_by_signals(point: Point, record: Path) -> Generator[None]:
-    """Ask for a checkpoint at SIGUSR1 and SIGUSR2; at SIGTERM, too, and end when it is there.
+    """Ask for a checkpoint at SIGUSR1, SIGUSR2 and SIGTERM; after SIGTERM end when it is there.
 
     A signal that already has a handler is then its: that of a queue, which queues the job again.
     Does nothing for a point without checkpoints, and outside of the main thread.
@@ -65,7 +65,7 @@ def when_asked(record: Path) -> int:
 
 
 def leave_signals_to_launcher() -> None:
-    """Go on when a scheduler signals all processes of a job, not the launcher alone."""
+    """Go on when a scheduler signals all processes of a job instead of only the launcher."""
     for each in _ASKING:
         signal.signal(each, signal.SIG_IGN)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from paceline.clock.training_clock import TrainingClock
+from paceline.clock.reports import TrainingClock
 from paceline.clock.training_strategy import AbstractTrainingStrategy
 from paceline.clock.wall.cuts import Cuts, end_cuts
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy

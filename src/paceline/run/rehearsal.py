@@ -1,4 +1,4 @@
-"""Rehearsal of the evaluation, which else would fail behind a training of hours."""
+"""Rehearsal of the evaluation, which could otherwise fail after hours of training."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

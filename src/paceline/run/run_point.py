@@ -141,7 +141,7 @@ def _train(
 def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
     """Run the processes; `again` from a checkpoint that they have written, if one is killed.
 
-    Raises ProcessFailure if there is none behind that of the time before.
+    Raises ProcessFailure if no checkpoint was written since the last start.
     """
     begun = -1
     while True:

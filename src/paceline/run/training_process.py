@@ -11,11 +11,10 @@ import torch
 import torch.distributed as dist
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 
-from paceline.clock.reports import ServerReport
+from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split_worker import SplitWorker
-from paceline.clock.training_clock import TrainingClock
 from paceline.clock.wall.server import serve
 from paceline.cluster.accelerator import device
 from paceline.cluster.child import tolerate
@@ -105,7 +104,7 @@ class TrainingProcess:
     def run(self) -> TrainingReport:
         """Train, evaluate, and report the observations.
 
-        Raises SettingError before, where anybody's module or data could not be evaluated behind it.
+        Raises SettingError before training if the module or the data cannot be evaluated after it.
         """
         strategy, data = self._strategy, self._data
         ours = self._point.model.is_ours and self._point.data.is_ours

@@ -28,7 +28,7 @@ SIX = TensorDataset(torch.zeros(6))
 
 @pytest.mark.parametrize("scheme", [PostLocalSGD(2, 0.5), SyncThenAsync(1, 0.5)])
 def test_who_switches_in_the_middle_must_know_the_end(scheme):
-    with pytest.raises(SettingError, match=r"num_steps: .* goes by the share of the run"):
+    with pytest.raises(SettingError, match=r"num_steps: .* its length is needed"):
         VirtualStrategy(scheme, RunSpec(2))
     VirtualStrategy(scheme, RunSpec(2, num_steps=8))
 

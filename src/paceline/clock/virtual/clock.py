@@ -113,9 +113,10 @@ class VirtualClock:
     def resume(self, state: ClockState) -> None:
         """Go on from the state of another clock with the same parts; this one has just started.
 
-        What happens when, and who holds which vector, follows from the parts alone: rules are pure,
-        and go by no value. So all that happened is repeated without computing, with gradients of
-        zero, and then every vector gets its content. Raises ValueError for other parts' state.
+        The parts determine what happens when, and which worker holds which vector, because a rule
+        never depends on values. So everything that happened is repeated without computing, with
+        gradients of zero, and then every vector gets its content. Raises ValueError for the state
+        of other parts.
         """
         while self._num_steps < state["steps"] and (worker := self.next_worker()) is not None:
             gradient = self.pool.take()

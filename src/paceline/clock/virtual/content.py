@@ -16,8 +16,8 @@ def content_of(root: object, *, apart_from: Iterable[object] = ()) -> list[Tenso
     """Return each vector that can be reached from `root`, as one tensor over its whole storage.
 
     Vectors that share a storage are one. Their order follows from how objects refer to each other,
-    and so is the same for all that came about in the same way. What can be reached through
-    `apart_from` alone is left out.
+    and so is the same for all that came about in the same way. What can be reached
+    only through `apart_from` is left out.
     """
     found: dict[int, Tensor] = {}
     seen = {id(each) for each in apart_from}

@@ -15,7 +15,7 @@ class AbstractCores(ABC):
 
     @abstractmethod
     def busy(self, seconds: float) -> Moment | Event:
-        """Return the end of work, begun now, that takes a process alone `seconds`."""
+        """Return the end of work, begun now, that takes a single process `seconds`."""
 
 
 class OwnCores(AbstractCores):

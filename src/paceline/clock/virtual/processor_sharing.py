@@ -11,7 +11,7 @@ from paceline.clock.virtual.kernel import Event, Kernel, Plan
 
 
 class ProcessorSharing:
-    """Server of all its work at once. `speed(n)`: of n pieces of work together; alone it is 1."""
+    """Server of all its work at once. `speed(n)`: of n pieces of work together; `speed(1)` is 1."""
 
     def __init__(self, kernel: Kernel, speed: Callable[[int], float]) -> None:
         self._kernel, self._speed = kernel, speed
@@ -25,7 +25,7 @@ class ProcessorSharing:
         self._plan: Plan | None = None
 
     def begin(self, seconds: float, weight: float = 1.0) -> Event:
-        """Begin work that alone takes `seconds`; return its end."""
+        """Begin work that takes `seconds` by itself; return its end."""
         self._advance()
         ended, end = Event(), self._done + seconds / weight
         heapq.heappush(self._ends, (end, next(self._order), ended, weight))

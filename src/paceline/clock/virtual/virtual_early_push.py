@@ -1,7 +1,7 @@
 """Pushes between nodes that leave by layer, during backward, on the virtual clock.
 
 To each server of another node a part begins when it is there and the one before it has left, as
-over one connection; latency passes once, behind the last of them. A server may have all of its push
+over one connection; latency passes once, after the last of them. A server may have all of its push
 before backward has ended: then it serves it, and the gradient is computed at that instant.
 """
 

@@ -124,7 +124,7 @@ class VirtualOwnWeights:
         """Bring the weights after a step into moving averages, together where images are equal."""
         by_images: dict[int, set[int]] = {}
         for worker in workers:
-            before, behind = map(self._run.samples_at, worker.step_numbers[-2:])
-            by_images.setdefault(behind - before, set()).add(worker.index)
+            before, after = map(self._run.samples_at, worker.step_numbers[-2:])
+            by_images.setdefault(after - before, set()).add(worker.index)
         for images, together in by_images.items():
             self.states.take_in(together, images)

@@ -41,7 +41,7 @@ class VirtualPushLink:
             self._group = VirtualGroupLink(parts, self._push)
 
     def busy_seconds(self) -> dict[str, float]:
-        """Return the seconds in which each server worked; on one machine messages are work, too."""
+        """Return the seconds in which each server worked; on one machine messages are also work."""
         return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
 
     def begin(self, worker: VirtualWorker) -> Event | None:

@@ -278,8 +278,8 @@ def check_scheme(scheme: object, run: RunSpec) -> None:
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
     Accounting(scheme, workers)  # refuses what cannot have so many workers
     if scheme.needs_end and run.num_steps is None:
-        name = type(scheme).__name__
-        raise SettingError("num_steps", f"{name} goes by the share of the run that is behind")
+        message = f"{type(scheme).__name__} changes its rule during a run: its length is needed"
+        raise SettingError("num_steps", message)
     first = next(messages_of(step_on_trial(scheme, workers)), None)
     if not isinstance(first, Message):
         name = type(first).__name__

@@ -1,7 +1,7 @@
 """Moments at which all workers of a run stop between two of their steps, to write a checkpoint.
 
-Workers whose steps are granted by servers learn of them in the answers, since who is held back
-must not wait for who has stopped; others agree by the store of the launcher.
+Workers whose steps are granted by servers learn of them in the answers, because a worker that is
+held back must not wait for one that has stopped; others agree through the store of the launcher.
 """
 
 import math
@@ -25,7 +25,7 @@ class Cuts:
     Worker 0 asks for a cut. Servers that grant steps then stop each worker; without them, workers
     that wait for each other's steps stop after the same one, and others when they learn of it.
     Servers keep their state when all workers have stopped. A run in which a worker has ended, or
-    was lost, has no cut more.
+    was lost, has no further cut.
     `look_seconds`: from one look at whether a checkpoint is due to the next. `timeout_seconds`: for
     which others are waited for.
     """
@@ -87,7 +87,7 @@ class Cuts:
         return True
 
     def go_on(self) -> None:
-        """Wait until all workers have written: who goes on may change what others hold."""
+        """Wait until all workers have written: one that goes on may change what others hold."""
         self._meet(f"cuts: written at {self._number}")
 
     def _meet(self, where: str) -> bool:
@@ -138,5 +138,5 @@ def end_cuts() -> None:
 
 
 def tell_kept() -> None:
-    """Tell the workers, who have stopped, that this server has kept its state."""
+    """Tell the workers, which have stopped, that this server has kept its state."""
     run_store().add(_KEPT, 1)

@@ -119,7 +119,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
     def on_train_end(self) -> None:
         """Read DDP's own timing, for which torch samples the first ten steps and every hundredth.
 
-        A timer around an all-reduce that overlaps backward would count hidden time too.
+        A timer around an all-reduce that overlaps backward would also count hidden time.
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)

@@ -31,7 +31,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     Without servers a snapshot is the mean of all workers' weights, each copied when the run-wide
     samples of its steps first reached those of the snapshot; with servers it is of their weights.
     With a `sample_decay` each worker's moving average, which takes in its weights after each of its
-    steps, is copied, too.
+    steps, is copied with them.
     """
 
     applied_by = "a worker with weights of its own"
@@ -133,8 +133,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             self.trained_module().trainer.should_stop = True
             complete(self._driver.end(self._flat.weights, self.num_steps))
         if self._average is not None:
-            before, behind = map(self.run.samples_at, self.step_numbers[-2:])
-            self._average.update([self._flat.weights], behind - before)
+            before, after = map(self.run.samples_at, self.step_numbers[-2:])
+            self._average.update([self._flat.weights], after - before)
         if self._push is None:
             for samples in self.run.passed(len(self._kept), self.step_numbers[-1]):
                 self._keep_snapshot(samples)

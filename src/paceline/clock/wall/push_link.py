@@ -144,7 +144,7 @@ class PushLink:
         return sum(wire.bytes_sent for wire in wires), sum(wire.bytes_received for wire in wires)
 
     def keep(self) -> None:
-        """Tell the servers to keep their state; worker 0 alone does, when no worker pushes."""
+        """Tell the servers to keep their state; only worker 0 does, when no worker pushes."""
         self.wire.keep()
 
     def finish(self) -> list[Snapshot]:

@@ -23,13 +23,13 @@ from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.held_weights import held_weights
 from paceline.clock.links import AbstractLinks
 from paceline.clock.live_options import LiveOptions
+from paceline.clock.reports import TrainingClock
 from paceline.clock.rule_driver import RuleDriver, complete
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
 from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.supported_options import check_honoured
-from paceline.clock.training_clock import TrainingClock
 from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.beside import Beside
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
@@ -152,7 +152,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     def finish(self) -> list[Snapshot]:
         snapshots = self._leave()
-        self._share_files()  # behind: until it has left, others may wait for a step of this worker
+        self._share_files()  # others may wait for a step of this worker until it has left
         return snapshots
 
     @abstractmethod

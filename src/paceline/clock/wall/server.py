@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from paceline.clock.reports import ServerReport
+from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import ServerSpec
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
-from paceline.clock.training_clock import TrainingClock
 from paceline.clock.wall.cuts import end_cuts, tell_kept
 from paceline.exchange.lost import Lost, LostPeerError
 from paceline.exchange.message import receive_json, send_json
@@ -34,7 +33,7 @@ class Checkpoints(Protocol):
         ...
 
     def keep(self, state: Mapping[str, Any], samples: int) -> None:
-        """Write a state, behind which are `samples` of all workers."""
+        """Write the state after `samples` of all workers."""
         ...
 
 
@@ -190,7 +189,7 @@ class Server:
     def _answer(self, worker: int, *, may_wait: bool = True) -> None:
         """Answer a worker, or let it wait for the step of another that may be lost.
 
-        Only on server 0, which alone grants steps, may workers wait: they could otherwise wait on
+        Workers may only wait on server 0, the one that grants steps: they could otherwise wait on
         two servers for each other.
         """
         granted = self._served.grant(worker)

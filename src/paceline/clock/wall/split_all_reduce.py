@@ -1,7 +1,7 @@
 """Synchronous all-reduce of split workers, with a process for each part of the network.
 
 Yadan 2013 (arXiv:1312.5853) splits the network over some processes and the batch over others;
-Krizhevsky 2014 (arXiv:1404.5997) splits its linear layers alone.
+Krizhevsky 2014 (arXiv:1404.5997) splits only its linear layers.
 """
 
 import time

@@ -12,11 +12,11 @@ from torch.optim import Optimizer
 
 from paceline.clock.live_options import LiveOptions
 from paceline.clock.moving_average import MovingAverage
+from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
 from paceline.clock.snapshot import Snapshot, flatten, state_of, statistics_of
 from paceline.clock.split_worker import SplitWorker
-from paceline.clock.training_clock import TrainingClock
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.process_group import count_workers, members, worker_index
 from paceline.timing.pace import Pace

@@ -80,7 +80,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
 
     @property
     def is_global_zero(self) -> bool:
-        """True in the first process of the run, which alone writes what callbacks write."""
+        """True in the first process of the run, the only one in which callbacks write files."""
         return self._rank == 0
 
     def setup_environment(self) -> None:
