@@ -15,8 +15,27 @@ from paceline.record.target import Target
 from paceline.settings import Neutral, Unkeyed
 
 
+class StudySettings(TypedDict):
+    """Settings at the top level that belong to a study: what a point computes does not change."""
+
+    study: str
+    question: str | None
+    names: dict[str, str]
+    experiments: Any
+    grids: Any
+    blocks: Any
+    tuning: Any
+    trial: Any  # what it sets is part of the key
+    predicted_by: Any
+    validated_on: Any
+    margin: float
+    target: Any
+    sweep: Any
+    global_batch_size: int | None  # the batch_size that follows from it is part of the key
+
+
 class PointSettings(TypedDict):
-    """Settings at the top level that decide what a point computes; the others are of its study.
+    """Settings at the top level that decide what a point computes, as any that is not a study's.
 
     The class of a group says in its annotations which of the settings in the group are part of a
     key. Target stands for the class that the group's `_target_` names.
@@ -49,9 +68,9 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide what a point computes, without those declared UNKEYED."""
-    declared = declared_settings(PointSettings)
-    known = {name: value for name, value in values.items() if name in declared}
-    return _without(known, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
+    of_study = declared_settings(StudySettings)
+    own = {name: value for name, value in values.items() if name not in of_study}
+    return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
 
 
 @cache
