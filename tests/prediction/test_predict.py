@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from paceline import cli
 from paceline.errors import SettingError
 from paceline.prediction.predict import as_json, cells, notes, predict
 from paceline.study.compose import composed, composed_each
@@ -120,6 +121,21 @@ def test_the_command(tmp_path):
     assert [entry["workers"] for entry in json.loads(file.read_text())] == [1, 2]
     assert ["virtual", "own", "sync_allreduce", "2"] in [line.split()[:4] for line in lines]
     assert lines[-1].startswith("predicted: modelled time, nothing trained")
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        (("--published", "workers=2"), "published"),
+        (("--study", "own_pace", "workers=2"), "study"),
+        (("--published", "--draws", "5"), "draws"),
+        (("--record", "0123456789ab", "--json", "found.json"), "json"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(words, setting):
+    with pytest.raises(SettingError, match=r"leave .* out") as error:
+        cli.command("predict").run(cli._parse(["predict", *words]), ROOT)
+    assert error.value.setting == setting
 
 
 _STEP = "cluster.step_seconds=1"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline import cli
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.prediction.workload_file import cells, count, totals, write
@@ -29,6 +30,16 @@ def test_a_file_is_what_its_own_command_writes(name, tmp_path):
     assert write(config, size, name, command, tmp_path).read_text() == text
     workload = composed([f"workload={name}"], ROOT).values["workload"]
     assert Target("workload", workload).build().size == size
+
+
+def test_the_command_prints_layers_and_totals(capsys):
+    words = ["calibrate", "--count", "model=small_cnn", "batch_size=2"]
+    assert cli.command("calibrate").run(cli._parse(words), ROOT) == 0
+    lines = capsys.readouterr().out.splitlines()
+    size = count(composed(words[2:], ROOT))
+    rows = [line.split() for line in lines]
+    assert all([*cells(layer).values()] in rows for layer in size.layers)
+    assert lines[-2:] == totals(size, 2)
 
 
 def test_a_table_has_layers_and_totals():

@@ -25,12 +25,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    gc.collect()
-    gc.freeze()  # else each collection visits all that was imported: a sixth of the time
     instead = next((n for n in ("study", "record", "published") if getattr(options, n)), None)
     for name in ("draws", "json"):
         if instead and getattr(options, name):
             raise SettingError(name, f"it has no effect beside --{instead}; leave it out")
+    gc.collect()
+    gc.freeze()  # else each collection visits all that was imported: a sixth of the time
     if options.study or options.published:
         print(_write(options, root).relative_to(root))
     elif options.record:
@@ -44,7 +44,8 @@ def _write(options: argparse.Namespace, root: Path) -> Path:
     """Write the predictions of a study, or of published numbers; return the path."""
     if options.overrides:
         name = "study" if options.study else "published"
-        raise SettingError(name, f"its points have settings: {' '.join(options.overrides)}")
+        settings = " ".join(options.overrides)
+        raise SettingError(name, f"its points have their own settings; leave {settings} out")
     if options.study:
         from paceline.prediction.predict_points import predict_points
 
