@@ -115,7 +115,6 @@ def test_the_page_says_it_with_numbers_and_names_what_failed(written):
     analyse_exchanges(folder)
     page = report_exchanges(folder).read_text()
     assert "native is first" not in page  # no difference is shown by the interval of two turns
-    assert "With 2 workers none is told from the next." in page
     assert "2.28 (0.43 to 12.08), n = 2" in re.sub("<br>|<[^>]+>", " ", page).replace("  ", " ")
     assert "tree, 2 workers, 400 bytes, local (measured) failed: worker 1: timed out" in page
     assert '<span class="kind">predicted</span> by a model' in page

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.report.chart.chart_style import static_svg
+from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
 from paceline.report.chart.decision_chart import decision_chart
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
-from paceline.report.words import scheme_words
+from paceline.report.words import scheme_name, scheme_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
+from tests.tiny import CONF
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +55,12 @@ def test_the_decision_is_drawn_as_it_is_in_the_table(family, drawn):
 
 
 def test_accuracies_are_against_one_worker_where_there_is_one(family, drawn):
-    assert "accuracy less that of one worker" in drawn["decision"].caption
+    assert "minus that of one worker" in drawn["decision"].caption
     decision = family.concluded["decision"].query("workers == 4")
     unknown = {name: math.nan for name in decision if name.startswith("one_worker_")}
     decided = family.concluded | {"decision": decision.assign(**unknown)}
     chart = decision_chart(replace(family, concluded=decided))
-    assert "accuracy less that of all-reduce" in chart.caption
+    assert "minus that of all-reduce" in chart.caption
     points = {row["scheme"]: row["points"] for row in chart.rows}
     mixed = decision.set_index("scheme").loc["mixed", "top1_difference_mean"]
     assert points["mixed groups"] == pytest.approx(100 * mixed, abs=1e-4)
@@ -149,7 +150,7 @@ def test_a_map_names_nothing_to_use_where_runs_of_one_worker_are_lost(tmp_path):
         (row["scheme"], row["speed"], row["others"])
         for row in map_of_links(tmp_path / "made", lost=1).rows
     }
-    assert cells == {("", "not known:", "runs were lost")}
+    assert cells == {("", "unknown:", "runs missed it")}
 
 
 def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):
@@ -178,3 +179,23 @@ def test_specifications_are_plain_and_their_rows_are_apart(drawn):
         text = json.dumps(chart.spec)
         assert '"name": "rows"' in text
         assert "http" not in text.replace(chart.spec["$schema"], "")
+
+
+def test_every_scheme_has_a_name_and_one_colour_whoever_is_beside_it():
+    schemes = sorted(path.stem for path in (CONF / "scheme").glob("*.yaml"))
+    names = [scheme_name(scheme) for scheme in schemes]
+    assert len(set(names)) == len(names)
+    assert not any(
+        scheme == name for scheme, name in zip(schemes, names, strict=True) if "_" in scheme
+    )
+    together = scheme_colours([*names, "of my own", "of yours"])
+    assert len(set(together)) == len(names) + 2
+    for name, colour in zip([*names, "of my own", "of yours"], together, strict=True):
+        assert scheme_colours(["gossip", name] if name != "gossip" else [name])[-1] == colour
+    assert set(COLOURS) <= set(schemes)
+
+
+def test_variants_of_a_scheme_have_shades_of_its_colour():
+    variants = scheme_colours(["local SGD, steps between means 2", "gossip", "local SGD"])
+    assert len(set(variants)) == 3
+    assert variants[0] == scheme_colours(["local SGD"])[0]

@@ -1,6 +1,6 @@
 from paceline.analysis.analyse import analyse
-from paceline.report.crossover_table import crossovers
 from paceline.report.findings import read_findings
+from paceline.report.page_tables import page_tables
 from tests.made_decisions import arm, write_decided
 
 
@@ -15,7 +15,9 @@ def test_crossovers_are_told_between_and_beyond_the_numbers_of_workers(tmp_path)
     ]
     folder = write_decided(tmp_path / "made", runs)
     analyse(folder)
-    rows = {row[0]: row[1:] for row in crossovers(read_findings(folder)).rows}
+    tables = page_tables(read_findings(folder))
+    (table,) = (each for each in tables if each.name == "Crossovers in scale")
+    rows = {row[0]: row[1:] for row in table.rows}
     assert rows["gossip"][1].startswith("6.")
     assert rows["mixed"][1] == "more than 16"
     assert rows["mixed"][2] == "more than 16 to more than 16"

@@ -11,9 +11,9 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.analysis.exchanges import analyse_exchanges
 from paceline.cli import command
+from paceline.report.choice import MEANINGS, tier_of
 from paceline.report.front_page import write_front_page
 from paceline.report.study_cards import dates
-from paceline.report.tiers import MEANINGS, tier_of
 from tests.made_reports import made_two_schemes, write_reports, write_rows
 
 EXCHANGE = {
@@ -81,7 +81,7 @@ def test_a_card_has_question_answer_figure_kind_dates_points_and_link(front):
     for text in (
         ">Does a second worker help, and what does asynchrony cost in accuracy?</a></h2>",
         '<span class="situation">2 workers:</span>',
-        "times as fast as the best one worker; 3 of 3 runs reached",
+        "times as fast as the best single worker; 3 of 3 runs reached",
         '<span class="kind">measured</span>',
         "12 of 12 points finished · 2026-01-01 to 2026-01-03",
     ):

@@ -13,7 +13,7 @@ SAID = {
     "training.lr_rule": ("square_root", "rate rule square root"),
     "training.ema_decay": (
         0.99,
-        "moving average of the weights with decay 0.99 evaluated beside them",
+        "a moving average of the weights with decay 0.99 is evaluated as well",
     ),
 }
 
@@ -57,7 +57,7 @@ def test_the_budget_is_that_of_the_runs(findings, settings, words):
         (None, 2000, None),
         (1, 2000, "1 a run, on all validation images"),
         (50, None, "50 a run, on all validation images"),
-        (50, 2000, "50 a run; all but the last on 2,000 validation images"),
+        (50, 2000, "50 a run; all but the last on the same 2,000 validation images"),
     ],
 )
 def test_evaluations_say_on_which_images_they_are(findings, number, images, words):

@@ -12,7 +12,7 @@ from paceline.record.archive import ARCHIVE
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
 from paceline.report.page import report, single_page
-from paceline.report.page_tables import losses
+from paceline.report.page_tables import page_tables
 from tests.made_reports import made_runs, make_run, write_reports
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -136,7 +136,7 @@ def test_the_script_has_all_points_with_the_command_that_repeats_each(reported):
 def test_the_order_is_the_readers(reported):
     page = visible((reported / "index.html").read_text())
     parts = ("Does a second worker", "<h2>Answer", "Situation <select", 'id="figure-decision"')
-    parts += ('id="figure-time"', "How it was run", 'id="doubt"', ">Summary<", "All points")
+    parts += ('id="figure-time"', "How it was run", 'id="cautions"', ">Summary<", "All points")
     places = [page.index(part) for part in (*parts, "Made with")]
     assert places == sorted(places)
 
@@ -166,6 +166,10 @@ def test_real_seconds_stand_beside_virtual_ones(findings):
     assert row["seconds of the training clock"] == "9.00 (no interval), n = 1"
     assert row["real seconds"] == "70.0 (no interval), n = 1"
     assert row["real images/s"] == "1,371 (no interval), n = 1"
+
+
+def losses(findings):
+    return next(table for table in page_tables(findings) if table.name.startswith("Loss"))
 
 
 @pytest.mark.parametrize("run", [{"kind": "virtual"}, {"kind": "paced", "real_seconds": 7.0}])

@@ -35,7 +35,7 @@ def test_a_row_has_the_numbers_of_the_best(root):
     (row,) = readme_answer(root / "reports").splitlines()[3:-1]
     place, use, speed, accuracy, kind, page = row.strip("| ").split(" | ")
     assert place == "example, 2 workers"
-    assert use == "**asynchronous servers** (not told from it: all-reduce, of higher accuracy)"
+    assert use == "**asynchronous servers** (tied with: all-reduce, of higher accuracy)"
     assert best["scheme"] == "async_parameter_server"
     low, high = best["speedup_low"], best["speedup_high"]
     assert speed == f"{best['speedup_mean']:.1f} ({low:.1f} to {high:.1f}, n = 3)"
@@ -58,7 +58,7 @@ def test_many_situations_have_a_row_for_each_number_of_workers(tmp_path):
     place, use, speed, accuracy, *_ = first.strip("| ").split(" | ")
     assert (place, use) == (
         "example, 4 workers, 5 situations",
-        "gossip in 5 (the others are later, or lose runs)",
+        "gossip in 5 (all other schemes are slower or missed the target)",
     )
     low, high = best["speedup_mean"].min(), best["speedup_mean"].max()
     assert speed == f"{low:.1f} to {high:.1f}, by situation"
@@ -75,10 +75,10 @@ def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(tmp_pa
         runs += two_arms(seconds, 4, **{slow: late, links: bandwidth})
     analyse(write_decided(tmp_path / "reports" / STUDIES[0], runs, axes=[*AXES, slow, links]))
     (row,) = readme_answer(tmp_path / "reports").splitlines()[3:-1]
-    others = "the others are later, or lose runs"
+    others = "all other schemes are slower or missed the target"
     uses = (
         f"gossip in 6 (in 4 of them {others}); "
-        f"all-reduce in 3, those of links without a limit ({others})"
+        f"all-reduce in 3, those with links without a limit ({others})"
     )
     assert f"| example, 4 workers, 9 situations | {uses} |" in row
 

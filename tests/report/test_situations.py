@@ -1,4 +1,4 @@
-"""Situations: what a user has, by which the answers are told apart."""
+"""Situations: what a user has, one for each answer."""
 
 from types import SimpleNamespace
 

@@ -29,14 +29,14 @@ def test_no_point_finished(reports):
 def test_one_point(reports):
     page = reports([make_run()])
     assert "no interval), n = 1" in page
-    assert "nothing can be said of chance" in page
+    assert "only one finished seed" in page
 
 
 def test_only_asynchronous(reports):
     points = itertools.product(["async_parameter_server"], (1, 2), (32,), (0, 1))
     page = reports([make_run(*point) for point in points])
     assert 'id="figure-staleness"' in page
-    assert "Nothing can be said between schemes" in page
+    assert "no schemes are compared" in page
 
 
 def test_only_synchronous_has_no_staleness(reports):
@@ -47,7 +47,7 @@ def test_only_synchronous_has_no_staleness(reports):
 
 def test_without_one_worker_there_is_no_target_and_no_baseline(reports):
     page = reports([make_run(workers=2, seed=seed) for seed in (0, 1)])
-    assert "No target: no finished point with one worker." in page
+    assert "There is no target, because no point with one worker has finished." in page
     assert "none: no finished point with one worker" in page
     assert 'id="figure-decision"' not in page
 

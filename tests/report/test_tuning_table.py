@@ -74,30 +74,25 @@ def test_momentum_and_an_edge_are_shown_and_cautioned_of(tuned):
     ]
     folder = tuned(rows, columns)
     table = tuning(read_findings(folder))
-    assert table.columns[2:4] == ("training.lr", "training.momentum")
+    assert list(table.columns[2:4]) == ["training.lr", "training.momentum"]
     assert table.rows[1][2:] == [
         "0.01",
         "0.2",
         "90.00 %",
         "finished",
-        f"yes, at an edge: {edge}",
+        f"yes, at the edge: {edge}",
     ]
-    assert (
-        "Of 1 of 1 tuned configuration the best trial lies at an edge of what was tried, so that "
-        "it cannot be said that they fail, diverge or cost accuracy: sync_allreduce, workers 1, "
-        "lowest effective_rate."
-    ) in report(folder).read_text()
+    assert ": sync_allreduce, workers 1, lowest effective_rate." in report(folder).read_text()
 
 
 def test_the_search_says_what_it_was_done_with(tuned):
     folder = tuned(TRIED)
-    assert "; all with" not in dict(how_it_was_run(read_findings(folder)))["Search"]
+    assert "32 images" not in dict(how_it_was_run(read_findings(folder)))["Search"]
     about = json.loads((folder / "study.json").read_text())
     about["tuned_at"] = {"batch_size": 32}
     (folder / "study.json").write_text(json.dumps(about))
     search = dict(how_it_was_run(read_findings(folder)))["Search"]
-    words = "; all with 32 images per worker and step, whose best the others take, too; best by"
-    assert words in search
+    assert "32 images per worker and step" in search
 
 
 def test_without_tuning_there_is_no_table(tuned, reported):

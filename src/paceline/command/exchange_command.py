@@ -11,7 +11,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.analysis.exchanges import read_exchanges, recommendation
     from paceline.cluster.processes import preload
     from paceline.prediction.predict_points import exchange_predictor
-    from paceline.report.exchange_sentences import recommended
+    from paceline.report.exchange_page import recommended
     from paceline.study.exchange_study import exchange_study
     from paceline.study.hydra_error import hydra_errors
 

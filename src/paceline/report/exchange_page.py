@@ -1,21 +1,32 @@
-"""Writes the page of a study of exchanges, on the templates of any study."""
+"""Writes the page of a study of exchanges: which collective to use, with its numbers."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from paceline.analysis.analyse import FOLDER, table_path
-from paceline.analysis.exchanges import NAME, TABLES, Exchanges, read_exchanges
-from paceline.analysis.tables import Frame, read_table, require
-from paceline.report.answer import MOST
-from paceline.report.chart.collective_chart import collective_chart
-from paceline.report.exchange_sentences import exchange_cautions, recommended
-from paceline.report.number_format import count, decimals, general, percent, setting, shown
-from paceline.report.page import KINDS, write_page
-from paceline.report.table import Cell, Table, cell, spread
+import pandas as pd
 
-HEDGE = (
-    "A collective is first only if the 95 % interval of the runner-up's seconds over its own, "
-    "paired by turn, lies above 1. A name is a value of scheme.collective."
+from paceline.analysis.analyse import FOLDER
+from paceline.analysis.configuration import groups
+from paceline.analysis.exchanges import NAME, NO_DIFFERENCE, TABLES, Exchanges, read_exchanges
+from paceline.analysis.frames import Frame, Row
+from paceline.report.answer import Answer
+from paceline.report.chart.collective_chart import collective_chart
+from paceline.report.findings import read_conclusion
+from paceline.report.number_format import (
+    count,
+    decimals,
+    general,
+    listed,
+    percent,
+    setting,
+    size,
 )
+from paceline.report.page import KINDS, write_page
+from paceline.report.phrases import say
+from paceline.report.summary import MOST
+from paceline.report.table import Column, Table, axis, mean, table, value
+from paceline.report.words import value_words
+
 _MEANING = KINDS | {"paced": "real processes; links slowed to those of the emulated cluster"}
 _SOURCES = ("hardware.", "versions.", "commit", "started")
 
@@ -27,9 +38,7 @@ def report_exchanges(folder: Path) -> Path:
     exchange` or `analyse_exchanges` is missing.
     """
     exchanges = read_exchanges(folder)
-    first = f"paceline report {folder.name}"
-    paths = [table_path(folder, make.__name__) for make in TABLES]
-    seconds, best = (read_table(require(path, first)) for path in paths)
+    seconds, best = (read_conclusion(folder, make.__name__) for make in TABLES)
     chart = collective_chart(exchanges, seconds)
     drawn = [chart] if chart is not None else []
     content = {
@@ -38,12 +47,12 @@ def report_exchanges(folder: Path) -> Path:
         "subtitle": "collectives without training",
         "cluster": "",
         "target": "",
-        "sentences": [] if len(best) else ["No exchange has finished, so nothing is recommended."],
+        "sentences": [] if len(best) else [say("no_exchange")],
         "answers": recommended(exchanges, best),
         "most_answers": MOST,
-        "hedge": HEDGE,
+        "hedge": say("exchange_hedge"),
         "broken_rules": [],
-        "cautions": exchange_cautions(exchanges),
+        "cautions": _cautions(exchanges),
         "kinds": {kind: _MEANING[kind] for kind in [*dict.fromkeys(seconds["kind"]), "predicted"]},
         "num_points": len(seconds),
         "num_finished": int((seconds["status"] == "finished").sum()),
@@ -53,51 +62,92 @@ def report_exchanges(folder: Path) -> Path:
         "points_json": "",
         "points_source": NAME,
         "origin": [],
-        "csvs": [NAME, *(str(path.relative_to(folder)) for path in paths)],
+        "csvs": [NAME, *(f"{FOLDER}/{make.__name__}.csv" for make in TABLES)],
     }
     return write_page(folder, drawn, content)
 
 
+def recommended(exchanges: Exchanges, recommendation: Frame) -> list[Answer]:
+    """Return an answer per cluster, kind and number of bytes, on all numbers of workers."""
+    places = ["cluster", "kind", *exchanges.facets, "num_bytes"]
+    return [
+        _answer(f"{_place(exchanges, group)}, {size(group['num_bytes'])}", rows)
+        for group, rows in groups(recommendation, places)
+    ]
+
+
+def _answer(situation: str, rows: Frame) -> Answer:
+    is_shown = (rows["verdict"] != NO_DIFFERENCE) & (rows["runner_up"] != "")
+    shown, rest = rows[is_shown], rows[~is_shown]
+    texts = []
+    for name, same in groups(shown, ["collective"]):
+        ends = (decimals(same["ratio_mean"].agg(end)) for end in ("min", "max"))
+        times = " to ".join(dict.fromkeys(ends))
+        texts.append(say("collective_first", name, workers=_workers(same), times=times))
+    if len(rest):
+        texts.append(say("collectives_tied", workers=_workers(rest)))
+    collectives = set(shown["collective"])
+    use = collectives.pop() if len(collectives) == 1 else ""
+    return Answer(situation, use, " ".join(texts), [])
+
+
+def _workers(rows: Frame) -> str:
+    numbers = [str(int(number)) for number in rows["workers"]]
+    return f"{listed(numbers)} {'worker' if numbers == ['1'] else 'workers'}"
+
+
+def _place(exchanges: Exchanges, row: Frame | Row) -> str:
+    """Name the cluster of a row with its kind, and the settings by which clusters differ."""
+    parts = [value_words(name, row[name]) for name in exchanges.facets if pd.notna(row[name])]
+    return ", ".join([f"{str(row['cluster']).replace('_', ' ')} ({row['kind']})", *parts])
+
+
+def _cautions(exchanges: Exchanges) -> list[str]:
+    """Name exchanges that failed, and say where processes shared cores."""
+    rows = exchanges.rows
+    texts = [
+        say("exchange_failed", row, place=_place(exchanges, row))
+        for _, row in rows[rows["status"] == "failed"].iterrows()
+    ]
+    crowded = rows[rows["workers"] > rows["hardware.cores"]]
+    if len(crowded):
+        cores = ", ".join(general(value) for value in sorted(set(crowded["hardware.cores"])))
+        points, of = crowded["key"].nunique(), rows["key"].nunique()
+        texts.append(say("exchanges_crowded", points=points, of=of, cores=cores))
+    return texts
+
+
 def _recommendation(exchanges: Exchanges, rows: Frame) -> Table:
-    cells = {
-        "collective": lambda row: row["collective"],
-        "runner-up": lambda row: row["runner_up"],
-        "runner-up's seconds / its own": spread("ratio", decimals),
-        "verdict": lambda row: row["verdict"],
-    }
-    caption = "The collective with the fewest seconds, mean over turns; ratios paired by turn."
-    return _table("Recommended", caption, f"{FOLDER}/recommendation.csv", exchanges, rows, cells)
+    columns = [
+        value("collective", "collective", str),
+        value("runner-up", "runner_up", str),
+        mean("runner-up's seconds / its own", "ratio", decimals),
+        value("verdict", "verdict", str),
+    ]
+    return _table("Recommended", "recommendation", exchanges, rows, columns)
 
 
 def _seconds(exchanges: Exchanges, rows: Frame) -> Table:
-    cells = {
-        "collective": lambda row: row["collective"],
-        "status": lambda row: row["status"],
-        "seconds": spread("seconds", general),
-        "updates/s": cell("updates_per_second", general),
-        "predicted seconds": cell("predicted_seconds", general),
-        "error of prediction": lambda row: shown(row["error"], percent),
-        "bytes sent": cell("bytes_sent", count),
-        "bytes received": cell("bytes_received", count),
-        "bytes by formula": cell("bytes_formula", count),
-    }
-    caption = (
-        "One row per exchange. Seconds: from the arrival of the last worker until a worker has the "
-        "sum, mean over workers and turns, after a pause as between steps. Bytes of all workers: "
-        "counted by messages; by the kernel, with headers, for native."
-    )
-    return _table("Exchanges", caption, f"{FOLDER}/exchange_seconds.csv", exchanges, rows, cells)
+    columns = [
+        value("collective", "collective", str),
+        value("status", "status", str),
+        mean("seconds", "seconds", general),
+        value("updates/s", "updates_per_second", general),
+        value("predicted seconds", "predicted_seconds", general),
+        value("error of prediction", "error", percent),
+        value("bytes sent", "bytes_sent", count),
+        value("bytes received", "bytes_received", count),
+        value("bytes by formula", "bytes_formula", count),
+    ]
+    return _table("Exchanges", "exchange_seconds", exchanges, rows, columns)
 
 
 def _table(
-    name: str, caption: str, source: str, exchanges: Exchanges, rows: Frame, cells: dict[str, Cell]
+    name: str, source: str, exchanges: Exchanges, rows: Frame, columns: Sequence[Column]
 ) -> Table:
-    axes = ["cluster", *exchanges.facets, "workers", "num_bytes"]
-    texts = [
-        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values()), row["kind"]]
-        for _, row in rows.iterrows()
-    ]
-    return Table(name, caption, source, [*axes, *cells, "kind"], texts)
+    axes = map(axis, ("cluster", *exchanges.facets, "workers", "num_bytes"))
+    caption = say(f"caption_{source}")
+    return table(name, caption, f"{FOLDER}/{source}.csv", [*axes, *columns], rows)
 
 
 def _how(rows: Frame) -> list[tuple[str, str]]:

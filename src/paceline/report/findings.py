@@ -8,7 +8,8 @@ from pathlib import Path
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.axes import implied_by_kind, implied_by_scheme, varying
 from paceline.analysis.configuration_table import NAME, views
-from paceline.analysis.tables import Frame, Tables, read_table, read_tables, require
+from paceline.analysis.frames import Frame, read_table, require
+from paceline.analysis.tables import Tables, read_tables
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,12 @@ class StudyFindings:
 def read_findings(folder: Path) -> StudyFindings:
     """Read the tables in `folder`, reports/<study>.
 
-    Rows that name a scheme have those of its settings, too, that it always has in the study, and
-    not those that differ with the number of workers alone: no reader chooses by them.
+    Rows that name a scheme also have those of its settings that it always has in the study, but not
+    those that differ only with the number of workers: no reader chooses by them.
     Raises SettingError("study") if a table is missing; its message names the command to run first.
     """
     tables = read_tables(folder)
-    first = f"paceline report {folder.name}"
-    names = [conclusion.name for conclusion in CONCLUSIONS]
-    concluded = {name: read_table(require(table_path(folder, name), first)) for name in names}
+    concluded = {each.name: read_conclusion(folder, each.name) for each in CONCLUSIONS}
     concluded |= views(concluded.pop(NAME), tables)
     implied, of_size = implied_by_scheme(tables), _of_size(tables)
     named = {name: _with(implied, own) for name, own in concluded.items()}
@@ -63,6 +62,14 @@ def read_findings(folder: Path) -> StudyFindings:
         for name, own in named.items()
     }
     return StudyFindings(tables, blank, of_size)
+
+
+def read_conclusion(folder: Path, name: str) -> Frame:
+    """Read one table of conclusions in `folder`, as it was written.
+
+    Raises SettingError("study") if it is missing; its message names the command to run first.
+    """
+    return read_table(require(table_path(folder, name), f"paceline report {folder.name}"))
 
 
 def _of_size(tables: Tables) -> list[str]:

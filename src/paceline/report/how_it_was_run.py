@@ -3,24 +3,44 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import pandas as pd
-
-from paceline.analysis.tables import CURVE_IMAGES, Frame
+from paceline.analysis.frames import Frame
+from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import bit_rate, count, percent, plural, setting, size
-from paceline.report.words import COUNTED, scheme_words, value_words
+from paceline.report.number_format import bit_rate, count, plural, setting, size
+from paceline.report.phrases import say
+from paceline.report.words import COUNTED, scheme_name, value_words
 
-_CLUSTER = "cluster."
 _OF_CLUSTER: dict[str, Callable[[float], str]] = {
     "step_seconds": "{:g} s a step".format,
     "step_jitter": "jitter {:g}".format,
     "link.bandwidth": lambda value: f"links of {bit_rate(value)}",
     "link.latency": "latency {:g} s".format,
-    "slow_factor": lambda value: (
-        "" if value == 1 else f"a slow worker takes {value:g} times as long"
-    ),
+    "slow_factor": lambda value: say("slow_factor", value=value),
 }
-BANDWIDTH = f"{_CLUSTER}link.bandwidth"
+_OF_OPTIMIZER: dict[str, Callable[[Any], str]] = {
+    "momentum": "momentum {:g}".format,
+    "weight_decay": "weight decay {:g}".format,
+    "schedule": "{} schedule".format,
+    "lr_rule": lambda value: f"rate rule {str(value).replace('_', ' ')}",
+    "ema_decay": lambda value: say("moving_average", decay=f"{value:g}"),
+}
+BANDWIDTH = "cluster.link.bandwidth"
+
+
+def subtitle(findings: StudyFindings) -> str:
+    """Return data, network, images per worker and seeds, as far as each has a single value."""
+    runs = findings.tables.runs
+    data, batch_size = _only(runs, "data").replace("_", " "), _only(runs, "batch_size")
+    seeds = runs.groupby(["kind", *findings.tables.axes], dropna=False)["seed"].nunique()
+    low, high = int(seeds.min()), int(seeds.max())
+    parameters = runs["num_parameters"].dropna().unique() if "num_parameters" in runs else []
+    return _joined(
+        data,
+        _only(runs, "model"),
+        f"{count(parameters[0])} parameters" if len(parameters) == 1 else "",
+        f"{batch_size} images per worker and step" if batch_size else "",
+        plural(high, "seed") if low == high else f"{low} to {high} seeds",
+    )
 
 
 def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
@@ -31,6 +51,9 @@ def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
 
 def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     runs, study = findings.tables.runs, findings.tables.about["study"]
+    seeds = sorted(set(runs["seed"]))
+    cores = _listed(runs, "hardware.cores")
+    versions = [name for name in runs if name.startswith("versions.")]
     yield "Data", _listed(runs, "data")
     yield "Network", _network(runs)
     yield "Images per worker and step", _listed(runs, "batch_size")
@@ -38,55 +61,58 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Evaluations", _evaluations(known)
     for name in findings.of_size:
         yield f"{COUNTED.get(name, name)}s".capitalize(), _by_size(runs, name)
-    yield "Optimizer", _optimizer(known)
+    yield "Optimizer", _joined("SGD", *_told(known, "training", _OF_OPTIMIZER)) if known else ""
     yield "Search", _search(findings)
     yield "Cluster", _cluster(runs, known)
-    seeds = sorted(set(runs["seed"]))
     yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
-    yield "Machine", _machine(runs)
-    yield "Software", _software(runs)
+    gpus = _listed(runs, "hardware.gpus").replace("[]", "no GPU")
+    yield "Machine", _joined(_listed(runs, "hardware.cpu"), cores and f"{cores} cores", gpus)
+    names = (f"{name.removeprefix('versions.')} {_listed(runs, name)}" for name in versions)
+    yield "Software", _joined(*names)
     yield "Code", f"commit {_listed(runs, 'commit', 12)}"
-    yield "Cost", _cost(runs)
+    yield "Cost", cost(runs)
     yield "Run it again", f"paceline sweep {study}"
 
 
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
 def _listed(runs: Frame, name: str, length: int | None = None) -> str:
-    if name not in runs:
-        return ""
-    return ", ".join(dict.fromkeys(setting(v)[:length] for v in runs[name].dropna()))
+    values = runs[name].dropna() if name in runs else []
+    return ", ".join(dict.fromkeys(setting(value)[:length] for value in values))
+
+
+def _only(runs: Frame, name: str) -> str:
+    return _listed(runs, name) if name in runs and runs[name].nunique() == 1 else ""
+
+
+def _told(
+    known: Mapping[str, Any], group: str, forms: Mapping[str, Callable[[Any], str]]
+) -> list[str]:
+    """Say those settings of a group that have a value."""
+    values = {name: known.get(f"{group}.{name}") for name in forms}
+    return [forms[name](value) for name, value in values.items() if value not in (None, "")]
 
 
 def _network(runs: Frame) -> str:
     if "num_parameters" not in runs:
         return _listed(runs, "model")
     pairs = runs.dropna(subset=["num_parameters"])[["model", "num_parameters"]].drop_duplicates()
-    return ", ".join(
-        f"{row.model}, {count(row.num_parameters)} parameters" for row in pairs.itertuples()
-    )
+    return ", ".join(f"{model}, {count(number)} parameters" for model, number in pairs.values)
 
 
 def _budget(runs: Frame, known: Mapping[str, Any]) -> str:
     epochs = known.get("training.epochs")
     if epochs is not None and known.get("training.samples", epochs) is None:  # which take its place
-        return f"{plural(epochs, 'epoch')} over all workers together"
-    samples = runs["samples"].dropna() if "samples" in runs else pd.Series(dtype=float)
-    if samples.empty:
-        return ""
-    low, high = samples.min(), samples.max()
-    both = count(low) if low == high else f"{count(low)} to {count(high)}"
-    return f"{both} images over all workers together"
+        return say("budget_epochs", epochs=epochs)
+    samples = runs["samples"].dropna() if "samples" in runs else ()
+    return say("budget", low=min(samples), high=max(samples)) if len(samples) else ""
 
 
 def _evaluations(known: Mapping[str, Any]) -> str:
     number, images = known.get("measurement.evaluations"), known.get(CURVE_IMAGES)
-    if number is None:
-        return ""
-    if images is None or number < 2:
-        return f"{number} a run, on all validation images"
-    return (
-        f"{number} a run; all but the last on {count(images)} validation images, the same for all, "
-        "by which the target is set and reached; the last on all"
-    )
+    return "" if number is None else say("evaluations", number=number, images=images)
 
 
 def _by_size(runs: Frame, name: str) -> str:
@@ -98,40 +124,30 @@ def _by_size(runs: Frame, name: str) -> str:
         told = f"{', '.join(pairs)} workers"
         if rows[name].nunique() == 1:
             told = setting(rows[name].iloc[0])
-        parts.append(f"{scheme_words({'scheme': scheme})}: {told}")
+        parts.append(f"{scheme_name(str(scheme))}: {told}")
     return "; ".join(parts)
-
-
-def _optimizer(known: Mapping[str, Any]) -> str:
-    if not known:
-        return ""
-    parts = ["SGD"]
-    for name, words in (("momentum", "momentum"), ("weight_decay", "weight decay")):
-        if (value := known.get(f"training.{name}")) is not None:
-            parts.append(f"{words} {value:g}")
-    if schedule := known.get("training.schedule"):
-        parts.append(f"{schedule} schedule")
-    if rule := known.get("training.lr_rule"):
-        parts.append(f"rate rule {str(rule).replace('_', ' ')}")
-    if (decay := known.get("training.ema_decay")) is not None:
-        parts.append(f"moving average of the weights with decay {decay:g} evaluated beside them")
-    return ", ".join(parts)
 
 
 def _search(findings: StudyFindings) -> str:
     tuning = findings.tables.tuning
     if tuning.empty:
         return ""
-    lrs, number = tuning["lr"].astype(float), len(tuning)
-    chosen = int((tuning["chosen"] == "true").sum())
-    text = f"{number} trials for {plural(chosen, 'configuration')}"
-    text += f", rates {lrs.min():.3g} to {lrs.max():.3g}"
-    if "momentum" in tuning and tuning["momentum"].notna().any():
-        momenta = tuning["momentum"].astype(float)
-        text += f", momentum {momenta.min():.3g} to {momenta.max():.3g}"
-    if elsewhere := searched_with(findings.tables.tuned_at):
-        text += f"; all with {elsewhere}, whose best the others take, too"
-    return f"{text}; best by validation; the page reports other seeds"
+    low, high = _range(tuning["lr"])
+    momenta = tuning["momentum"].dropna() if "momentum" in tuning else []
+    return say(
+        "search",
+        trials=len(tuning),
+        chosen=int((tuning["chosen"] == "true").sum()),
+        low=low,
+        high=high,
+        momenta=_range(momenta) if len(momenta) else [],
+        at=searched_with(findings.tables.tuned_at),
+    )
+
+
+def _range(values: Frame) -> list[str]:
+    numbers = values.astype(float)
+    return [f"{number:.3g}" for number in (numbers.min(), numbers.max())]
 
 
 def searched_with(tuned_at: Mapping[str, Any]) -> str:
@@ -140,15 +156,13 @@ def searched_with(tuned_at: Mapping[str, Any]) -> str:
 
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
-    parts = [_listed(runs, "cluster")]
-    for name, words in _OF_CLUSTER.items():
-        value = known.get(_CLUSTER + name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            parts.append(words(value))
-    if known and known.get(BANDWIDTH, 0) is None:
-        parts.append("links cost nothing")
-    parts.append(_gradients(known))
-    return ", ".join(part for part in parts if part)
+    free = "links cost nothing" if known and known.get(BANDWIDTH, 0) is None else ""
+    words = _told({n: v for n, v in known.items() if _is_number(v)}, "cluster", _OF_CLUSTER)
+    return _joined(_listed(runs, "cluster"), *words, free, _gradients(known))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _gradients(known: Mapping[str, Any]) -> str:
@@ -159,21 +173,10 @@ def _gradients(known: Mapping[str, Any]) -> str:
     return f"gradients as of {name}" if name not in (None, "own") else ""
 
 
-def _machine(runs: Frame) -> str:
-    cpu, cores = _listed(runs, "hardware.cpu"), _listed(runs, "hardware.cores")
-    gpus = _listed(runs, "hardware.gpus").replace("[]", "no GPU")
-    return ", ".join(part for part in (cpu, f"{cores} cores" if cores else "", gpus) if part)
-
-
-def _software(runs: Frame) -> str:
-    names = [name for name in runs if name.startswith("versions.")]
-    return ", ".join(f"{name.removeprefix('versions.')} {_listed(runs, name)}" for name in names)
-
-
-def _cost(runs: Frame) -> str:
+def cost(runs: Frame) -> str:
+    """Say how many hours the points of runs.csv took; "" if it does not tell."""
     if "wall_seconds" not in runs:
         return ""
     hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
     failed = float((runs["status"] != "finished").mean())
-    rest = f", of which {percent(failed)} did not finish" if failed else ""
-    return f"{hours:.1f} hours for {plural(len(runs), 'point')}{rest}, without tuning"
+    return say("cost", hours=hours, points=len(runs), failed=failed)

@@ -1,6 +1,6 @@
 """Formats numbers for a reader: few digits, and a mean with its interval and n."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 
@@ -22,14 +22,29 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
+def whole_percent(value: float) -> str:
+    """Format a share as percent without decimals."""
+    return f"{100 * value:.0f} %"
+
+
+def percent_of_point(value: float) -> str:
+    """Format a share as percent with two decimals, one more than a mean has, to rank points."""
+    return f"{100 * value:.2f} %"
+
+
 def percent_points(value: float) -> str:
     """Format a difference of shares in percentage points, with its sign."""
     return f"{100 * value:+.2f}"
 
 
-def decimals(value: float) -> str:
-    """Format a number with two decimals."""
-    return f"{value:.2f}"
+def signed(value: float, digits: int = 2) -> str:
+    """Format a number with its sign, with two decimals or so many."""
+    return f"{value:+.{digits}f}"
+
+
+def decimals(value: float, digits: int = 2) -> str:
+    """Format a number with two decimals, or with so many."""
+    return f"{value:.{digits}f}"
 
 
 def times(value: float) -> str:
@@ -42,37 +57,9 @@ def seconds(value: float) -> str:
     return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
-def three_decimals(value: float) -> str:
-    """Format a number with three decimals."""
-    return f"{value:.3f}"
-
-
-def percent_of_point(value: float) -> str:
-    """Format a share as percent with two decimals, one more than a mean has, to rank points."""
-    return f"{100 * value:.2f} %"
-
-
 def general(value: float) -> str:
     """Format a number with four significant digits."""
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
-
-
-_FORMS: dict[Unit, Form] = {
-    "images/s": count,
-    "s": seconds,
-    "share": percent,
-    "nats": three_decimals,
-    "updates": decimals,
-    "images": count,
-    "bytes": count,
-}
-
-
-def form_of(unit: Unit, *, each_point: bool = False) -> Form:
-    """Return the format for a mean of this unit, or for the number of one point."""
-    if each_point and unit == "share":
-        return percent_of_point
-    return _FORMS.get(unit, general)
 
 
 def size(num_bytes: float) -> str:
@@ -94,6 +81,45 @@ def _three_digits(value: float) -> str:
     return f"{float(f'{value:.3g}'):,g}"
 
 
+def plural(number: float, noun: str) -> str:
+    """Format a count with its noun, as in "2 workers"."""
+    return f"{number:.0f} {noun}" if number == 1 else f"{number:.0f} {noun}s"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names as in "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def setting(value: Entry) -> str:
+    """Format the value of an axis; an empty one is "null"."""
+    if pd.isna(value):
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+FORMS = (count, percent, whole_percent, percent_points, signed, decimals, times, seconds)
+FORMS += (plural, listed, setting)  # that phrases use
+
+_OF_UNIT: dict[Unit, Form] = {
+    "images/s": count,
+    "s": seconds,
+    "share": percent,
+    "nats": lambda value: decimals(value, 3),
+    "updates": decimals,
+    "images": count,
+    "bytes": count,
+}
+
+
+def form_of(unit: Unit, *, each_point: bool = False) -> Form:
+    """Return the format for a mean of this unit, or for the number of one point."""
+    if each_point and unit == "share":
+        return percent_of_point
+    return _OF_UNIT.get(unit, general)
+
+
 def shown(value: Entry, form: Callable[..., str]) -> str:
     """Format `value`, or return a dash if it is missing."""
     return MISSING if value is None or pd.isna(value) else form(value)
@@ -108,22 +134,21 @@ def with_interval(row: Frame, name: str, form: Form) -> str:
     mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
     if pd.isna(mean):
         return MISSING
-    spread = "no interval" if pd.isna(low) else f"{bare(form(low))} to {bare(form(high))}"
+    spread = "no interval" if pd.isna(low) else f"{_bare(form(low))} to {_bare(form(high))}"
     return f"{form(mean)} ({spread}), n = {n}"
 
 
-def bare(text: str) -> str:
+def interval(row: Frame, name: str, form: Form) -> str:
+    """Format `<name>_mean` to `<name>_high` of `row` as "mean (low to high)".
+
+    It is "" without a mean, or without the columns, as in a table of an older version of the code.
+    """
+    mean, low, high = (row.get(f"{name}_{part}") for part in ("mean", "low", "high"))
+    if pd.isna(mean):
+        return ""
+    return form(mean) if pd.isna(low) else f"{form(mean)} ({form(low)} to {form(high)})"
+
+
+def _bare(text: str) -> str:
     """Remove the unit from a number, since the mean beside it has one."""
     return text.removesuffix(" %")
-
-
-def plural(number: int, noun: str) -> str:
-    """Format a count with its noun, as in "2 workers"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def setting(value: Entry) -> str:
-    """Format the value of an axis; an empty one is "null"."""
-    if pd.isna(value):
-        return "null"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,28 +8,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
-from paceline.analysis.tables import Row
+from paceline.analysis.frames import Row
 from paceline.record.archive import ARCHIVE
-from paceline.report.answer import (
-    HEDGE,
-    MOST,
-    answers,
-    asks_of_time,
-    summary_sentences,
-)
-from paceline.report.caution_sentences import cautions
+from paceline.report.answer import answers
+from paceline.report.cautions import broken_rules, cautions
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.charts import charts
 from paceline.report.findings import StudyFindings, read_findings
-from paceline.report.how_it_was_run import how_it_was_run
+from paceline.report.how_it_was_run import how_it_was_run, subtitle
 from paceline.report.origin_tables import all_points, origin_tables
 from paceline.report.page_data import as_json, chart_json, points_json, situation_names
 from paceline.report.page_tables import page_tables
-from paceline.report.rule_sentences import broken_rules
+from paceline.report.phrases import say
 from paceline.report.situations import Situation, situations
-from paceline.report.subtitle import subtitle
-from paceline.report.target_sentences import target_origin
-from paceline.report.use_counts import Counted, counted
+from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
+from paceline.report.target import target_origin
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",
@@ -113,17 +106,20 @@ def write_figures(folder: Path, drawn: Sequence[Chart], situation: Situation | N
 
 def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
     runs = findings.tables.runs
-    points, how, counts = all_points(findings), how_it_was_run(findings), counted(findings)
+    points, how, counts = all_points(findings), how_it_was_run(findings), use_counts(findings)
     return {
         "about": findings.tables.about,
         "question": findings.tables.about["question"] or "This study states no question.",
         "subtitle": subtitle(findings),
         "cluster": dict(how).get("Cluster", ""),
         "target": target_origin(findings),
-        "sentences": [*summary_sentences(findings), *map(_counted_sentence, counts)],
+        "sentences": [
+            *summary_sentences(findings),
+            *(say("uses_of_size", size=each.words, uses=each.use) for each in counts),
+        ],
         "answers": answers(findings),
         "most_answers": 0 if asks_of_time(findings) or counts else MOST,
-        "hedge": HEDGE,
+        "hedge": say("hedge"),
         "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),
         "kinds": {kind: KINDS.get(kind, "") for kind in dict.fromkeys(runs["kind"])},
@@ -136,10 +132,6 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
         "points_source": points.source,
         "origin": origin_tables(findings),
     }
-
-
-def _counted_sentence(counts: Counted) -> str:
-    return f"{counts.words}: {counts.use}."
 
 
 def render(template: str, content: Row) -> str:

@@ -1,14 +1,16 @@
 """Puts charts, situations and points on the page as JSON, from which its script draws."""
 
 import json
+import shlex
 from collections.abc import Sequence
 
+import pandas as pd
 from markupsafe import Markup
 
-from paceline.analysis.tables import Row
+from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import Chart
 from paceline.report.findings import StudyFindings
-from paceline.report.repeat import first_of_command, repeat_command
+from paceline.report.number_format import setting
 from paceline.report.situations import Situation
 from paceline.report.table import Table
 
@@ -61,9 +63,18 @@ def situation_names(charts: Sequence[Chart], situations: Sequence[Situation]) ->
 def points_json(findings: StudyFindings, table: Table) -> Markup:
     """Return the table of all points, with the command that repeats each."""
     runs = findings.tables.runs
-    start = first_of_command(findings)
-    ends = [repeat_command(findings, row).removeprefix(start) for _, row in runs.iterrows()]
+    start = f"paceline train experiments={findings.tables.about['study']} "
     rows = [list(row) for row in table.rows]
+    ends = [_settings(findings, row) for _, row in runs.iterrows()]
     return as_json(
         {"columns": list(table.columns), "rows": rows, "command": start, "commands": ends}
     )
+
+
+def _settings(findings: StudyFindings, row: Frame) -> str:
+    """Return the command-line arguments that set each axis of the study as a point has it.
+
+    A tuned rate is that of the study's own trials, whose records must be there.
+    """
+    axes = [name for name in findings.tables.about["axes"] if name in row and pd.notna(row[name])]
+    return " ".join(shlex.quote(f"{name}={setting(row[name])}") for name in axes)

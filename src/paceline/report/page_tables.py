@@ -1,4 +1,7 @@
-"""Makes the tables of results on the page of a study."""
+"""Declares the tables of results on the page of a study: their columns, with units and formats."""
+
+import math
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -7,13 +10,11 @@ from paceline.analysis.axes import implied_by_scheme
 from paceline.analysis.clocks import LITTLE
 from paceline.analysis.configuration import matching
 from paceline.analysis.configuration_table import PARTS, Part, identity
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.statistics.crossing import IN_A_ROW
-from paceline.analysis.tables import Frame
-from paceline.measurement.numbers import NUMBERS, Section, Shown, shown_numbers
-from paceline.report.agreement_sentences import agreement, has_twins
-from paceline.report.crossover_table import crossovers
-from paceline.report.fault_table import faults
+from paceline.measurement.numbers import NUMBERS, Section, shown_numbers
+from paceline.report.agreement import agreement, has_twins, predictions
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (
     MISSING,
@@ -26,148 +27,167 @@ from paceline.report.number_format import (
     percent_points,
     seconds,
     setting,
-    shown,
+    signed,
+    with_interval,
 )
-from paceline.report.prediction_sentences import about_predictions, predictions
-from paceline.report.table import Cell, Table, cell, concluded_table, spread
-from paceline.report.target_sentences import (
-    is_of_loss,
-    side,
-    target_origin,
-    validation_images,
-)
+from paceline.report.phrases import say
+from paceline.report.summary import fault_sentences
+from paceline.report.table import Column, Table, concluded, mean, value
+from paceline.report.target import target_metric, target_origin, validation_images
 
-_MEANS = (
-    "Means over finished seeds with 95 % intervals: geometric ones of rates, times and losses; "
-    "accuracies by their logits, where the intervals contain the draw of the scored images"
+_PREDICTED = (
+    value("images/s, observed", "observed", count),
+    Column(
+        "images/s of a seed",
+        lambda row: f"{count(row['least'])} to {count(row['most'])}, n = {row['n']}",
+    ),
+    value("images/s, predicted", "predicted", count),
+    value("error", "error", lambda error: f"{100 * error:+.0f} %"),
+    value("verdict", "verdict", str),
+)
+_FAULTS = (
+    Column("finished", lambda row: f"{row['n_finished']} of {row['n']}"),
+    mean("seconds, ratio", "seconds_ratio", decimals),
+    mean("top-1 on test, points", "test_top1_difference", percent_points),
+    value("images lost", "images_lost", count),
+    value("seconds until it ended", "seconds_to_end", seconds),
+    value("reason", "reason", str),
+)
+_COUNTS = Column(
+    "finished / diverged / failed",
+    lambda row: " / ".join(f"{row[f'n_{s}']:.0f}" for s in ("finished", "diverged", "failed")),
+)
+_SCALING = (
+    value("baseline", "baseline", str),
+    mean("speed-up", "speedup", decimals),
+    mean("efficiency", "efficiency", percent),
+)
+_CROSSOVERS = (
+    value("compared with", "reference", str),
+    Column("sooner from", lambda row: _judged(row, _workers(row["ahead_from"], row))),
+    Column("95 % interval", lambda row: _judged(row, _interval(row))),
+    Column("compared at", lambda row: f"{row['least']} to {row['most']} workers"),
+)
+_COMPARISON = (
+    value("compared with", "reference", str),
+    mean("images/s, ratio", "speed_ratio", decimals),
+    mean("top-1 on test, points", "test_top1_difference", percent_points),
+    mean("top-1 on validation, points", "top1_difference", percent_points),
+)
+_EQUAL_BUDGETS = (
+    mean("at equal samples", "top1_equal_samples", percent),
+    mean("at equal time", "top1_equal_time", percent),
+    value("that time, seconds", "common_seconds", seconds),
+    mean("at equal updates", "top1_equal_updates", percent),
+    value("those updates", "common_updates", count),
+)
+_TIME_TO_TARGET = (
+    Column("reached", lambda row: _reached(row)),
+    mean("seconds, mean", "seconds", seconds),
+    value("seconds, median", "seconds_median", seconds),
+    mean("samples, mean", "samples", count),
+    value("samples, median", "samples_median", count),
 )
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
     """Return the tables of results, including those without rows."""
-    twins = [clocks] if has_twins(findings) else []
-    twins += [predicted] if len(findings.concluded["predicted"]) else []
-    twins += [faults] if len(findings.concluded["faults"]) else []
-    made = (*twins, summary, scaling, crossovers, comparison, equal_budgets, time_to_target, losses)
-    plain = [plain_table(findings, each) for each in (*PARTS, *CONCLUSIONS) if each.caption]
-    return [*(make(findings) for make in made), *plain]
+    facts = _facts(findings)
+
+    def shown(conclusion: str, title: str, columns: Sequence[Column], caption="", says=()) -> Table:
+        text = say(f"caption_{caption or conclusion}", facts)
+        return concluded(findings, conclusion, title, text, columns, says)
+
+    twins = " and ".join(dict.fromkeys(findings.concluded["clocks"]["against"])) or "measured"
+    target = value("target", "target", decimals if facts["side"] == "below" else percent)
+    counts_as = Column("counts as", lambda row: _counts_as(findings, row))
+    losses: Section = "Loss, time, staleness"
+    tables = []
+    if has_twins(findings):
+        title, columns = f"Virtual against {twins}", _clocks(findings)
+        tables.append(shown("clocks", title, columns, says=agreement(findings)))
+    if len(findings.concluded["predicted"]):
+        title, says = "Predicted against observed", predictions(findings)
+        tables.append(shown("predicted", title, _PREDICTED, says=says))
+    if len(findings.concluded["faults"]):
+        tables.append(shown("faults", "Faults", _FAULTS, says=fault_sentences(findings)))
+    return [
+        *tables,
+        shown("summary", "Summary", [*_numbers(findings, "Summary"), _COUNTS]),
+        shown("scaling", "Scaling", [*_SCALING, counts_as]),
+        shown("crossovers", "Crossovers in scale", _CROSSOVERS),
+        shown("comparison", "Comparison", _COMPARISON),
+        shown("equal_time", "Equal budgets", _EQUAL_BUDGETS),
+        shown("time_to_target", "Time to target", [target, *_TIME_TO_TARGET]),
+        shown("summary", losses, _numbers(findings, losses), caption="losses"),
+        *(_plain(findings, each) for each in (*PARTS, *CONCLUSIONS) if each.caption),
+    ]
 
 
-def plain_table(findings: StudyFindings, conclusion: Conclusion | Part) -> Table:
+def _facts(findings: StudyFindings) -> Row:
+    """Return what captions say of the study."""
+    real = findings.concluded["summary"].get("real_seconds_mean", pd.Series(dtype=float))
+    return {
+        "means": say("caption_means"),
+        "real": real.notna().any() and "virtual" in set(findings.tables.runs["kind"]),
+        "little": LITTLE,
+        "halves": findings.concluded["predicted"]["half"].any(),
+        "strong": findings.tables.is_strong,
+        "samples": unequal_samples(findings.tables),
+        "images": validation_images(findings),
+        "origin": target_origin(findings),
+        "in_a_row": IN_A_ROW,
+        "side": "below" if target_metric(findings) == "loss" else "above",
+    }
+
+
+def _plain(findings: StudyFindings, conclusion: Conclusion | Part) -> Table:
     """Show a table of analysis with one column per number, or per mean with its interval."""
     axes = (*identity(findings.tables), *implied_by_scheme(findings.tables))
-    columns = [name for name in findings.concluded[conclusion.name] if name not in axes]
-    means = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
+    names = [name for name in findings.concluded[conclusion.name] if name not in axes]
+    means = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     parts = {f"{name}_{part}" for name in means for part in ("mean", "low", "high", "n")}
-    cells = {name: spread(name, _form_of(name)) for name in means}
-    cells |= {name: cell(name, _form_of(name)) for name in columns if name not in parts}
+    columns = [mean(name, name, _form_of(name)) for name in means]
+    columns += [value(name, name, _form_of(name)) for name in names if name not in parts]
     title = conclusion.name.replace("_", " ").capitalize()
-    return concluded_table(findings, conclusion.name, title, conclusion.caption, cells)
+    return concluded(findings, conclusion.name, title, conclusion.caption, columns)
 
 
 def _form_of(name: str) -> Form:
     return next((form_of(number.unit) for number in NUMBERS if number.name == name), general)
 
 
-def clocks(findings: StudyFindings) -> Table:
-    """Compare the virtual clock with the wall clock."""
-    cells = {
-        "against": lambda row: _against(row, findings.varying),
-        "images/s, ratio": spread("images_per_second_ratio", decimals),
-        "staleness, ratio or ± updates": _staleness,
-        "top-1 on test, points": spread("test_top1_difference", percent_points),
-    }
-    kinds = " and ".join(dict.fromkeys(findings.concluded["clocks"]["against"])) or "measured"
-    caption = (
-        "Virtual over the other, or virtual minus the other, paired by seed, at equal settings; "
-        "means with 95 % t-intervals. Staleness has a difference, with its sign, where the other "
-        f"has less than {LITTLE} updates of it."
-    )
-    name = f"Virtual against {kinds}"
-    return concluded_table(findings, "clocks", name, caption, cells, agreement(findings))
+def _clocks(findings: StudyFindings) -> list[Column]:
+    return [
+        Column("compared with", lambda row: _other_clock(row, findings.varying)),
+        mean("images/s, ratio", "images_per_second_ratio", decimals),
+        Column("staleness, ratio or ± updates", _staleness),
+        mean("top-1 on test, points", "test_top1_difference", percent_points),
+    ]
 
 
-def predicted(findings: StudyFindings) -> Table:
-    """Compare what a modelled cluster predicts with real processes."""
-    cells = {
-        "images/s, observed": cell("observed", count),
-        "of a seed": lambda row: f"{count(row['least'])} to {count(row['most'])}, n = {row['n']}",
-        "images/s, predicted": cell("predicted", count),
-        "error": lambda row: f"{100 * row['error']:+.0f} %",
-        "": lambda row: str(row["verdict"]),
-    }
-    caption = f"Harmonic means over seeds. {about_predictions(findings)}"
-    name = "Predicted against observed"
-    return concluded_table(findings, "predicted", name, caption, cells, predictions(findings))
+def _other_clock(row: Frame, varying: list[str]) -> str:
+    """Name the kind that `row` is compared with, and its values of the axes that differ."""
+    own = [axis for axis in varying if f"against_{axis}" in row]
+    parts = [f"{axis} {setting(row[f'against_{axis}'])}" for axis in own]
+    return f"{row['against']} ({', '.join(parts)})" if parts else str(row["against"])
 
 
-def equal_budgets(findings: StudyFindings) -> Table:
-    """Compare accuracies at equal samples, equal time and equal updates."""
-    cells = {
-        "at equal samples": spread("top1_equal_samples", percent),
-        "at equal time": spread("top1_equal_time", percent),
-        "that time, seconds": cell("common_seconds", seconds),
-        "at equal updates": spread("top1_equal_updates", percent),
-        "those updates": cell("common_updates", count),
-    }
-    caption = (
-        f"Top-1 on {validation_images(findings)}. Equal samples: at the end of the budget. Equal "
-        "time: when the first finished run with as many workers ended, whatever its scheme and "
-        "rate; equal updates likewise. Each run by its last evaluation until then, so that seeds "
-        "may differ by one."
-    )
-    return concluded_table(findings, "equal_time", "Equal budgets", caption, cells)
+def _staleness(row: Frame) -> str:
+    ratio, difference = ("staleness_ratio", decimals), ("staleness_difference", signed)
+    return with_interval(row, *(ratio if pd.notna(row["staleness_ratio_mean"]) else difference))
 
 
-def summary(findings: StudyFindings) -> Table:
-    """Show the numbers of the section "Summary" and the counts of points by status."""
-    cells = _shown_cells(findings, "Summary")
-    cells["finished / diverged / failed"] = lambda row: " / ".join(
-        f"{row[f'n_{status}']:.0f}" for status in ("finished", "diverged", "failed")
-    )
-    caption = f"{_MEANS}. Diverged and failed seeds are counted."
-    return concluded_table(findings, "summary", "Summary", caption, cells)
-
-
-def losses(findings: StudyFindings) -> Table:
-    """Show the numbers of the section "Loss, time, staleness"."""
-    cells = _shown_cells(findings, "Loss, time, staleness")
-    caption = f"{_MEANS}, at the end of the budget."
-    if "real seconds" in cells:
-        caption += (
-            " Seconds of the training clock are of the kind in the last column; real seconds and "
-            "images/s are measured: what the run itself took, on the machine that made it."
-        )
-    return concluded_table(findings, "summary", "Loss, time, staleness", caption, cells)
-
-
-def _shown_cells(findings: StudyFindings, section: Section) -> dict[str, Cell]:
-    """Make a cell for each number of `section`, as the number itself declares."""
-    return {
-        shown.label: spread(number.name, form_of(number.unit))
+def _numbers(findings: StudyFindings, section: Section) -> list[Column]:
+    """Return a column for each number of `section` of which any point has a value."""
+    frame = findings.concluded["summary"]
+    has_virtual = "virtual" in set(frame["kind"])
+    return [
+        mean(shown.label, number.name, form_of(number.unit))
         for number, shown in shown_numbers()
-        if shown.section == section and _has(findings, number.name, shown)
-    }
-
-
-def _has(findings: StudyFindings, name: str, shown: Shown) -> bool:
-    """Return True if the summary has the number of any point, and the page shows it."""
-    frame, column = findings.concluded["summary"], f"{name}_mean"
-    if column not in frame or not frame[column].notna().any():
-        return False
-    return not shown.beside_virtual or "virtual" in set(frame["kind"])
-
-
-def scaling(findings: StudyFindings) -> Table:
-    """Show speed-up and efficiency against one worker."""
-    cells = {
-        "baseline": lambda row: str(row["baseline"]),
-        "speed-up": spread("speedup", decimals),
-        "efficiency": spread("efficiency", percent),
-        "counts as": lambda row: _counts_as(findings, row),
-    }
-    caption = f"Against one worker, paired by seed. {scaling_kind(findings)}"
-    return concluded_table(findings, "scaling", "Scaling", caption, cells)
+        if shown.section == section and (has_virtual or not shown.beside_virtual)
+        if f"{number.name}_mean" in frame and frame[f"{number.name}_mean"].notna().any()
+    ]
 
 
 def _counts_as(findings: StudyFindings, row: Frame) -> str:
@@ -179,67 +199,23 @@ def _counts_as(findings: StudyFindings, row: Frame) -> str:
     return "at equal accuracy" if same["verdict"].iloc[0] == "equal" else "throughput only"
 
 
-def scaling_kind(findings: StudyFindings) -> str:
-    """State the quantities that are constant when workers are added."""
-    batch = "Weak scaling in batch: images per worker constant"
-    if findings.tables.is_strong:
-        batch = "Strong scaling in batch: images of all workers in a step constant"
-    samples = unequal_samples(findings.tables)
-    if samples is None:
-        return f"{batch}, samples in total constant."
-    return f"{batch}; samples in total from {count(samples[0])} to {count(samples[1])}."
+def _judged(row: Frame, text: str) -> str:
+    return "not judged: its best trial is at the edge of the search" if row["at_edge"] else text
 
 
-def comparison(findings: StudyFindings) -> Table:
-    """Compare schemes with the reference scheme."""
-    cells = {
-        "against": lambda row: str(row["reference"]),
-        "images/s, ratio": spread("speed_ratio", decimals),
-        "top-1 on test, points": spread("test_top1_difference", percent_points),
-        "top-1 on validation, points": spread("top1_difference", percent_points),
-    }
-    caption = "Scheme against scheme at the same workers and settings, paired by seed."
-    return concluded_table(findings, "comparison", "Comparison", caption, cells)
+def _interval(row: Frame) -> str:
+    return " to ".join(_workers(row[f"ahead_from_{end}"], row) for end in ("low", "high"))
 
 
-def time_to_target(findings: StudyFindings) -> Table:
-    """Show the seconds and samples until the target is reached."""
-    asked = findings.tables.about["target"]
-    cells = {
-        "target": lambda row: (decimals if is_of_loss(asked) else percent)(row["target"]),
-        "reached": _reached,
-        "seconds, mean": spread("seconds", seconds),
-        "seconds, median": lambda row: shown(row["seconds_median"], seconds),
-        "samples, mean": spread("samples", count),
-        "samples, median": lambda row: shown(row["samples_median"], count),
-    }
-    origin = target_origin(findings)
-    caption = (
-        f"First of {IN_A_ROW} evaluations in a row (fewer at the end of a run) at or {side(asked)} "
-        f"the target, {origin}. A run that ended "
-        "before is counted as not reached (right-censored): then there is no mean, and the median "
-        "takes it as later than all that got there."
-    )
-    caption = caption if origin else "No target: no finished point with one worker."
-    return concluded_table(findings, "time_to_target", "Time to target", caption, cells)
+def _workers(number: float, row: Frame) -> str:
+    """Format a crossover between the numbers of workers that were compared, or beyond them."""
+    if pd.isna(number):
+        return MISSING
+    if not number:
+        return f"{row['least']} or fewer"
+    return f"more than {row['most']}" if math.isinf(number) else f"{number:.3g}"
 
 
 def _reached(row: Frame) -> str:
     late = f", {row['n_censored']:.0f} censored" if row["n_censored"] else ""
     return f"{row['n_reached']:.0f} of {row['n_reached'] + row['n_censored']:.0f}{late}"
-
-
-def _against(row: Frame, varying: list[str]) -> str:
-    """Name the kind that `row` is compared with, and its values of the axes that differ."""
-    own = [axis for axis in varying if f"against_{axis}" in row]
-    parts = [f"{axis} {setting(row[f'against_{axis}'])}" for axis in own]
-    return f"{row['against']} ({', '.join(parts)})" if parts else str(row["against"])
-
-
-def _staleness(row: Frame) -> str:
-    ratio, difference = ("staleness_ratio", decimals), ("staleness_difference", _signed)
-    return spread(*(ratio if pd.notna(row["staleness_ratio_mean"]) else difference))(row)
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}"

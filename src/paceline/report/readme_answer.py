@@ -1,18 +1,20 @@
-"""Writes the table of answers into a README, between markers, from the tables of its studies."""
+"""Writes answers and numbers into a README, between markers, from the tables of its studies."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from paceline.analysis.tables import Frame
+from paceline.analysis.configuration import matching
+from paceline.analysis.frames import Frame, Row
 from paceline.report.answer import answered
 from paceline.report.choice import choice
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import Form, percent_points, shown, times
+from paceline.report.phrases import say
 from paceline.report.situations import Situation
-from paceline.report.use_counts import counted
+from paceline.report.summary import use_counts
 from paceline.report.words import scheme_words
 
 STUDIES = ("example", "schemes", "accuracy_vs_workers", "when_asynchronous")
@@ -26,6 +28,36 @@ _HEAD = (
     "page",
 )
 _NUMBERS = (("speedup", times), ("one_worker_top1_difference", percent_points))
+_FROZEN = {"half": "validation"}  # run after the model was frozen
+_NEAR = _FROZEN | {"verdict": "near"}
+_ALEXNET = {"kind": "paced", "model": "small_alexnet", "model.split": "auto"}
+_ALEXNET |= {"cluster.link.bandwidth": 25e6}
+_RATES = (  # workers, and processes of each
+    ("alone", 1, 1, "images_per_second_mean"),
+    ("by_data", 2, 1, "images_per_second_mean"),
+    ("by_model", 1, 2, "images_per_second_mean"),
+    ("seeds", 1, 1, "n"),
+)
+# numbers of a study's sentence: table, values of rows, a column of the first or "" for their number
+_SENTENCES: dict[str, dict[str, tuple[str, Row, str]]] = {
+    "twin": {
+        "near": ("clock_agreement", {"what": "images_per_second", "verdict": "within"}, ""),
+        "far": ("clock_agreement", {"what": "images_per_second", "verdict": "outside"}, ""),
+    },
+    "exchange": {
+        "near": ("predicted_exchange", _NEAR, ""),
+        "far": ("predicted_exchange", _FROZEN | {"verdict": "far"}, ""),
+        "rates": ("predicted", _NEAR, ""),
+    },
+    "own_pace": {
+        "near": ("predicted", _NEAR, ""),
+        "far": ("predicted", _FROZEN | {"verdict": "far"}, ""),
+    },
+    "five_ways": {
+        name: ("summary", _ALEXNET | {"workers": workers, "model.shards": shards}, column)
+        for name, workers, shards, column in _RATES
+    },
+}
 _BLOCK = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
 
 
@@ -39,17 +71,26 @@ def write_readme_answer(root: Path) -> None:
 
 
 def readme_answer(reports: Path) -> str:
-    """Return the block with its markers: a row for each situation of those STUDIES that exist."""
+    """Return the block with its markers, of the studies that exist.
+
+    It has a row for each situation of STUDIES, and a sentence for each study of _SENTENCES.
+    """
     rows = [_HEAD, ("---",) * len(_HEAD)]
     for study in STUDIES:
         if (reports / study / "study.json").is_file():
             rows += _rows(study, read_findings(reports / study))
-    return "\n".join([BEGIN, *(f"| {' | '.join(row)} |" for row in rows), END])
+    texts = [
+        f"- {say(f'readme_{study}', _numbers(reports / study, of))}"
+        for study, of in _SENTENCES.items()
+        if (reports / study / "study.json").is_file()
+    ]
+    table = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([BEGIN, *table, *([""] if texts else []), *texts, END])
 
 
 def _rows(study: str, findings: StudyFindings) -> Iterator[tuple[str, ...]]:
     page = f"[{study}](reports/{study}/README.md)"
-    counts, found = counted(findings), answered(findings)
+    counts, found = use_counts(findings), answered(findings)
     for each in counts:
         speed, accuracy = (_from_to(each.rows, name, form) for name, form in _NUMBERS)
         kind = ", ".join(dict.fromkeys(situation.values["kind"] for situation in found))
@@ -72,7 +113,7 @@ def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -
     if first is None:
         return place, "no winner", "", "", kind, page
     tied = [_tied(row, first) for _, row in chosen.tied.iterrows()]
-    use = f"**{scheme_words(first)}**" + (f" (not told from it: {'; '.join(tied)})" if tied else "")
+    use = f"**{scheme_words(first)}**" + (f" (tied with: {'; '.join(tied)})" if tied else "")
     if not chosen.is_scheme:
         use = f"**{chosen.use}**; of several, {use}"
     speed, accuracy = (_interval(first, name, form) for name, form in _NUMBERS)
@@ -80,7 +121,7 @@ def _row(study: str, situation: Situation, findings: StudyFindings, page: str) -
 
 
 def _tied(row: Frame, first: Frame) -> str:
-    """Name a scheme that is not told from the first, and whether its accuracy is."""
+    """Name a scheme that is tied with the first, and whether its accuracy is higher."""
     better = row["scheme"] == first["reference"] and first["accuracy"] == "worse"
     return scheme_words(row) + (", of higher accuracy" if better else "")
 
@@ -91,3 +132,11 @@ def _interval(row: Frame, name: str, form: Form) -> str:
     n = int(row.get(f"{name}_n", 0))
     spread = "" if pd.isna(ends[1]) else f"{low} to {high}, "
     return f"{mean} ({spread}n = {n})" if n else mean
+
+
+def _numbers(folder: Path, of: Mapping[str, tuple[str, Row, str]]) -> Row:
+    concluded = read_findings(folder).concluded
+    rows = {name: matching(concluded[table], values) for name, (table, values, _) in of.items()}
+    return {
+        name: own[of[name][2]].iloc[0] if of[name][2] else len(own) for name, own in rows.items()
+    }

@@ -11,7 +11,7 @@ from paceline.analysis.configuration import (
     size_of,
     with_processes,
 )
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.frames import Frame, Row
 from paceline.report.findings import StudyFindings
 from paceline.report.words import value_words
 

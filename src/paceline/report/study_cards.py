@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.analysis.exchanges import Exchanges
-from paceline.analysis.tables import Frame
-from paceline.report.answer import Answer, answers, summary_sentences
-from paceline.report.exchange_sentences import recommended
+from paceline.analysis.frames import Frame
+from paceline.report.answer import Answer, answers
+from paceline.report.exchange_page import recommended
 from paceline.report.findings import StudyFindings
-from paceline.report.how_it_was_run import how_it_was_run
+from paceline.report.how_it_was_run import cost
 from paceline.report.number_format import plural
+from paceline.report.summary import summary_sentences
 
 _FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
 _DETAIL = re.compile(r" \([^()]{40,}\)")  # which the page gives, and the card does not
@@ -46,8 +47,7 @@ def study_card(folder: Path, findings: StudyFindings) -> StudyCard:
     ends = dict.fromkeys([*says[:1], *says[-1:]])  # on clocks or predictions; on all together
     says = [_DETAIL.sub("", text) for text in ends]
     finished = f"{len(findings.tables.finished)} of {plural(about['num_points'], 'point')} finished"
-    cost = dict(how_it_was_run(findings)).get("Cost", "")
-    return _card(folder, about["question"], says, answers(findings), runs, finished, cost)
+    return _card(folder, about["question"], says, answers(findings), runs, finished, cost(runs))
 
 
 def exchange_card(folder: Path, exchanges: Exchanges, best: Frame) -> StudyCard:

@@ -1,15 +1,13 @@
-"""Makes tables whose cells are text, the same for HTML and Markdown."""
+"""Makes tables whose cells are text, the same for HTML, Markdown and the terminal."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.analysis.analyse import FOLDER
 from paceline.analysis.configuration_table import NAME, VIEWS
-from paceline.analysis.tables import Frame
+from paceline.analysis.frames import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import Form, setting, shown, with_interval
-
-Cell = Callable[[Frame], str]  # text of a row's cell
 
 
 @dataclass(frozen=True)
@@ -28,47 +26,60 @@ class Table:
     says: Sequence[str] = ()
 
 
-def concluded_table(
+@dataclass(frozen=True)
+class Column:
+    """Column of a table: its title, with the unit, and the text of a row's cell."""
+
+    title: str
+    text: Callable[[Frame], str]
+
+
+def value(title: str, name: str, form: Form = setting) -> Column:
+    """Show the number or word in the column `name`; a dash if it is missing."""
+    return Column(title, lambda row: shown(row.get(name), form))
+
+
+def mean(title: str, name: str, form: Form) -> Column:
+    """Show the mean, interval and n in `<name>_mean` to `<name>_n`; a dash without a mean."""
+    return Column(
+        title, lambda row: shown(row.get(f"{name}_mean"), lambda _: with_interval(row, name, form))
+    )
+
+
+def axis(name: str) -> Column:
+    """Show the setting `name`; "null" if it has no value."""
+    return Column(name, lambda row: setting(row[name]))
+
+
+def table(
+    name: str,
+    caption: str,
+    source: str,
+    columns: Sequence[Column],
+    frame: Frame,
+    says: Sequence[str] = (),
+) -> Table:
+    """Show each row of `frame` in these columns, and last its kind where it has one."""
+    columns = [*columns, *([axis("kind")] if "kind" in frame else [])]
+    rows = [[column.text(row) for column in columns] for _, row in frame.iterrows()]
+    return Table(name, caption, source, [column.title for column in columns], rows, says)
+
+
+def axes_of(findings: StudyFindings, frame: Frame) -> list[Column]:
+    """Return the columns that say of which configuration a row is."""
+    return [axis(n) for n in ("scheme", "workers", *findings.varying) if n in frame]
+
+
+def concluded(
     findings: StudyFindings,
     conclusion: str,
     name: str,
     caption: str,
-    cells: Mapping[str, Cell],
+    columns: Sequence[Column],
     says: Sequence[str] = (),
 ) -> Table:
     """Show the table `conclusion` of analysis under the heading `name`."""
-    source = f"{FOLDER}/{NAME if conclusion in VIEWS else conclusion}.csv"
     frame = findings.concluded[conclusion]
-    return table_of(findings, name, caption, source, frame, cells, says)
-
-
-def table_of(
-    findings: StudyFindings,
-    name: str,
-    caption: str,
-    source: str,
-    frame: Frame,
-    cells: Mapping[str, Cell],
-    says: Sequence[str] = (),
-) -> Table:
-    """Show each row of `frame`: its axes, the text of each of `cells`, and its kind."""
-    axes = [axis for axis in ("scheme", "workers", *findings.varying) if axis in frame]
-    kind = ["kind"] if "kind" in frame else []
-    rows = [
-        [*(setting(row[axis]) for axis in axes), *(c(row) for c in cells.values()), *row[kind]]
-        for _, row in frame.iterrows()
-    ]
-    return Table(name, caption, source, [*axes, *cells, *kind], rows, says)
-
-
-def spread(name: str, form: Form) -> Cell:
-    """Make a cell with the mean, interval and n in `<name>_mean` to `<name>_n`.
-
-    It is a dash without a mean.
-    """
-    return lambda row: shown(row.get(f"{name}_mean"), lambda _: with_interval(row, name, form))
-
-
-def cell(name: str, form: Form) -> Cell:
-    """Make a cell with the number in the column `name`; it is a dash if that is missing."""
-    return lambda row: shown(row.get(name), form)
+    columns = [*axes_of(findings, frame), *columns]
+    source = f"{FOLDER}/{NAME if conclusion in VIEWS else conclusion}.csv"
+    return table(name, caption, source, columns, frame, says)

@@ -1,25 +1,16 @@
 """Says schemes, settings and their values in the reader's words, not in configuration keys."""
 
+import re
 from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
 
 import pandas as pd
 
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.report.number_format import bit_rate, plural, setting, size
 
-SCHEMES = {
-    "sync_allreduce": "all-reduce",
-    "sync_parameter_server": "synchronous servers",
-    "async_parameter_server": "asynchronous servers",
-    "stale_synchronous": "bounded staleness",
-    "mixed": "mixed groups",
-    "sync_then_async": "synchronous then asynchronous",
-    "local_sgd": "local SGD",
-    "post_local_sgd": "post-local SGD",
-    "elastic_averaging": "elastic averaging",
-    "gossip": "gossip",
-    "independent": "independent workers",
-}
+_NAME = re.compile(r'"""([^:(.\n]+)')
 SETTINGS = {
     "batch_size": "images per worker and step",
     "global_batch_size": "images per step, all workers",
@@ -59,6 +50,19 @@ _VALUES = {
 }
 
 
+@cache
+def scheme_name(scheme: str) -> str:
+    """Return the name of a scheme in words, as in "local SGD".
+
+    It is that with which the file of the scheme begins, up to the first colon, full stop or
+    parenthesis; of a scheme from elsewhere it is the name of its configuration file.
+    """
+    path = files("paceline.scheme") / f"{scheme}.py"
+    found = _NAME.match(path.read_text()) if path.is_file() else None
+    name = found[1].strip() if found else scheme.replace("_", " ")
+    return name[:1].lower() + name[1:]
+
+
 def scheme_words(row: Frame | Row) -> str:
     """Name the scheme of a row, with those of its settings that the study sets."""
     parts = [
@@ -71,8 +75,7 @@ def scheme_words(row: Frame | Row) -> str:
         parts.append(f"{plural(int(row['workers']), 'worker')} of {shards:.0f} processes")
         if isinstance(row.get("model.split"), str):
             parts.append(row["model.split"].replace("_", " "))
-    name = str(row["scheme"])
-    return ", ".join([SCHEMES.get(name, name), *parts])
+    return ", ".join([scheme_name(str(row["scheme"])), *parts])
 
 
 def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
@@ -99,7 +102,7 @@ def value_words(name: str, value: Entry) -> str:
     if name.endswith(".bandwidth"):
         return "links without a limit" if pd.isna(value) else f"links of {bit_rate(value)}"
     if pd.isna(value):
-        return f"{words}: as it is"
+        return f"{words}: default"
     if name.endswith("num_bytes"):
         return f"gradients of {size(value)}"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Elastic averaging SGD, asynchronous (Zhang et al. 2015, arXiv:1412.6651, algorithm 1).
+"""Elastic averaging: asynchronous EASGD (Zhang et al. 2015, arXiv:1412.6651, algorithm 1).
 
     worker k, every step:             w_k <- sgd(w_k, g_k)
     worker k, after `period` steps:   w_k <- w_k - a (w_k - c);   c <- c + a (w_k - c)    at once

@@ -1,4 +1,4 @@
-"""Stale synchronous parallel SGD (Ho et al. 2013, NIPS).
+"""Bounded staleness: stale synchronous parallel SGD (Ho et al. 2013, NIPS).
 
     worker k:   push g_k(w_k);   w_k <- latest w, once k leads the slowest by <= `bound` steps
     server:     on every push   w <- sgd(w, g_k)

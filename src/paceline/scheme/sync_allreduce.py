@@ -1,4 +1,4 @@
-"""Synchronous SGD by all-reduce (Goyal et al. 2017, arXiv:1706.02677, section 2.3).
+"""All-reduce: synchronous SGD (Goyal et al. 2017, arXiv:1706.02677, section 2.3).
 
     every step:   g <- mean_k g_k;   w <- sgd(w, g)    on every worker
 

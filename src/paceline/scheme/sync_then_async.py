@@ -1,4 +1,4 @@
-"""Synchronous first, asynchronous later (Li et al. 2021, ICDCS, Sync-Switch).
+"""Synchronous then asynchronous: Sync-Switch (Li et al. 2021, ICDCS).
 
     worker k:   push g_k(w_k)
     server:     until `switch_at` of the run's samples, when all have pushed   w <- sgd(w, mean g)

@@ -1,8 +1,11 @@
 """Says what all charts have in common: a form for the page and for files, colours, and type."""
 
+import colorsys
+import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,24 +13,25 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from paceline.analysis.tables import Row
+from paceline.analysis.frames import Row
+from paceline.report.words import scheme_name
 
 Marks: TypeAlias = Any  # an Altair chart of any kind
 
 ROWS = alt.NamedData("rows")  # of a chart; the page puts those of one situation there
-COLOURS = (  # told apart also by those who see few colours; after Okabe and Ito, extended
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#7F7F7F",
-    "#6A51A3",
-    "#B2182B",
-    "#999933",
-    "#8C510A",
-)
+COLOURS = {  # distinct for the colour-blind as well, after Okabe and Ito, extended
+    "sync_allreduce": "#0072B2",
+    "async_parameter_server": "#D55E00",
+    "gossip": "#009E73",
+    "local_sgd": "#CC79A7",
+    "elastic_averaging": "#E69F00",
+    "sync_parameter_server": "#56B4E9",
+    "independent": "#7F7F7F",
+    "post_local_sgd": "#6A51A3",
+    "mixed": "#B2182B",
+    "stale_synchronous": "#999933",
+    "sync_then_async": "#8C510A",
+}
 INK, FAINT = "#1a1a1a", "#8a8a8a"  # of files; on the page, text has the colour of the page
 COMPUTE_COLOUR, EXCHANGE_COLOUR = "#56B4E9", "#009E73"
 TIER_COLOURS = {"best": "#0072B2", "tied": "#56B4E9", "behind": "#E69F00", "never": "#B2182B"}
@@ -107,17 +111,55 @@ def _renumbered(svg: str) -> str:
 
 
 def scheme_colour(names: Sequence[str], **legend: Any) -> alt.Color:
-    """Return the encoding of schemes, of which each has the same colour on the whole page."""
-    return alt.Color(
-        "scheme:N",
-        title=None,
-        scale=alt.Scale(domain=list(names), range=list(scheme_colours(names).values())),
-        **legend,
-    )
+    """Return the encoding of schemes, of which each has the same colour in all studies."""
+    return colour(names, scheme_colours(names), **legend)
 
 
-def scheme_colours(names: Sequence[str]) -> Mapping[str, str]:
-    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+def colour(names: Sequence[str], colours: Sequence[str], **legend: Any) -> alt.Color:
+    """Return the encoding of the field `scheme` with these names by these colours."""
+    scale = alt.Scale(domain=list(names), range=list(colours))
+    legend = {"legend": alt.Legend(columns=1, labelLimit=220)} | legend
+    return alt.Color("scheme:N", title=None, scale=scale, **legend)
+
+
+def scheme_colours(names: Sequence[str]) -> list[str]:
+    """Return a colour for each scheme, named in words with its settings.
+
+    A scheme that is not in COLOURS has one that follows from its name. Of several variants of a
+    scheme, those after the first have lighter shades of its colour.
+    """
+    known = {scheme_name(scheme): shade for scheme, shade in COLOURS.items()}
+    schemes = [name.partition(", ")[0] for name in names]
+    number, found, colours = Counter(schemes), Counter[str](), list[str]()
+    for scheme in schemes:
+        lighter = 0.6 * found[scheme] / number[scheme]
+        colours.append(_lightened(known.get(scheme) or _colour_of(scheme), lighter))
+        found[scheme] += 1
+    return colours
+
+
+def _colour_of(name: str) -> str:
+    hue = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
+    return _hexadecimal(colorsys.hls_to_rgb(hue, 0.4, 0.6))
+
+
+def _lightened(colour: str, share: float) -> str:
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return _hexadecimal(part + share * (1 - part) for part in parts)
+
+
+def _hexadecimal(parts: Iterable[float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02X}" for part in parts)
+
+
+def tips(**shown: str | tuple[str, str]) -> list[alt.Tooltip]:
+    """Return what is told of a mark: fields of its row with a title; of a number with a format."""
+    return [
+        alt.Tooltip(f"{name}:N", title=about)
+        if isinstance(about, str)
+        else alt.Tooltip(f"{name}:Q", title=about[0], format=about[1])
+        for name, about in shown.items()
+    ]
 
 
 def faded(full: float = 1.0) -> Any:

@@ -5,17 +5,19 @@ import pandas as pd
 
 from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import (
+    COLOURS,
     HIGHLIGHT,
     LOG_TICKS,
     ROWS,
     Chart,
     Marks,
+    colour,
     faded,
-    scheme_colour,
     short,
     specification,
+    tips,
 )
 from paceline.report.number_format import size
 from paceline.report.words import value_words
@@ -71,19 +73,19 @@ def _marks(collectives: list[str]) -> Marks:
     x = alt.X("workers:O", title="workers", axis=alt.Axis(labelAngle=0))
     axis = alt.Axis(values=LOG_TICKS, format=",~g")
     y = alt.Y("rate:Q", title="updates/s", scale=alt.Scale(type="log"), axis=axis)
-    legend = alt.Legend(columns=1, labelLimit=220)
-    base = alt.Chart().encode(x=x, color=scheme_colour(collectives, legend=legend))
-    tips = [
-        alt.Tooltip("scheme:N", title="collective"),
-        alt.Tooltip("workers:O", title="workers"),
-        alt.Tooltip("rate:Q", title="updates/s", format=",.4~g"),
-        alt.Tooltip("predicted:Q", title="predicted", format=",.4~g"),
-    ]
+    colours = [*COLOURS.values()][: len(collectives)]
+    base = alt.Chart().encode(x=x, color=colour(collectives, colours))
+    shown = tips(
+        scheme="collective",
+        workers="workers",
+        rate=("updates/s", ",.4~g"),
+        predicted=("predicted", ",.4~g"),
+    )
     return (
         alt.layer(
             base.mark_rule().encode(y="low:Q", y2="high:Q", opacity=faded(0.6)),
             base.mark_line(strokeWidth=1.5).encode(y=y, opacity=faded()),
-            base.mark_point(filled=True, size=30).encode(y=y, opacity=faded(), tooltip=tips),
+            base.mark_point(filled=True, size=30).encode(y=y, opacity=faded(), tooltip=shown),
             base.mark_line(strokeDash=[4, 3], strokeWidth=1).encode(
                 y="predicted:Q", opacity=faded(0.8)
             ),

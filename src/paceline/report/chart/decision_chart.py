@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import (
     FAINT,
     HIGHLIGHT,
@@ -17,19 +17,30 @@ from paceline.report.chart.chart_style import (
     faded,
     short,
     specification,
+    tips,
 )
-from paceline.report.choice import ONE
+from paceline.report.choice import NOT_JUDGED, ONE, tier_of
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, plural, shown, times
 from paceline.report.situations import of_several_schemes
-from paceline.report.tiers import NOT_JUDGED, tier_of
 from paceline.report.words import scheme_words
 
 _CAPTION = (
-    "First: how many times as fast as the best one worker (dashed) a scheme reaches the target; "
-    "where not every run got there, how many did. Second: accuracy less that of {other}, in "
-    "points, with the margin of {margin:g} in grey. Third: images per second. Lines are 95 % "
-    "intervals, of accuracies simultaneous over the schemes of a situation."
+    "Speed-up: how many times as fast as the best single worker (dashed line) a scheme reaches the "
+    "target; if some runs missed it, how many reached it. Accuracy: top-1 minus that of {other}, "
+    "in points, with the margin of {margin:g} in grey. Bars: images per second. Lines are 95 % "
+    "intervals; those of accuracies are simultaneous over the schemes of a situation."
+)
+_TIPS = tips(
+    scheme="scheme",
+    tier="tier",
+    speedup=("times as fast as one worker", ".3~g"),
+    low=("at least", ".3~g"),
+    high=("at most", ".3~g"),
+    reached="reached the target",
+    points=("accuracy, points", "+.2f"),
+    rate_text="images/s",
+    cost="worker-seconds to the target",
 )
 _ROW = 24  # height of a scheme
 _PADDING = {"left": 35, "right": 5, "top": 5, "bottom": 5}  # where a reader's font is wider
@@ -103,27 +114,13 @@ def _row(situation: str, place: int, row: Frame, side: str) -> Row:
 
 def _instead(tier: str, reached: str) -> str:
     if tier == NOT_JUDGED:
-        return f"{reached}, rate at an edge"
-    return f"never ({reached})" if tier == "never" else f"{reached} got there"
+        return f"{reached}, rate at the edge"
+    return f"never ({reached})" if tier == "never" else f"{reached} reached it"
 
 
 def _y(**axis: Any) -> alt.Y:
     sort = alt.EncodingSortField("place", op="min", order="ascending")
     return alt.Y("scheme:N", title=None, sort=sort, axis=alt.Axis(**axis) if axis else None)
-
-
-def _tips() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("scheme:N", title="scheme"),
-        alt.Tooltip("tier:N", title="tier"),
-        alt.Tooltip("speedup:Q", title="times as fast as one worker", format=".3~g"),
-        alt.Tooltip("low:Q", title="at least", format=".3~g"),
-        alt.Tooltip("high:Q", title="at most", format=".3~g"),
-        alt.Tooltip("reached:N", title="reached the target"),
-        alt.Tooltip("points:Q", title="accuracy, points", format="+.2f"),
-        alt.Tooltip("rate_text:N", title="images/s"),
-        alt.Tooltip("cost:N", title="worker-seconds to the target"),
-    ]
 
 
 def _names() -> Marks:
@@ -135,14 +132,14 @@ def _names() -> Marks:
             y=_y(labelPadding=8, labelLimit=240, ticks=False, domain=False),
             text="tier:N",
             opacity=faded(),
-            tooltip=_tips(),
+            tooltip=_TIPS,
         )
         .properties(width=56, height=alt.Step(_ROW))
     )
 
 
 def _speedups() -> Marks:
-    base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_tips())
+    base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_TIPS)
     scale = alt.Scale(type="log", nice=False, padding=8)  # no interval ends at the frame
     title = "times as fast to the target as one worker"
     x = alt.X("low:Q", scale=scale, title=title, axis=alt.Axis(values=LOG_TICKS, format="~g"))
@@ -159,7 +156,7 @@ def _speedups() -> Marks:
 
 
 def _accuracies(margin: float) -> Marks:
-    base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_tips())
+    base = alt.Chart(ROWS).encode(y=_y(), opacity=faded(), tooltip=_TIPS)
     x = alt.X("points_low:Q", title="top-1, points", axis=alt.Axis(format="+~f", tickCount=6))
     band = alt.Chart(alt.InlineData([{"low": -margin, "high": margin}]))
     zero = alt.Chart(alt.InlineData([{"zero": 0}]))
@@ -177,6 +174,6 @@ def _rates() -> Marks:
     )
     bars = base.mark_bar(color=FAINT, height={"band": 0.6}).encode(opacity=faded(0.6))
     texts = base.mark_text(align="left", dx=3, fontSize=10).encode(
-        text="rate_text:N", opacity=faded(), tooltip=_tips()
+        text="rate_text:N", opacity=faded(), tooltip=_TIPS
     )
     return (bars + texts).properties(width=110, height=alt.Step(_ROW))

@@ -1,4 +1,4 @@
-"""Draws a map: which scheme is best in which situation, and where none is told from another."""
+"""Draws a map: which scheme is best in which situation, and where others are tied with it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,9 +6,9 @@ from functools import partial
 import altair as alt
 import pandas as pd
 
-from paceline.analysis.tables import Frame, Row
-from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification
-from paceline.report.choice import LOST, ONE, Choice, choice
+from paceline.analysis.frames import Frame, Row
+from paceline.report.chart.chart_style import ROWS, Chart, Marks, scheme_colour, specification, tips
+from paceline.report.choice import ONE, UNKNOWN, Choice, choice
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import shown, times
@@ -16,10 +16,10 @@ from paceline.report.situations import RATE, Situation, of_several_schemes
 from paceline.report.words import scheme_words, value_words
 
 _CAPTION = (
-    "The scheme that is first at the target in each situation, with how many times as fast as the "
-    "best one worker it is. Pale: another scheme is not told from it; their number is below. Grey: "
-    "no scheme is shown to be faster than one worker, or no run reaches the target, or runs of one "
-    "worker are lost."
+    "The scheme with the shortest time to the target in each situation, and how many times as fast "
+    "as the best single worker it is. Lighter: other schemes are statistically tied with it; their "
+    "number is below. Grey: no scheme is significantly faster than one worker, no run reaches the "
+    "target, or the speed-up is unknown because runs of one worker missed the target."
 )
 _GREY = "#d0d0d0"  # where no scheme is to be used
 _LINES = r"split(datum.label, '\n')"
@@ -27,7 +27,7 @@ _FEWEST = 6  # situations, below which sentences say the same
 
 
 def map_chart(findings: StudyFindings) -> Chart | None:
-    """Return the map over two settings; None for few situations, or if one setting alone varies."""
+    """Return the map over two settings; None for few situations, or if only one setting varies."""
     several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
     decision = findings.concluded["decision"]
     axes = _axes(several)
@@ -84,12 +84,12 @@ def _cell(chosen: Choice) -> Row:
     """Return what a cell says in two lines, its colour's scheme, and whether it is pale."""
     if chosen.row is None:
         return {"scheme": "", "speed": "no run", "others": "reaches it", "pale": False}
-    if chosen.use == LOST:
-        return {"scheme": "", "speed": "not known:", "others": "runs were lost", "pale": False}
+    if chosen.use == UNKNOWN:
+        return {"scheme": "", "speed": "unknown:", "others": "runs missed it", "pale": False}
     speed, tied = shown(chosen.row["speedup_mean"], times), len(chosen.tied)
     if chosen.use == ONE:
         return {"scheme": ONE, "speed": ONE, "others": f"{speed} at best", "pale": False}
-    others = f"or {tied} more" if tied else "alone"
+    others = f"{tied} tied" if tied else "no tie"
     return {"scheme": chosen.use, "speed": speed, "others": others, "pale": tied > 0}
 
 
@@ -99,19 +99,19 @@ def _marks(names: Sequence[str], down: Sequence[str], across: Sequence[str]) -> 
             "across:O", title=None, sort=list(across), axis=alt.Axis(labelAngle=0, labelExpr=_LINES)
         ),
         y=alt.Y("down:O", title=None, sort=list(down), axis=alt.Axis(labelExpr=_LINES)),
-        tooltip=[
-            alt.Tooltip("words:N", title="situation"),
-            alt.Tooltip("scheme:N", title="use"),
-            alt.Tooltip("speed:N", title="times as fast as one worker"),
-            alt.Tooltip("tied_with:N", title="not told from it"),
-        ],
+        tooltip=tips(
+            words="situation",
+            scheme="use",
+            speed="times as fast as one worker",
+            tied_with="tied with",
+        ),
     )
     text = {"color": "#000000", "fontSize": 11}
     none = f"datum.scheme == '' || datum.scheme == '{ONE}'"
-    colour = scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220))
+    colour = scheme_colour(names)
     return (
         alt.layer(
-            base.mark_rect(color="#ffffff"),  # pale is pale on a dark page, too
+            base.mark_rect(color="#ffffff"),  # pale is pale on a dark page as well
             base.mark_rect(stroke="#ffffff").encode(
                 color=alt.condition(none, alt.value(_GREY), colour),
                 opacity=alt.condition("datum.pale", alt.value(0.3), alt.value(0.75)),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import altair as alt
 
-from paceline.analysis.tables import Row
+from paceline.analysis.frames import Row
 from paceline.report.chart.chart_style import (
     FAINT,
     HIGHLIGHT,
@@ -17,6 +17,7 @@ from paceline.report.chart.chart_style import (
     scheme_colour,
     short,
     specification,
+    tips,
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.words import scheme_words, value_words
@@ -40,8 +41,8 @@ _DRAWN = (
         "predicted",
         "images/s",
         "Predicted against observed throughput",
-        "Images per second, harmonic means over seeds; the line is where both are equal. Crosses "
-        "went into the prediction and are not judged.",
+        "Images per second, harmonic means over seeds; on the line both are equal. Crosses: "
+        "configurations that the model was calibrated with, which are not judged.",
     ),
     _Predicted(
         "predicted_exchange",
@@ -49,8 +50,7 @@ _DRAWN = (
         "predicted",
         "seconds of exchange",
         "Predicted against observed seconds of exchange",
-        "What messages and servers add to a step of paced processes; the line is where both are "
-        "equal.",
+        "What messages and servers add to a step of paced processes; on the line both are equal.",
     ),
 )
 
@@ -96,19 +96,19 @@ def _marks(rows: Sequence[Row], what: str) -> Marks:
         .encode(
             x=alt.X("observed:Q", title=f"observed {what}", scale=scale, axis=axis),
             y=alt.Y("predicted:Q", title=f"predicted {what}", scale=scale, axis=axis),
-            color=scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220)),
+            color=scheme_colour(names),
             shape=alt.condition(
                 "datum.verdict == 'calibrated'", alt.value("cross"), alt.value("circle")
             ),
             opacity=faded(0.9),
-            tooltip=[
-                alt.Tooltip("scheme:N", title="scheme"),
-                alt.Tooltip("settings:N", title="settings"),
-                alt.Tooltip("observed:Q", title="observed", format=",.4~g"),
-                alt.Tooltip("predicted:Q", title="predicted", format=",.4~g"),
-                alt.Tooltip("error:Q", title="error", format="+.0%"),
-                alt.Tooltip("verdict:N", title="verdict"),
-            ],
+            tooltip=tips(
+                scheme="scheme",
+                settings="settings",
+                observed=("observed", ",.4~g"),
+                predicted=("predicted", ",.4~g"),
+                error=("error", "+.0%"),
+                verdict="verdict",
+            ),
         )
     )
     return (diagonal.encode(x="at:Q", y="at:Q") + points).properties(width=440, height=440)

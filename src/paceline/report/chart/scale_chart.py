@@ -5,7 +5,7 @@ import pandas as pd
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import PROCESSES, groups, situation_columns
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import (
     FAINT,
     HIGHLIGHT,
@@ -15,6 +15,7 @@ from paceline.report.chart.chart_style import (
     faded,
     short,
     specification,
+    tips,
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
@@ -22,7 +23,7 @@ from paceline.report.words import scheme_words
 
 _CAPTION = (
     "Top-1 on test at the end of the budget against the number of workers, a panel per scheme, "
-    "with 95 % intervals; {reference} in grey in each. Runs that diverged are in no mean."
+    "with 95 % intervals; {reference} is shown in grey in each. Diverged runs are in no mean."
 )
 
 
@@ -61,7 +62,7 @@ def _agree(situation: Row, values: Row) -> bool:
 
 
 def _rows(same: Frame, reference: str, metric: str) -> list[Row]:
-    """Return a row per scheme and number of workers; each panel has the reference's, too."""
+    """Return a row per scheme and number of workers; each panel also has the reference's."""
     drawn = {scheme_words(row) for _, row in same.iterrows()}
     grey = same[same["scheme"] == reference]
     others = sorted(drawn - {scheme_words({"scheme": reference})})
@@ -89,15 +90,15 @@ def _marks() -> Marks:
     y = alt.Y(
         "mean:Q", scale=alt.Scale(zero=False), axis=alt.Axis(format="~%", tickCount=5), title=None
     )
-    tips = [
-        alt.Tooltip("scheme:N", title="scheme"),
-        alt.Tooltip("workers:O", title="workers"),
-        alt.Tooltip("mean:Q", title="top-1, test", format=".2%"),
-        alt.Tooltip("low:Q", title="at least", format=".2%"),
-        alt.Tooltip("high:Q", title="at most", format=".2%"),
-        alt.Tooltip("n:Q", title="seeds"),
-        alt.Tooltip("diverged:Q", title="diverged"),
-    ]
+    shown = tips(
+        scheme="scheme",
+        workers="workers",
+        mean=("top-1, test", ".2%"),
+        low=("at least", ".2%"),
+        high=("at most", ".2%"),
+        n=("seeds", ""),
+        diverged=("diverged", ""),
+    )
     colour = alt.condition("datum.own", alt.value("#0072B2"), alt.value(FAINT))
     order = alt.Detail("own:N")
     base = alt.Chart().encode(x=x, y=y, color=colour, detail=order, opacity=faded())
@@ -105,7 +106,7 @@ def _marks() -> Marks:
         alt.layer(
             base.mark_line(strokeWidth=1.6),
             base.mark_rule().encode(y="low:Q", y2="high:Q"),
-            base.mark_point(filled=True, size=35).encode(tooltip=tips),
+            base.mark_point(filled=True, size=35).encode(tooltip=shown),
             data=ROWS,
         )
         .properties(width=150, height=110)

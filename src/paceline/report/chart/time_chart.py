@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from paceline.analysis.tables import Row
+from paceline.analysis.frames import Row
 from paceline.report.chart.chart_style import (
     FAINT,
     HIGHLIGHT,
@@ -14,16 +14,17 @@ from paceline.report.chart.chart_style import (
     scheme_colour,
     short,
     specification,
+    tips,
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
-from paceline.report.target_sentences import validation_images
+from paceline.report.target import validation_images
 from paceline.report.words import scheme_words
 
 _CAPTION = (
     "Mean top-1 on {images} over finished seeds against seconds of training, a line per scheme. "
-    "Large points: no other scheme of the situation was as accurate by then; faint: never "
-    "ahead. Dashed: the target."
+    "Large points: no other scheme of the situation was as accurate at that time. Faint: schemes "
+    "that never led. Dashed: the target."
 )
 _MOST = 4000  # points of the page, 75 bytes each
 
@@ -82,18 +83,15 @@ def _marks(names: list[str]) -> Marks:
         axis=alt.Axis(format="~%", tickCount=8),
         title="top-1, validation",
     )
-    tips = [
-        alt.Tooltip("scheme:N", title="scheme"),
-        alt.Tooltip("seconds:Q", title="seconds", format=",.4~g"),
-        alt.Tooltip("top1:Q", title="top-1", format=".1%"),
-        alt.Tooltip("n:Q", title="seeds"),
-    ]
+    shown = tips(
+        scheme="scheme", seconds=("seconds", ",.4~g"), top1=("top-1", ".1%"), n=("seeds", "")
+    )
     legend = alt.Legend(columns=1, symbolType="stroke", labelLimit=220)
     base = alt.Chart(ROWS).encode(x=x, y=y, color=scheme_colour(names, legend=legend))
     seen = alt.when("highlight == datum.scheme || (highlight == '' && datum.ahead)")
     opacity = seen.then(alt.value(0.85)).otherwise(alt.value(0.15))
     lines = base.mark_line(strokeWidth=1.6).encode(opacity=opacity)
     size = alt.condition("datum.front", alt.value(55), alt.value(9))
-    points = base.mark_point(filled=True).encode(size=size, opacity=opacity, tooltip=tips)
+    points = base.mark_point(filled=True).encode(size=size, opacity=opacity, tooltip=shown)
     rule = alt.Chart(ROWS).mark_rule(color=FAINT, strokeDash=[5, 4]).encode(y="min(target):Q")
     return (rule + lines + points).properties(width=520, height=320)

@@ -1,10 +1,10 @@
-"""Draws who did what when: the first seconds of one finished run of two schemes."""
+"""Draws what workers did when: the first seconds of one finished run of two schemes."""
 
 import altair as alt
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import matching
-from paceline.analysis.tables import Frame, Row
+from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import (
     COMPUTE_COLOUR,
     EXCHANGE_COLOUR,
@@ -13,6 +13,7 @@ from paceline.report.chart.chart_style import (
     Marks,
     short,
     specification,
+    tips,
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import Situation, situations
@@ -20,7 +21,7 @@ from paceline.report.words import scheme_words
 
 _CAPTION = (
     "A row per worker, at most {workers} of them, from the start of training: one finished run of "
-    "{reference} and one of the scheme to use, or of the next."
+    "{reference} and one of the scheme with the shortest time to the target of the others."
 )
 _MOST_WORKERS = 6
 _MOST_SPANS = 2400  # of the whole page; more make it heavy, and are too thin to see
@@ -53,7 +54,7 @@ def timeline_chart(findings: StudyFindings) -> Chart | None:
         workers=_MOST_WORKERS,
         reference=scheme_words({"scheme": reference_scheme(findings.tables.runs)}),
     )
-    return Chart("timeline", "Who did what when", caption, specification(_marks()), rows, True)
+    return Chart("timeline", "What workers did when", caption, specification(_marks()), rows, True)
 
 
 def _runs(findings: StudyFindings, runs: Frame, situation: Situation) -> list[Frame]:
@@ -106,11 +107,7 @@ def _marks() -> Marks:
                 legend=alt.Legend(orient="top"),
             ),
             row=alt.Row("scheme:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-            tooltip=[
-                alt.Tooltip("phase:N", title="on"),
-                alt.Tooltip("start:Q", title="from", format=".4~g"),
-                alt.Tooltip("end:Q", title="to", format=".4~g"),
-            ],
+            tooltip=tips(phase="on", start=("from", ".4~g"), end=("to", ".4~g")),
         )
         .properties(width=520, height=alt.Step(15))
         .resolve_scale(y="independent")

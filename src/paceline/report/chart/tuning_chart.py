@@ -12,13 +12,14 @@ from paceline.report.chart.chart_style import (
     scheme_colour,
     short,
     specification,
+    tips,
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.words import scheme_words, value_words
 
 _CAPTION = (
-    "Expected top-1 on validation of the best of so many trials of rate and momentum, a line per "
-    "scheme. Where a line still rises at its end, more trials would bring more."
+    "Expected top-1 on validation of the best of this number of trials of rate and momentum, a "
+    "line per scheme. A scheme whose line still rises at its end would gain from more trials."
 )
 
 
@@ -43,11 +44,7 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
             for _, row in same.iterrows()
         ]
     panels, names = (list(dict.fromkeys(str(row[n]) for row in rows)) for n in ("panel", "scheme"))
-    tips = [
-        alt.Tooltip("scheme:N", title="scheme"),
-        alt.Tooltip("trials:Q", title="trials"),
-        alt.Tooltip("best:Q", title="expected best top-1", format=".2%"),
-    ]
+    shown = tips(scheme="scheme", trials=("trials", ""), best=("expected best top-1", ".2%"))
     y = alt.Y("best:Q", title="top-1, validation", scale=alt.Scale(zero=False))
     marks = (
         alt.Chart(ROWS)
@@ -55,9 +52,9 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
         .encode(
             x=alt.X("trials:Q", title="trials"),
             y=y.axis(format="~%", tickCount=6),
-            color=scheme_colour(names, legend=alt.Legend(columns=1, labelLimit=220)),
+            color=scheme_colour(names),
             opacity=faded(0.9),
-            tooltip=tips,
+            tooltip=shown,
         )
         .properties(width=230, height=180)
         .add_params(HIGHLIGHT)

@@ -2,8 +2,8 @@
 
 import altair as alt
 
+from paceline.analysis.frames import Row
 from paceline.analysis.phase_shares import PHASES
-from paceline.analysis.tables import Row
 from paceline.report.chart.chart_style import (
     COMPUTE_COLOUR,
     EXCHANGE_COLOUR,
@@ -13,6 +13,7 @@ from paceline.report.chart.chart_style import (
     faded,
     short,
     specification,
+    tips,
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
@@ -22,13 +23,13 @@ _WORDS = {"compute": "compute", "exchange": "exchange and waiting", "loading": "
 _COLOURS = [COMPUTE_COLOUR, EXCHANGE_COLOUR, "#E69F00"]
 _HEIGHT = 20
 _SHARES = (
-    "On what workers spend their time: mean over workers and finished seeds. Waiting for other "
-    "workers is part of the exchange; what computing hides of an exchange is not."
+    "How workers spend their time: mean over workers and finished seeds. Waiting for other workers "
+    "counts as exchange; the part of an exchange that computing hides does not."
 )
 _STALENESS = (
-    "Staleness: the updates that a server applied between a worker's read of the weights and the "
-    "arrival of its gradient. Point: mean; line: from the 5 % to the 95 % quantile of all pushes. "
-    "Schemes without a server have none."
+    "Staleness: the number of updates that a server applied between a worker's read of the weights "
+    "and the arrival of its gradient. Points: means; lines: from the 5 % to the 95 % quantile of "
+    "all pushes. Schemes without a server have no staleness."
 )
 
 
@@ -71,12 +72,12 @@ def phase_chart(findings: StudyFindings) -> Chart | None:
                 legend=alt.Legend(orient="top"),
             ),
             opacity=faded(),
-            tooltip=[
-                alt.Tooltip("scheme:N", title="scheme"),
-                alt.Tooltip("phase:N", title="on"),
-                alt.Tooltip("share:Q", title="share", format=".1%"),
-                alt.Tooltip("seconds:Q", title="seconds of a worker", format=",.4~g"),
-            ],
+            tooltip=tips(
+                scheme="scheme",
+                phase="on",
+                share=("share", ".1%"),
+                seconds=("seconds of a worker", ",.4~g"),
+            ),
         )
         .properties(width=520, height=alt.Step(_HEIGHT))
         .add_params(HIGHLIGHT)
@@ -95,14 +96,14 @@ def staleness_chart(findings: StudyFindings) -> Chart | None:
     ]
     if not rows:
         return None
-    tips = [
-        alt.Tooltip("scheme:N", title="scheme"),
-        alt.Tooltip("mean:Q", title="mean", format=".4~g"),
-        alt.Tooltip("low:Q", title="5 % quantile"),
-        alt.Tooltip("median:Q", title="median"),
-        alt.Tooltip("high:Q", title="95 % quantile"),
-    ]
-    base = alt.Chart(ROWS).encode(y=alt.Y("scheme:N", title=None), opacity=faded(), tooltip=tips)
+    shown = tips(
+        scheme="scheme",
+        mean=("mean", ".4~g"),
+        low=("5 % quantile", ""),
+        median=("median", ""),
+        high=("95 % quantile", ""),
+    )
+    base = alt.Chart(ROWS).encode(y=alt.Y("scheme:N", title=None), opacity=faded(), tooltip=shown)
     marks = base.mark_rule(strokeWidth=2, color="#CC79A7").encode(
         x=alt.X("low:Q", title="staleness, updates"), x2="high:Q"
     ) + base.mark_point(filled=True, size=70, color="#CC79A7").encode(x="mean:Q")

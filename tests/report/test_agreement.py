@@ -1,0 +1,201 @@
+"""How well modelled time agrees with real processes: counts and numbers, on tables made by hand."""
+
+import math
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from paceline.report.agreement import agreement, predictions
+from paceline.report.page_tables import page_tables
+from tests.made_findings import made_findings, numbers
+from tests.made_reports import make_run
+
+AXES = ["scheme", "workers", "cluster", "seed"]
+OTHER = "async_parameter_server"
+TWO = pd.DataFrame({"kind": ["virtual", "paced"]})
+
+
+def judged(what, workers, mean, verdict, measure="ratio", low=math.nan, high=math.nan, n=2):
+    row = {"scheme": OTHER, "workers": workers, "against": "paced", "what": what}
+    return row | {
+        "measure": measure,
+        "verdict": verdict,
+        "mean": mean,
+        "low": low,
+        "high": high,
+        "n": n,
+    }
+
+
+def top1(workers, low, high, verdict):
+    return judged("test_top1", workers, 0.0, verdict, "difference", low, high)
+
+
+def said(*rows):
+    """Sentences on these rows of clock_agreement.csv, which are sorted by distance."""
+    found = made_findings(clock_agreement=pd.DataFrame(list(rows)))
+    return agreement(replace_runs(found, TWO))
+
+
+def replace_runs(found, runs):
+    tables = SimpleNamespace(**vars(found.tables) | {"runs": runs})
+    return SimpleNamespace(**vars(found) | {"tables": tables})
+
+
+def test_all_within_ten_percent_names_the_furthest():
+    speed, accuracy = said(
+        judged("images_per_second", 2, 1.10, "within"),
+        judged("images_per_second", 1, 1.02, "within"),
+        judged("staleness_mean", 2, 0.95, "within"),
+        judged("staleness_mean", 1, 0.0, "within", "difference"),
+        top1(2, -0.001, 0.002, "within"),
+    )
+    assert numbers(speed) == ["10", "2", "2", "2", "1.10", "2", "2", "2", "2", "0.95", "2"]
+    assert numbers(accuracy) == ["-1", "95", "±1.5", "1", "1", "2", "-0.10", "+0.20", "2"]
+
+
+def test_what_is_outside_is_named_worst_first_and_no_more_than_three():
+    rows = [
+        judged("images_per_second", workers, 0.5 + workers / 100, "outside")
+        for workers in (2, 4, 8, 16)
+    ]
+    speed, _ = said(*rows, judged("staleness_mean", 2, 0.5, "outside", "difference"))
+    speeds = ["0", "4", "2", "0.52", "2", "4", "0.54", "2", "8", "0.58", "2", "1"]
+    assert numbers(speed) == ["10", *speeds, "0", "1", "2", "+0.50", "2"]
+
+
+def test_accuracies_whose_interval_is_too_wide_are_named():
+    _, accuracy = said(top1(4, -0.05, 0.06, "outside"), top1(2, math.nan, math.nan, "unknown"))
+    expected = ["-1", "95", "±1.5", "0", "1", "4", "-5.00", "+6.00", "2", "1"]
+    assert numbers(accuracy) == expected
+
+
+def test_a_pair_that_did_not_finish_is_counted():
+    unknown = judged("images_per_second", 4, math.nan, "unknown")
+    speed, _ = said(judged("images_per_second", 2, 1.0, "within"), unknown)
+    assert numbers(speed) == ["10", "1", "1", "2", "1.00", "2", "1"]
+
+
+def test_without_a_pair_that_is_said_and_one_clock_says_nothing():
+    (text,) = said()
+    assert numbers(text) == []
+    assert agreement(made_findings()) == []
+
+
+def rate(workers, error, half="", kind="paced", scheme=OTHER, verdict=None):
+    verdict = verdict or ("near" if abs(error) <= 0.1 else "far")
+    row = {"scheme": scheme, "workers": workers, "kind": kind, "half": half, "verdict": verdict}
+    return row | {"error": error}
+
+
+def comparison(verdict, error=0.01, half="", kind="paced", against="sync_allreduce"):
+    row = {"kind": kind, "half": half, "against": against}
+    return row | {"verdict": verdict, "error": error}
+
+
+def exchange(error, verdict, half="", staleness=(math.nan, math.nan, "")):
+    columns = ("staleness_distance", "staleness_p", "staleness_verdict")
+    row = {"half": half, "error": error, "verdict": verdict}
+    return row | dict(zip(columns, staleness, strict=True))
+
+
+def predicted(rates, comparisons=(), exchanges=(), varying=()):
+    empty = [comparison("right"), exchange(0.1, "near")]
+    tables = [
+        pd.DataFrame(list(rows), columns=list(of))
+        for rows, of in zip((comparisons, exchanges), empty, strict=True)
+    ]
+    found = made_findings(
+        predicted=pd.DataFrame(rates),
+        predicted_comparisons=tables[0],
+        predicted_exchange=tables[1],
+    )
+    found.varying[:] = varying
+    return predictions(found)
+
+
+def test_rates_are_counted_with_median_and_worst_error():
+    (text,) = predicted([rate(1, 0.1), rate(2, 0.0), rate(4, -0.25)])
+    assert numbers(text) == ["10", "2", "3", "10", "-25", "4"]
+    (text,) = predicted([rate(1, 0.14, kind="measured", verdict="near")])
+    assert numbers(text) == ["15", "1", "1", "14", "+14", "1"]
+
+
+def test_what_went_into_a_prediction_is_not_judged():
+    (text,) = predicted([rate(1, 0.5, verdict="calibrated"), rate(2, 0.05)])
+    assert numbers(text)[1:3] == ["1", "1"]
+
+
+def test_settings_have_a_sentence_each_unless_they_are_many():
+    few = [rate(2, 0.01) | {"batch_size": 2**n} for n in range(6)]
+    assert len(predicted(few, varying=["batch_size"])) == 6
+    many = [*few, rate(2, 0.01) | {"batch_size": 999}]
+    assert len(predicted(many, varying=["batch_size"])) == 1
+
+
+def test_comparisons_are_counted_and_those_with_the_reference_have_errors():
+    rows = [comparison("right", 0.1), comparison("wrong", -0.3), comparison("too close", 0.02)]
+    rows += [comparison("right", 0.9, against="1 worker")]
+    _, faster, ratios = predicted([rate(2, 0.0)], rows)
+    assert numbers(faster) == ["4", "2", "1", "1", "10"]
+    assert numbers(ratios) == ["10", "2", "3", "10", "-30"]
+
+
+def test_exchange_and_staleness_are_counted():
+    rows = [exchange(0.5, "far"), exchange(0.1, "near", staleness=(0.2, 0.04, "apart"))]
+    rows += [exchange(-0.1, "near", staleness=(0.1, 0.9, "alike"))]
+    _, exchanged, stale = predicted([rate(2, 0.0)], (), rows)
+    assert numbers(exchanged) == ["20", "2", "3", "10", "+50"]
+    assert numbers(stale) == ["1", "2", "5", "15.0", "20"]
+
+
+def test_validation_comes_before_development():
+    rates = [rate(1, 0.5, "development"), rate(2, 0.01, "validation")]
+    rows = [comparison("right", half=half) for half in ("development", "validation", "validation")]
+    texts = predicted(rates, rows)
+    assert [text.split(":")[0] for text in texts] == ["Validation"] * 3 + ["Development"] * 3
+    assert [numbers(text)[1:3] for text in texts[::3]] == [["1", "1"], ["0", "1"]]
+    assert [numbers(text)[0] for text in texts[1::3]] == ["2", "1"]
+
+
+def twins(scheme, workers, ratio=1.0, stale=(2.0, 2.0), points=(0.0, 0.0), seeds=(0, 1)):
+    """Paced and virtual; `points` of top-1 by which the virtual seeds differ."""
+    runs = []
+    for seed in seeds:
+        for kind, cluster in (("paced", "local"), ("virtual", "virtual")):
+            there = kind == "virtual"
+            run = make_run(scheme, workers, 32, seed, kind=kind, cluster=cluster)
+            run["key"] = f"{scheme[:4]}{workers}{seed}{kind[0]}"
+            run["images_per_second"] = 1000.0 * (ratio if there else 1)
+            run["staleness_mean"] = stale[there]
+            run["test_top1"] = 0.8 + (points[seed] / 100 if there else 0)
+            runs.append(run)
+    return runs
+
+
+def test_two_clocks_have_a_section(findings):
+    runs = twins(OTHER, 2, 1.1, points=(0, 1)) + twins("sync_allreduce", 1, stale=(0.0, 0.0))
+    table = page_tables(findings(runs, axes=AXES))[0]
+    assert table.name == "Virtual against paced"
+    assert len(table.says) == 2
+    one, _ = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
+    assert (one["compared with"], one["kind"], one["workers"]) == ("paced", "virtual", "2")
+    assert one["images/s, ratio"] == "1.10 (1.10 to 1.10), n = 2"
+    assert one["top-1 on test, points"] == "+0.50 (-5.85 to +6.85), n = 2"
+    assert [row[4] for row in table.rows] == [
+        "1.00 (1.00 to 1.00), n = 2",
+        "+0.00 (+0.00 to +0.00), n = 2",
+    ]
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_one_clock_has_no_section(findings, kept):
+    tables = page_tables(findings(twins(OTHER, 2)[kept::2], axes=AXES))
+    assert tables[0].name == "Summary"
+
+
+def test_a_cluster_that_the_kind_tells_makes_no_panels(findings):
+    assert findings(twins(OTHER, 2), axes=AXES).varying == []
+    both = [run | {"cluster": f"c{n % 4}"} for n, run in enumerate(twins(OTHER, 2))]
+    assert findings(both, axes=AXES).varying == ["cluster"]
