@@ -19,7 +19,6 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 study: setup
 	@$(WITH_VENV) paceline sweep quick
-	@$(WITH_VENV) paceline collect quick
 	@$(WITH_VENV) paceline report quick
 	@echo "The report: reports/quick/index.html"
 

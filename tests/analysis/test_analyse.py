@@ -66,16 +66,14 @@ def test_a_study_in_which_nothing_finished_is_counted(tmp_path):
 def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
     folder = write_reports(tmp_path / "made")
     (folder / name).unlink()
-    with pytest.raises(
-        SettingError, match=rf"study: there is no .*{name}; .*paceline collect made"
-    ):
+    with pytest.raises(SettingError, match=rf"study: there is no .*{name}; .*paceline sweep made"):
         analyse(folder)
 
 
 def test_tables_of_other_columns_are_refused(tmp_path):
     folder = write_reports(tmp_path / "made")
     (folder / "runs.csv").write_text("key,status\nabc,finished\n")
-    with pytest.raises(SettingError, match="no column reason; first: paceline collect made"):
+    with pytest.raises(SettingError, match="no column reason; first: paceline sweep made"):
         analyse(folder)
 
 
@@ -83,7 +81,7 @@ def test_tables_without_a_point_are_refused(tmp_path):
     folder = write_reports(tmp_path / "made")
     header = (folder / "runs.csv").read_text().splitlines()[0]
     (folder / "runs.csv").write_text(header + "\n")
-    with pytest.raises(SettingError, match="no point; first: paceline collect made"):
+    with pytest.raises(SettingError, match="no point; first: paceline sweep made"):
         analyse(folder)
 
 

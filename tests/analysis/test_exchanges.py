@@ -129,7 +129,7 @@ def test_a_page_without_predictions_or_finished_exchanges(written):
 
 
 def test_exchanges_that_were_not_measured(tmp_path):
-    with pytest.raises(SettingError, match="first: paceline exchange"):
+    with pytest.raises(SettingError, match="first: paceline sweep"):
         read_exchanges(tmp_path)
 
 

@@ -107,8 +107,7 @@ def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_
 
     paceline("init", "project", cwd=tmp_path)
     paceline("sweep", "first", "scheme=sync_allreduce", "workers=1,2", *QUICK)
-    for verb in ("collect", "report"):
-        paceline(verb, "first", *(["scheme=sync_allreduce", *QUICK] if verb == "collect" else []))
+    paceline("report", "first")
     assert (tmp_path / "project/reports/first/index.html").stat().st_size > 100_000
     names = {path.name for path in installed.rglob("*.yaml")}
     assert names >= {path.name for path in (ROOT / "conf").rglob("*.yaml")}

@@ -28,5 +28,5 @@ def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verd
 
 
 def test_a_study_that_was_not_collected(tmp_path):
-    with pytest.raises(SettingError, match="first: paceline collect made"):
+    with pytest.raises(SettingError, match="first: paceline sweep made"):
         command("report").run(CHECKED, tmp_path)

@@ -119,13 +119,13 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     assert [line for line in lines if " best " in line]
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
     assert line.endswith(f" {answers(read_findings(own / 'reports/made'))[0].use} 1 (of 1)")
-    assert lines[-1] == "next: paceline collect made && paceline report made"
+    assert lines[-1] == "next: paceline report made"
 
 
 def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):
     exchange = {"exchange": {"megabytes": 1, "turns": 2}}
     write_small_study(own, "made", {"scheme.collective": "native,ring"}, **exchange)
-    assert said("show", "made")[1][-1] == "next: paceline exchange made"
+    assert said("show", "made")[1][-1] == "next: paceline sweep made"
     keys = [point.key for point in study_points("made", own)]
     table = own / "reports/made/exchanges.csv"
     table.parent.mkdir(parents=True)

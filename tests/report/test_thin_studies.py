@@ -10,7 +10,7 @@ from tests.made_reports import fail, make_run, write_reports
 
 
 def test_before_collect(tmp_path):
-    with pytest.raises(SettingError, match=r"study: .*paceline collect made"):
+    with pytest.raises(SettingError, match=r"study: .*paceline sweep made"):
         report(tmp_path / "made")
 
 

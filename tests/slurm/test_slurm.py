@@ -7,15 +7,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
 
-from paceline.command.cancel_command import COMMAND
 from paceline.errors import SettingError
-from paceline.study.queue.jobs import living_jobs, read_jobs
+from paceline.study.queue.jobs import cancel_study, living_jobs, read_jobs
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, sweep
 from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to
@@ -108,10 +106,9 @@ def test_a_cancelled_point_is_told_and_runs_in_the_next_sweep(project, write, ca
     (key,) = keys(project)
     with running(project) as outcome:
         at_gate(outcome, project, key)
-        assert COMMAND.run(Namespace(study="study"), project) == 0
+        assert cancel_study("study") == 1
         assert outcome.result(SOON) is False
     told = capfd.readouterr()
-    assert "study: 1 jobs cancelled" in told.out
     assert f"{key}: job {job_of(project, key)} left the queue without a record" in told.err
     GATE.touch()
     assert run(project)

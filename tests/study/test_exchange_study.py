@@ -1,7 +1,8 @@
-"""`paceline exchange`: real processes, a row for each turn, and no exchange measured twice."""
+"""A sweep of exchanges: real processes, a row for each turn, and no exchange measured twice."""
 
 import csv
 from argparse import Namespace
+from contextlib import chdir
 
 import pytest
 import yaml
@@ -12,7 +13,8 @@ from paceline.errors import SettingError
 from paceline.run.exchange_turns import Exchanged
 from paceline.study import exchange_study
 from paceline.study.collect import collect
-from paceline.study.sweep import checked_study
+from paceline.study.study_points import study_points
+from paceline.study.sweep import checked_study, print_plan
 
 COLLECTIVES = "hierarchical,multicolor,native,parameter_server,ring,tree"
 LENGTH = 751  # numbers, which no number of workers divides
@@ -38,7 +40,9 @@ def write_study(root, *, collectives="ring", workers="2", exchange=None, **setti
 def exchange(root, *overrides):
     """Run the command; return the rows of exchanges.csv."""
     options = Namespace(study="made", overrides=list(overrides))
-    assert command("exchange").run(options, root) == 0
+    options.dry_run = options.prepare = options.cancel = False
+    with chdir(root):
+        assert command("sweep").run(options, root) == 0
     with (root / "reports/made/exchanges.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -106,7 +110,6 @@ def test_an_exchange_that_fails_is_a_row_and_the_others_are_measured(root, monke
         (["exchange.turns=0"], "exchange.turns: should be greater than or equal to 1"),
         (["cluster=virtual"], "cluster: exchanges are measured between real processes"),
         (["scheme.compression=fp16"], "scheme.compression: exchanges are of whole numbers"),
-        (["exchange=null"], "exchange: .* paceline sweep"),
     ],
 )
 def test_bad_input_is_refused_before_a_process_starts(root, monkeypatch, overrides, message):
@@ -116,9 +119,11 @@ def test_bad_input_is_refused_before_a_process_starts(root, monkeypatch, overrid
         exchange(root, *overrides)
 
 
-def test_its_points_are_no_trainings(root):
+def test_its_points_are_no_trainings(root, capsys):
     write_study(root)
     with pytest.raises(SettingError, match="exchange: its points are no trainings"):
-        checked_study("made", root)
-    with pytest.raises(SettingError, match="paceline exchange made"):
+        _ = study_points("made", root)[0].point
+    print_plan(checked_study("made", root))
+    assert capsys.readouterr().out.splitlines()[-1] == "1 points: 1 to do; 1 to run"
+    with pytest.raises(SettingError, match="paceline sweep made"):
         collect("made", root)

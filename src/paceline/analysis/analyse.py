@@ -57,7 +57,7 @@ FOLDER = "tables"  # name of the folder in the report of a study
 def analyse(folder: Path) -> None:
     """Write a CSV for each of CONCLUSIONS, even if it has no rows, and metrics.json.
 
-    `folder` is reports/<study>, the output of `paceline collect`. Equal tables result in equal
+    `folder` is reports/<study>, the output of `paceline sweep`. Equal tables result in equal
     bytes. Raises SettingError("study") if the collected tables are missing.
     """
     tables = read_tables(folder)

@@ -37,7 +37,7 @@ class Exchanges:
 
 def read_exchanges(folder: Path) -> Exchanges:
     """Read the tables in `folder`, reports/<study>. Raises SettingError("study") without them."""
-    first = f"paceline exchange {folder.name}"
+    first = f"paceline sweep {folder.name}"
     rows = read_table(require(folder / NAME, first))
     about = json.loads(require(folder / "study.json", first).read_text())
     return Exchanges(about["study"], about["question"], about["facets"], rows)

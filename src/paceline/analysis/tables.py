@@ -118,9 +118,9 @@ def read_tables(folder: Path) -> Tables:
     """
     study = folder.name
     if not (folder / "runs.csv").is_file():
-        message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
+        message = f"there is no {folder / 'runs.csv'}; first: paceline sweep {study}"
         raise SettingError("study", message)
-    first = f"paceline collect {study}"
+    first = f"paceline sweep {study}"
     runs = read_table(folder / "runs.csv")
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tables = Tables(
@@ -135,7 +135,7 @@ def read_tables(folder: Path) -> Tables:
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
         what = f"has no column {missing[0]}" if missing else "has no point"
-        message = f"{folder / 'runs.csv'} {what}; first: paceline collect {study}"
+        message = f"{folder / 'runs.csv'} {what}; first: paceline sweep {study}"
         raise SettingError("study", message)
     blocks = judged(tables.runs, tables.repeats, tables.axes)
     kept = without_dropped(tables.runs, blocks)

@@ -36,8 +36,7 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
         yield decided
     yield from _unfinished(points)
     complete = all(point.result for point in points)
-    exchanges = bool(points[0].config.values["exchange"])
-    yield f"next: {next_command(study, root, complete=complete, exchanges=exchanges)}"
+    yield f"next: {next_command(study, root, complete=complete)}"
 
 
 def _with_collected(points: list[StudyPoint], root: Path, study: str) -> list[StudyPoint]:

@@ -49,7 +49,7 @@ def predict_points(study: str, root: Path) -> Path:
     """
     folder = root / "reports" / study
     if not (folder / "runs.csv").is_file():
-        message = f"there is no {folder / 'runs.csv'}; first: paceline collect {study}"
+        message = f"there is no {folder / 'runs.csv'}; first: paceline sweep {study}"
         raise SettingError("study", message)
     with (folder / "runs.csv").open(newline="") as file:
         runs = {row["key"]: row for row in csv.DictReader(file) if _has_rate(row)}

@@ -55,7 +55,7 @@ class ExchangePoint:
 
 def _exchange(values: object) -> Exchange:
     if not isinstance(values, dict):
-        message = "{megabytes: ..., turns: ...} is needed: other studies are for paceline sweep"
+        message = "{megabytes: ..., turns: ...} is needed"
         raise SettingError("exchange", message)
     return Exchange(**cast("dict[str, Any]", values))
 

@@ -57,7 +57,7 @@ class Point:
         """Build and check every part. Raises SettingError for the first invalid setting."""
         values = config.values
         if values.get("exchange"):
-            message = "its points are no trainings; paceline exchange measures them"
+            message = "its points are no trainings; paceline sweep STUDY measures them"
             raise SettingError("exchange", message)
         point = cls(
             scheme=config.target("scheme").build_as(AbstractScheme),

@@ -34,7 +34,7 @@ def collect_study(study: Study) -> Path:
     """
     name, points = study.points[0].config.study, study.with_repeats()
     if points[0].config.values.get("exchange"):
-        raise SettingError("study", f"{name} is a study of exchanges: paceline exchange {name}")
+        raise SettingError("study", f"{name} is a study of exchanges: paceline sweep {name}")
     finished = [point for point in points if point.result]
     if not finished:
         raise SettingError("study", f"{name} has no record yet: paceline sweep {name}")

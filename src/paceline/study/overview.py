@@ -45,17 +45,13 @@ def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
     return list({row["key"]: row for row in rows}.values())
 
 
-def next_command(study: str, root: Path, *, complete: bool, exchanges: bool) -> str:
-    """Return the command that comes next for a study.
-
-    `complete`: every point has a record. `exchanges`: its points are no trainings.
-    """
+def next_command(study: str, root: Path, *, complete: bool) -> str:
+    """Return the command that comes next for a study. `complete`: every point has a record."""
     report = root / "reports" / study
     if not complete:
-        return f"paceline {'exchange' if exchanges else 'sweep'} {study}"
-    verbs = ["report"] if exchanges else ["collect", "report"]
+        return f"paceline sweep {study}"
     if not (report / "index.html").is_file() or _newest(root, study) > _written(report):
-        return " && ".join(f"paceline {verb} {study}" for verb in verbs)
+        return f"paceline report {study}"
     return f"paceline show {study} --open"
 
 

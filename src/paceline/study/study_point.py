@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
+from paceline.record.exchange_point import ExchangePoint
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
@@ -63,6 +64,18 @@ class StudyPoint:
         from paceline.record.point import Point
 
         return Point.of(self.config)
+
+    @property
+    def is_exchange(self) -> bool:
+        """True if it is a collective between processes, and no training."""
+        return bool(self.config.values.get("exchange"))
+
+    def check(self) -> None:
+        """Raise SettingError for an invalid setting of a point that has its rate."""
+        if self.is_exchange:
+            ExchangePoint.of(self.config)
+        elif self.has_rate:
+            _ = self.point  # built, and so checked
 
     @property
     def words(self) -> str:

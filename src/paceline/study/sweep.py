@@ -43,10 +43,10 @@ def checked_study(
     study = Study(name, root, overrides, params)
     points = [*study.trials_of_points, *study.in_order]
     for point in points:
-        if point.has_rate:
-            _ = point.point  # built, and so checked
+        point.check()
     tell_unfit(point.folder for point in points)
-    _warn_of_crowding(to_run(points))
+    if not points[0].is_exchange:
+        _warn_of_crowding(to_run(points))
     return study
 
 
@@ -59,6 +59,8 @@ def print_plan(study: Study) -> None:
     untuned = sum(not point.has_rate for point in points)
     if untuned:
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
+    if points[0].is_exchange:
+        return
     needed = to_run([*trials, *points])
     others = to_take_over(needed)
     left = [point for point in needed if point.key not in others]

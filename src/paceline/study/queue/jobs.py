@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from paceline.errors import SettingError
+
 _PATIENCE = 30  # s, with a command of Slurm
 _MARKER = ".{key}.job"
 
@@ -32,6 +34,15 @@ def cancel(jobs: Iterable[str]) -> None:
     ids = list(jobs)
     if ids:
         _output("scancel", *ids)
+
+
+def cancel_study(study: str) -> int:
+    """Cancel all jobs of a study; return their number. Raises SettingError if Slurm is silent."""
+    jobs = living_jobs(study)
+    if jobs is None:
+        raise SettingError("cluster", "squeue does not answer: is this a cluster under Slurm?")
+    cancel(jobs)
+    return len(jobs)
 
 
 def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:
