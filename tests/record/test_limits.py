@@ -3,7 +3,6 @@
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.limits import check_limits
 from paceline.record.point import Point
 from paceline.run.run_point import run_point
 from paceline.study.compose import composed
@@ -43,7 +42,7 @@ MEANINGLESS = [
 @pytest.mark.parametrize(("override", "setting"), MEANINGLESS)
 def test_what_means_nothing_is_refused_before_anything_starts(override, setting):
     with pytest.raises(SettingError) as caught:
-        composed(["scheme=async_parameter_server", override], REPOSITORY)
+        point(["scheme=async_parameter_server", override])
     assert caught.value.setting == setting
     assert "\n" not in str(caught.value)
 
@@ -59,9 +58,9 @@ def test_what_means_nothing_is_refused_before_anything_starts(override, setting)
     ],
 )
 def test_a_class_that_is_not_there_is_named_before_a_process_starts(override, setting, reason):
-    point = Point.of(composed([override, "cluster.accelerator=cpu"], REPOSITORY))
+    built = point([override, "cluster.accelerator=cpu"])
     with pytest.raises(SettingError, match=f"^{setting}: {reason}"):
-        run_point(point)
+        run_point(built)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_class_that_is_not_there_is_named_before_a_process_starts(override, se
 )
 def test_a_password_is_refused_and_not_repeated(store):
     with pytest.raises(SettingError, match=r"^measurement.mlflow.tracking_uri: ") as caught:
-        composed([f"measurement.mlflow.tracking_uri={store}"], REPOSITORY)
+        point([f"measurement.mlflow.tracking_uri={store}"])
     assert "secret" not in str(caught.value)
 
 
@@ -83,7 +82,7 @@ def test_a_password_is_refused_and_not_repeated(store):
     ],
 )
 def test_what_means_something_is_not(overrides):
-    composed(overrides, REPOSITORY)
+    point(overrides)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +92,14 @@ def test_what_means_something_is_not(overrides):
 def test_processes_that_do_not_fit_into_memory_are_refused(override, setting):
     asked = ["scheme=async_parameter_server", "cluster.accelerator=cpu", override]
     with pytest.raises(SettingError, match=r"processes do not fit into .*memory") as caught:
-        Point.of(composed(asked, REPOSITORY))
+        point(asked)
     assert caught.value.setting == setting
     assert "\n" not in str(caught.value)
 
 
 def test_a_modelled_cluster_needs_one_process():
-    Point.of(composed(["cluster=virtual", "workers=100000"], REPOSITORY))
+    point(["cluster=virtual", "workers=100000"])
 
 
-def test_settings_that_are_not_there_have_no_limit():
-    check_limits({"study": "made", "seed": 0})
+def point(overrides):
+    return Point.of(composed(overrides, REPOSITORY))

@@ -4,9 +4,10 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
@@ -15,7 +16,7 @@ from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import NotNegative, Positive, Whole, settings
+from paceline.settings import NotNegative, settings
 from paceline.timing.step_times import AbstractPacing
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 Kind = Literal["measured", "paced", "virtual"]
+_MOST_SECONDS = 2_000_000  # 23 days; sockets count the milliseconds of a wait in 32 bits
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class AbstractCluster(AbstractPacing, ABC):
     """
 
     accelerator: Literal["auto", "cpu", "gpu"]
-    threads_per_worker: Whole
-    timeout_seconds: Positive
+    threads_per_worker: Annotated[int, Field(strict=True, ge=1, le=1024)]
+    timeout_seconds: Annotated[float, Field(strict=True, ge=0.1, le=_MOST_SECONDS)]
     server_seconds: NotNegative
 
     @property

@@ -75,6 +75,12 @@ class AbstractImageData(ABC):
     ) -> None:
         if len(image_shape) != 3 or min(image_shape) < 1:
             raise SettingError("data.image_shape", f"[C, H, W] is needed, not {list(image_shape)}")
+        if not isinstance(split_seed, int) or not 0 <= split_seed < 2**32:
+            message = f"a whole number from 0 to 2**32 - 1 is needed, not {split_seed!r}"
+            raise SettingError("data.split_seed", message)
+        if augmentation is not None and not isinstance(augmentation, AbstractAugmentation):
+            message = f"a file of conf/data/augmentation or null is needed, not {augmentation!r}"
+            raise SettingError("data.augmentation", message)
         self.root = Path(root).expanduser()
         self.num_classes = num_classes
         self.image_shape = tuple(int(size) for size in image_shape)

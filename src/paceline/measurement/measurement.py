@@ -1,9 +1,11 @@
 """Defines the settings `measurement.*`, which determine what is measured in a run."""
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from paceline.errors import SettingError
 from paceline.settings import UNKEYED, Neutral, Whole, settings
 
 
@@ -11,8 +13,14 @@ from paceline.settings import UNKEYED, Neutral, Whole, settings
 class MLflow:
     """Settings of the MLflow log. Nothing is logged if `tracking_uri` is None."""
 
-    tracking_uri: str | None
+    tracking_uri: Annotated[str, Field(min_length=1)] | None
     experiment: str
+
+    def __post_init__(self) -> None:
+        if self.tracking_uri and urlsplit(self.tracking_uri).password:
+            message = "every record would contain the password; set MLFLOW_TRACKING_USERNAME and "
+            message += "MLFLOW_TRACKING_PASSWORD instead, or for PostgreSQL ~/.pgpass"
+            raise SettingError("measurement.mlflow.tracking_uri", message)
 
 
 @settings("measurement")

@@ -14,13 +14,13 @@ from paceline.exchange.compression import check_compression
 from paceline.exchange.find_collective import collective as check_collective
 from paceline.measurement.measurement import Measurement
 from paceline.model.sharding import Sharding
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import STUDY_NAME, PointConfig
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Count, Whole, settings
+from paceline.settings import Count, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
 
@@ -34,10 +34,10 @@ class Point:
     to its record.
     """
 
-    study: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder in runs/
+    study: Annotated[str, Field(pattern=STUDY_NAME)]
     workers: Whole
     batch_size: Whole
-    seed: Count
+    seed: Seed
     repeat: Count
     save_weights: bool
     scheme: AbstractScheme
@@ -109,6 +109,11 @@ class Point:
     def _check(self) -> None:
         """Raise SettingError for parts that cannot be combined."""
         _ = self.config.margin, self.config.asked_target  # a study's, but of any point's settings
+        if self.data.is_ours:
+            self.data.build()  # each process builds its own; here only its settings are checked
+        if self.cluster.slow_workers > self.workers:
+            message = f"{self.cluster.slow_workers}, but there are {self.workers} workers"
+            raise SettingError("cluster.slow_workers", message)
         self.training.check(Accounting(self.scheme, self.workers), self.model)
         self._check_placement()
         self._check_collective()

@@ -1,5 +1,6 @@
 """Settings of a point as Hydra composed them: the boundary between YAML and typed points."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,10 @@ from paceline.measurement.measurement import Measurement
 from paceline.model.sharding import Sharding
 from paceline.record.asked_target import asked_target
 from paceline.record.key import key_of, neutral_values
-from paceline.record.limits import check_limits
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
+STUDY_NAME = r"^\w[\w .-]{0,99}$"  # which is also a folder in runs/
 # Settings in a group that are the run's, not its class's.
 _OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 
@@ -35,15 +36,23 @@ class PointConfig:
     def of(cls, cfg: DictConfig) -> "PointConfig":
         """Resolve a composed configuration; leave out Hydra's own settings.
 
-        Raises SettingError for values that can mean nothing, see `limits.py`, and for a
-        global_batch_size that cannot be divided among the workers.
+        Raises SettingError for a study that cannot name a folder, for a question that is not text,
+        and for a global_batch_size that cannot be divided among the workers.
         """
         _check_batches(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         values = cast("Mapping[object, Any]", plain)  # a DictConfig is never a list or a string
         config = cls({str(name): value for name, value in values.items() if name != "hydra"})
-        check_limits(config.values)
+        config._check_study()
         return config
+
+    def _check_study(self) -> None:
+        study, question = self.values["study"], self.values["question"]
+        if not isinstance(study, str) or not re.fullmatch(STUDY_NAME, study):
+            message = "a name of at most 100 letters, digits, spaces, dots and dashes is needed"
+            raise SettingError("study", f"{message}, not {study!r}")
+        if question is not None and not isinstance(question, str):
+            raise SettingError("question", f"text is needed, not {question!r}")
 
     @cached_property
     def key(self) -> str:

@@ -1,5 +1,6 @@
 """Settings `training.*` of a point: budget, learning rate, optimizer, precision."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -39,7 +40,7 @@ class Training:
     samples: Positive | None
     lr: Positive | None
     rate: Literal["by_rule", "tuned"]
-    momentum: NotNegative | None
+    momentum: Annotated[float, Field(strict=True, ge=0, le=0.999999)] | None
     momentum_correction: Literal["none", "asynchrony"]
     weight_decay: NotNegative
     lr_rule: Literal["none", "linear", "square_root", "inverse_staleness"]
@@ -60,6 +61,9 @@ class Training:
         for name, value in (("lr", self.lr), ("momentum", self.momentum)):
             if value is None and self.rate != "tuned":
                 raise SettingError(f"training.{name}", "a value is needed")
+        if self.samples is None and self.warmup_epochs > self.epochs:
+            message = f"{self.warmup_epochs}, but the run has {self.epochs} epochs"
+            raise SettingError("training.warmup_epochs", message)
         if self.milestones != sorted(self.milestones):
             raise SettingError("training.milestones", f"should rise, not {self.milestones}")
         if self.initial_weights and not Path(self.initial_weights).expanduser().is_file():
@@ -117,12 +121,15 @@ class Training:
         return Target(model.group, {**model.values, "optimizer": changed})
 
     def check(self, accounting: Accounting, model: Target) -> None:
-        """Raise SettingError for a correction of staleness that a run cannot have.
+        """Raise SettingError for a model without optimizer, or for a correction of staleness that
+        a run cannot have.
 
         A rate that falls with staleness must not be combined with a scheme that divides by it. A
         correction of momentum needs the same staleness throughout the run, and an optimizer with
         momentum below 1.
         """
+        if "optimizer" in model.values and not _is_target(model.values["optimizer"]):
+            raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "inverse_staleness, as scheme.damping is: rates would be divided twice"
             raise SettingError("training.lr_rule", message)
@@ -134,6 +141,10 @@ class Training:
             raise SettingError("training.momentum_correction", message)
         if self.momentum is not None:
             _check_momentum(model)
+
+
+def _is_target(value: object) -> bool:
+    return isinstance(value, Mapping) and "_target_" in value
 
 
 def _check_momentum(model: Target) -> None:

@@ -116,7 +116,7 @@ class AbstractPacing:
     """
 
     step_seconds: StepSeconds
-    step_jitter: NotNegative
+    step_jitter: Annotated[float, Field(strict=True, ge=0, le=5)]
     slow_workers: Count
     slow_factor: Positive
     straggler_probability: Share
