@@ -50,4 +50,8 @@ def key_without_rate(config: PointConfig) -> str:
     if not config.is_tuned:
         return config.key
     unset = {"lr": None, "momentum": None}
-    return config.replaced(training={**config.values["training"], **unset}).key
+    training, model = config.values["training"], config.values["model"]
+    optimizer = {**model["optimizer"], **unset}
+    return config.replaced(
+        training={**training, **unset}, model={**model, "optimizer": optimizer}
+    ).key

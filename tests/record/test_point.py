@@ -21,6 +21,11 @@ def read(path):
     return OmegaConf.to_container(OmegaConf.load(CONF / f"{path}.yaml"))
 
 
+def cluster_of(name):
+    """Settings of a file of conf/cluster, with what it has of others."""
+    return dict(composed([f"cluster={name}"], CONF.parent).values["cluster"])
+
+
 @pytest.fixture(scope="session")
 def defaults():
     settings = ("cluster.accelerator=cpu", "data=synthetic")
@@ -230,7 +235,7 @@ def test_clipping_is_refused_where_it_is_not_of_what_is_applied(algorithm, confi
     config["training"] |= {"gradient_clip_val": 1, "gradient_clip_algorithm": algorithm}
     config["workers"] = 2
     check(config)  # DDP clips the mean
-    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    config["cluster"] = cluster_of("virtual") | {"accelerator": "cpu"}
     with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* SyncAllReduce "):
         check(config)
     config["workers"] = 1
@@ -252,7 +257,7 @@ def test_checkpoints_are_refused_to_real_processes_that_cannot_stop(scheme, sett
     with pytest.raises(SettingError, match=r"^training\.checkpoint_seconds: [^\n]*null is needed$"):
         check(config)
     config["scheme"] |= {"compression": "none"} if "compression" in settings else {}
-    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu", "step_seconds": 1}
+    config["cluster"] = cluster_of("virtual") | {"accelerator": "cpu", "step_seconds": 1}
     check(config)
 
 
@@ -271,7 +276,7 @@ MODELLED = [
 
 @pytest.mark.parametrize(("setting", "value"), MODELLED)
 def test_what_a_virtual_cluster_cannot_be_is_named(setting, value, config):
-    config["cluster"] = read("cluster/virtual") | {"accelerator": "cpu"}
+    config["cluster"] = cluster_of("virtual") | {"accelerator": "cpu"}
     config["scheme"]["collective"] = "ring"
     config["workers"] = 4096  # of one process
     check(config)
@@ -291,5 +296,5 @@ def test_what_a_virtual_cluster_cannot_be_is_named(setting, value, config):
     ],
 )
 def test_kinds_of_numbers(cluster, changes, expected, config):
-    config["cluster"] = read(f"cluster/{cluster}") | {"accelerator": "cpu"} | changes
+    config["cluster"] = cluster_of(cluster) | {"accelerator": "cpu"} | changes
     assert check(config).kind == expected

@@ -6,8 +6,8 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
+from paceline.record.tracking.log import name_record
 from paceline.record.tracking.mlflow_log import PointLog
-from paceline.record.tracking.mlflow_record import write_marker
 from paceline.record.tracking.mlflow_store import client, prepare_store
 from paceline.study.preview import counts, estimate, finished_results, table
 from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
@@ -125,7 +125,7 @@ def test_only_what_dead_processes_began_is_removed(root):
     uri = f"sqlite:///{root}/mlflow.db"
     prepare_store(uri, "made")
     lost = PointLog.begin(uri, "made", "lost", {}, 0.0)
-    write_marker(dead, uri, lost.run_id)
+    name_record(dead, uri, lost.run_id)
     settle_partial_records(runs, uri)
     lock = runs / ".0123456789ab.lock"
     assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])

@@ -27,7 +27,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result, require_fit
 from paceline.record.record import PartialRecord, Result
-from paceline.record.tracking.mlflow_record import MARKER
+from paceline.record.tracking.log import MARKER
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint

@@ -26,11 +26,11 @@ from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
 from paceline.record.target import Target
 from paceline.record.tracking.log import log, prepare_log
-from paceline.record.tracking.mlflow_store import impatient
 from paceline.record.tracking.progress_follower import ProgressFollower
 from paceline.run.asked import asked_by_signals
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
+_SWEEP_SECONDS = 8  # for which a point of a sweep tries to log; the sweep logs the rest at its end
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     if not in_sweep:
         unlogged = log(folder, point.measurement.mlflow)
     elif follower.answers:
-        with impatient():
-            unlogged = log(folder, point.measurement.mlflow)
+        unlogged = log(folder, point.measurement.mlflow, _SWEEP_SECONDS)
     else:
         unlogged = "no answer while the point ran; the sweep logs it at its end"
     return Outcome(folder, result, unlogged)

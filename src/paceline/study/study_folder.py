@@ -12,8 +12,8 @@ from paceline.record.archive import ARCHIVE, unpack_archive
 from paceline.record.ownership import Lock, left_behind, partial_records
 from paceline.record.reading import fault_of
 from paceline.record.record import adopt, clear
+from paceline.record.tracking.log import end_lost_run
 from paceline.record.tracking.mlflow_log import LogError
-from paceline.record.tracking.mlflow_record import end_lost_run
 
 
 def unpack(study: str, root: Path) -> None:

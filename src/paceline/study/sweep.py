@@ -12,8 +12,7 @@ from typing import Any
 from paceline.record.other_study import copy_record, record_elsewhere
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import Result
-from paceline.record.tracking.log import prepare_log
-from paceline.record.tracking.mlflow_record import MARKER
+from paceline.record.tracking.log import MARKER, prepare_log
 from paceline.study.logged_study import log_missing, logged_study
 from paceline.study.preview import counts, estimate, finished_results, num_processes, table
 from paceline.study.status_line import StatusLine

@@ -78,7 +78,7 @@ def test_a_write_waits_until_the_database_is_free(mlflow_uri, monkeypatch):
 
 
 def test_what_was_not_logged_is_named(mlflow_uri, monkeypatch):
-    log = open_log(mlflow_uri, patience=1)
+    log = open_log(mlflow_uri, timeout=1)
     calls = []
 
     def locked(*_, **__):

@@ -1,6 +1,5 @@
 """A record reaches MLflow whole: at the end of a run, after an outage, beside fifteen others."""
 
-import json
 import socket
 import sqlite3
 import subprocess
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from paceline.record.tracking.log import log_record
 from paceline.record.tracking.mlflow_log import LogError
-from paceline.record.tracking.mlflow_record import log_record
 from paceline.record.tracking.mlflow_store import client
 from paceline.record.tracking.progress_follower import ProgressFollower
 from tests.ends import wait_until
@@ -107,7 +106,7 @@ def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
     progress = partial / "progress.csv"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.")
     with ProgressFollower(partial, config):
-        wait_until(lambda: marker(partial).get("live_rows") == 1, seconds=100)
+        wait_until(lambda: live_steps(mlflow_uri, partial) == [64], seconds=100)
     assert only_run(mlflow_uri).data.tags["status"] == "running"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.0,1.0,128\n")
 
@@ -128,7 +127,7 @@ def test_an_interrupted_run_ends_as_killed(mlflow_uri, tmp_path):
 
     def interrupted():
         with ProgressFollower(tmp_path, config):
-            wait_until(lambda: marker(tmp_path).get("live_rows") == 1, seconds=100)
+            wait_until(lambda: live_steps(mlflow_uri, tmp_path) == [64], seconds=100)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -182,7 +181,7 @@ def test_sixteen_points_at_once_lose_nothing(tmp_path):
 SIXTEEN = """
 import os, sys
 from pathlib import Path
-from paceline.record.tracking.mlflow_record import log_record
+from paceline.record.tracking.log import log_record
 from paceline.record.tracking.mlflow_store import prepare_store
 
 uri, folder = sys.argv[1], Path(sys.argv[2])
@@ -196,6 +195,7 @@ sys.exit(sum(os.wait()[1] for _ in range(16)) > 0)
 """
 
 
-def marker(folder):
+def live_steps(uri, folder):
+    """Steps that are logged of the run that a partial record names."""
     path = folder / "mlflow.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return steps(uri, only_run(uri), "live/train_loss") if path.exists() else []

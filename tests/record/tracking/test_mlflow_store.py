@@ -68,7 +68,7 @@ def test_a_server_that_refuses():
 
 
 def test_a_server_that_never_answers(monkeypatch, capfd):
-    monkeypatch.setattr("paceline.record.tracking.mlflow_store._SECONDS", 1)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from paceline.measurement.measurement import MLflow
-from paceline.record.tracking.mlflow_record import log_record
+from paceline.record.tracking.log import log_record
 from paceline.record.tracking.mlflow_store import client
 from paceline.record.tracking.progress_follower import ProgressFollower
 from paceline.record.tracking.study_run import (
@@ -50,8 +50,8 @@ def test_points_are_children_named_by_the_axes_of_their_study(mlflow_uri, tmp_pa
     assert tried.info.run_name == "sync_allreduce 1 worker tuning lr 0.5 momentum 0.9 seed 0"
     assert [run.data.tags["tuning"] for run in (reported, tried)] == ["false", "true"]
     for run in (reported, tried):
-        assert run.data.tags["mlflow.parentRunId"] == parent["run_id"]
-    own = client(mlflow_uri).get_run(parent["run_id"])
+        assert run.data.tags["mlflow.parentRunId"] == parent.run_id
+    own = client(mlflow_uri).get_run(parent.run_id)
     assert (own.info.run_name, own.info.status) == ("made", "FINISHED")
     assert own.data.metrics == {"points/finished": 1}
 
@@ -65,7 +65,7 @@ def test_a_point_is_a_child_while_it_runs(mlflow_uri, tmp_path):
     with ProgressFollower(partial, made_config(measurement=settings)):
         wait_until((partial / "mlflow.json").exists, seconds=100)
     run = run_of(mlflow_uri, partial)
-    assert run.data.tags["mlflow.parentRunId"] == study_run(tmp_path, mlflow_uri)["run_id"]
+    assert run.data.tags["mlflow.parentRunId"] == study_run(tmp_path, mlflow_uri).run_id
     assert run.info.run_name == "sync_allreduce 1 worker seed 0"
 
 
@@ -75,7 +75,7 @@ def test_a_second_sweep_goes_on_with_the_same_run(mlflow_uri, tmp_path):
     first = study_run(tmp_path, mlflow_uri)
     begin(tmp_path, mlflow_uri)
     assert study_run(tmp_path, mlflow_uri) == first
-    assert client(mlflow_uri).get_run(first["run_id"]).info.status == "RUNNING"
+    assert client(mlflow_uri).get_run(first.run_id).info.status == "RUNNING"
 
 
 def test_another_store_gets_a_run_of_its_own(mlflow_uri, tmp_path):
@@ -84,7 +84,7 @@ def test_another_store_gets_a_run_of_its_own(mlflow_uri, tmp_path):
     )
     assert study_run(tmp_path, mlflow_uri) is None
     assert begin(tmp_path, mlflow_uri) is None
-    assert study_run(tmp_path, mlflow_uri)["run_id"] != "gone"
+    assert study_run(tmp_path, mlflow_uri).run_id != "gone"
 
 
 def test_without_a_store_nothing_is_written(tmp_path):
@@ -111,5 +111,5 @@ def test_the_page_of_a_study_is_with_its_run(mlflow_uri, tmp_path):
     page = tmp_path / "index.html"
     page.write_text("<p>made</p>")
     assert log_study_files(tmp_path, [page, tmp_path / "not there"]) is None
-    run = study_run(tmp_path, mlflow_uri)["run_id"]
+    run = study_run(tmp_path, mlflow_uri).run_id
     assert [file.path for file in client(mlflow_uri).list_artifacts(run)] == ["index.html"]

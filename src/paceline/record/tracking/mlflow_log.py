@@ -1,12 +1,11 @@
-# pyright: basic
-"""Run of one point in MLflow: parameters, tags, live and final curves, final metrics."""
+"""Run in MLflow of a point or a study: its parameters, tags, curves and final numbers."""
 
 import hashlib
 import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,35 +15,61 @@ from paceline.record.tracking.mlflow_store import client, first_line
 PARAM_LENGTH = 6000  # limit of MLflow 3.17, which cuts longer values
 _PARAMS_PER_BATCH = 100
 _METRICS_PER_BATCH = 1000
+# Codes of MLflow's errors: a server does not answer, a database refuses a statement, no such run.
+_UNANSWERED, _BUSY, _MISSING = (
+    "INTERNAL_ERROR",
+    "TEMPORARILY_UNAVAILABLE",
+    "RESOURCE_DOES_NOT_EXIST",
+)
+TIMEOUT = 20.0  # s
 
 Row = Mapping[str, float | None]
+Text = TypeVar("Text", str, Sequence[Any])
 T = TypeVar("T")
 
 
 class LogError(Exception):
     """Failure to log to MLflow; the message names what is missing there, on one line.
 
-    `is_busy`: True if the store answered, and the next try may succeed.
+    `answered`: False if the store is a server that did not answer.
     """
 
-    is_busy = False
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code  # of MLflow
+
+    @property
+    def answered(self) -> bool:
+        return self.code != _UNANSWERED
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """Run in MLflow that belongs to a record or to a study.
+
+    `complete`: True if all of the record is there. `axes`: settings that a study sweeps, by which
+    the runs of its points are named.
+    """
+
+    run_id: str
+    tracking_uri: str
+    complete: bool = False
+    axes: list[str] = field(default_factory=list[str])
 
 
 class PointLog:
     """A run that exists in MLflow; `begin` creates a new one.
 
-    `patience`: seconds for which each write is tried again while the database is locked.
-    Writes wait for the store (3 ms, with many writers 50 ms): keep them out of a worker.
-    Writing the same row twice leaves one row. Methods raise LogError.
+    `timeout`: seconds for which each write is tried again while the store is busy or does not
+    answer; 0 for one try. Writes wait for the store (3 ms, with many writers 50 ms): keep them out
+    of a worker. Writing the same row twice leaves one row. Methods raise LogError.
     """
 
-    def __init__(self, tracking_uri: str, run_id: str, *, patience: float = 20) -> None:
+    def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
         self.run_id = run_id
+        self._tracking_uri, self._timeout = tracking_uri, timeout
         self._client = client(tracking_uri)
-        self._tracking_uri = tracking_uri
-        self._patience = patience
-        run = self._attempt("the run", lambda: self._client.get_run(run_id))
-        self._start_ms: int = run.info.start_time
+        self._start_ms: int = self._try("the run", self._client.get_run, run_id).info.start_time
 
     @classmethod
     def begin(
@@ -55,24 +80,30 @@ class PointLog:
         tags: Mapping[str, str],
         started: float,
         *,
-        patience: float = 20,
+        timeout: float = TIMEOUT,
     ) -> "PointLog":
         """Create a run.
 
         `started`: UTC seconds since 1970; a row's time in MLflow is `started` plus its `seconds`.
         """
         store = client(tracking_uri)
+        by_name = store.get_experiment_by_name
+        existing = _try("the run", tracking_uri, timeout, by_name, experiment)
+        if existing is None:
+            raise LogError(f"no experiment {experiment} in {tracking_uri}")
+        about = existing.experiment_id, round(1000 * started), dict(tags), run_name
+        run = _try("the run", tracking_uri, timeout, store.create_run, *about)
+        return cls(tracking_uri, run.info.run_id, timeout=timeout)
 
-        def create() -> Any:
-            existing = store.get_experiment_by_name(experiment)
-            if existing is None:
-                raise LogError(f"no experiment {experiment} in {tracking_uri}")
-            return store.create_run(
-                existing.experiment_id, round(1000 * started), dict(tags), run_name
-            )
-
-        run = _attempt("the run", tracking_uri, patience, create)
-        return cls(tracking_uri, run.info.run_id, patience=patience)
+    @classmethod
+    def known(cls, run: KnownRun | None, *, timeout: float = TIMEOUT) -> "PointLog | None":
+        """Return a run that was begun before; None if its store has no such run any more."""
+        try:
+            return cls(run.tracking_uri, run.run_id, timeout=timeout) if run else None
+        except LogError as error:
+            if error.code == _MISSING:
+                return None
+            raise
 
     def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Log parameters and tags.
@@ -107,21 +138,20 @@ class PointLog:
 
         text = json.dumps(settings, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        used = DatasetInput(
-            Dataset(name, digest, "code", text), [InputTag("mlflow.data.context", "training")]
-        )
-        self._attempt("the data set", lambda: self._client.log_inputs(self.run_id, [used]))
+        tags = [InputTag("mlflow.data.context", "training")]
+        used = DatasetInput(Dataset(name, digest, "code", text), tags)
+        self._try("the data set", self._client.log_inputs, self.run_id, [used])
 
     def add_files(self, files: Iterable[Path]) -> None:
         """Copy files that exist to the artifacts of the run."""
+        copy: Any = self._client.log_artifact  # type: ignore[reportUnknownMemberType]
         for path in files:
             if path.is_file():
-                copy = partial(self._client.log_artifact, self.run_id, str(path))
-                self._attempt(path.name, copy)
+                self._try(path.name, copy, self.run_id, str(path))
 
     def go_on(self) -> None:
         """Continue a run that has ended."""
-        self._attempt("the run", lambda: self._client.update_run(self.run_id, "RUNNING"))
+        self._try("the run", self._client.update_run, self.run_id, "RUNNING")
 
     def finish(self, status: str, wall_seconds: float | None) -> None:
         """End the run.
@@ -129,26 +159,34 @@ class PointLog:
         `status`: FINISHED, FAILED or KILLED. `wall_seconds`: duration; None if it ends now.
         """
         end = None if wall_seconds is None else self._start_ms + round(1000 * wall_seconds)
-        self._attempt("the end", lambda: self._client.set_terminated(self.run_id, status, end))
+        self._try("the end", self._client.set_terminated, self.run_id, status, end)
 
     def _write(self, what: str, **entities: Any) -> None:
-        self._attempt(what, lambda: self._client.log_batch(self.run_id, **entities))
+        self._try(what, lambda: self._client.log_batch(self.run_id, **entities))
 
-    def _attempt(self, what: str, call: Callable[[], T]) -> T:
-        return _attempt(what, self._tracking_uri, self._patience, call)
+    def _try(self, what: str, call: Callable[..., T], *arguments: Any) -> T:
+        return _try(what, self._tracking_uri, self._timeout, call, *arguments)
 
 
-def run_exists(tracking_uri: str, run_id: str) -> bool:
-    """Return whether the store has a run. Raises LogError if the store does not answer."""
-    from mlflow.exceptions import MlflowException
+def named_run(path: Path, tracking_uri: str | None = None) -> KnownRun | None:
+    """Return the run that the file `path` names; None if it is not there, or of another store."""
+    if not path.exists():
+        return None
+    names = [each.name for each in fields(KnownRun)]
+    written = json.loads(path.read_text())
+    run = KnownRun(**{name: written[name] for name in names if name in written})
+    return run if tracking_uri in (None, run.tracking_uri) else None
 
+
+def name_run(path: Path, run: KnownRun) -> None:
+    """Write the file that names a run, which others may be reading. Raises LogError."""
+    written = path.with_name(f"{path.name}.partial")
     try:
-        client(tracking_uri).get_run(run_id)
-    except MlflowException as error:
-        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-            return False
-        raise LogError(f"cannot read {tracking_uri}: {first_line(error)}") from error
-    return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(json.dumps(asdict(run), indent=1) + "\n")
+        written.replace(path)
+    except OSError as error:
+        raise LogError(f"cannot write {path}: {error.strerror}") from error
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
@@ -179,27 +217,23 @@ def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, float, float, float]]:
                 yield name, float(value), row["seconds"] or 0.0, row["samples"] or 0.0
 
 
-def _batches(items: Sequence, size: int) -> list:
+def _batches(items: Text, size: int) -> list[Text]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def _attempt(what: str, tracking_uri: str, patience: float, call: Callable[[], T]) -> T:
-    deadline = time.monotonic() + patience
+def _try(
+    what: str, tracking_uri: str, timeout: float, call: Callable[..., T], *arguments: Any
+) -> T:
+    deadline = time.monotonic() + timeout
     while True:
         try:
-            return call()
+            return call(*arguments)
         except LogError:
             raise
         except Exception as error:  # each kind of store raises errors of its own
-            if time.monotonic() > deadline or not _passes(error):
+            code = getattr(error, "error_code", None)
+            may_pass = code in (_UNANSWERED, _BUSY) or "database is locked" in str(error)
+            if time.monotonic() > deadline or not may_pass:
                 reason = f"{what} not logged to {tracking_uri}: {first_line(error)}"
-                failure = LogError(reason)
-                failure.is_busy = _passes(error)
-                raise failure from error
-        time.sleep(random.uniform(0.05, 0.5))  # apart from the other writers
-
-
-def _passes(error: Exception) -> bool:
-    """Return True if the next try may succeed."""
-    code = getattr(error, "error_code", None)
-    return code == "TEMPORARILY_UNAVAILABLE" or "database is locked" in str(error)
+                raise LogError(reason, code) from error
+        time.sleep(random.uniform(0.05, 0.5))  # so that writers do not all try again together

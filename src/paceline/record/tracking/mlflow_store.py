@@ -4,9 +4,7 @@ import logging
 import os
 import socket
 import sqlite3
-import threading
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,10 +18,15 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _SECONDS = 8  # until a store counts as locked, or a server as unreachable
-_ONE_TRY = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS)}
 # Other processes may prepare the same file: 1.5 s for the first, 0.8 s for each further one.
 _LOCK_SECONDS = 120
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_ENVIRONMENT = {  # unless the user sets it
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # MLflow's 7 take four minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS),  # MLflow waits for 120 s
+}
 
 
 def prepare_store(tracking_uri: str, experiment: str) -> None:
@@ -45,11 +48,13 @@ def prepare_store(tracking_uri: str, experiment: str) -> None:
 
 
 def client(tracking_uri: str) -> "MlflowClient":
-    """Make a client that writes nothing to the terminal and sends no telemetry."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # of 7: four minutes of back-off
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")  # of 120 s, for each try
+    """Make a client that writes nothing to the terminal and sends no telemetry.
+
+    It asks a server once, and waits for 8 seconds at most; MLflow's variables in the environment
+    change that.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     from mlflow import MlflowClient  # 1.4 s
 
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
@@ -79,7 +84,7 @@ def _prepare_file(tracking_uri: str, experiment: str) -> None:
         with closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as database:
             database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
         artifacts = (path.parent / "mlruns" / experiment.replace("/", "_")).absolute().as_uri()
-        _create_experiment(client(tracking_uri), experiment, artifacts)
+        _create_experiment(tracking_uri, experiment, artifacts)
 
 
 def _prepare_server(tracking_uri: str, experiment: str) -> None:
@@ -87,13 +92,13 @@ def _prepare_server(tracking_uri: str, experiment: str) -> None:
     if address.hostname:
         port = address.port or _PORTS.get(address.scheme.partition("+")[0], 80)
         socket.create_connection((address.hostname, port), timeout=_SECONDS).close()
-    with impatient():
-        _create_experiment(client(tracking_uri), experiment, None)  # the server's own
+    _create_experiment(tracking_uri, experiment, None)  # artifacts are the server's own
 
 
-def _create_experiment(store: "MlflowClient", name: str, artifacts: str | None) -> None:
+def _create_experiment(tracking_uri: str, name: str, artifacts: str | None) -> None:
     from mlflow.exceptions import MlflowException
 
+    store = client(tracking_uri)
     existing = store.get_experiment_by_name(name)
     if existing is None:
         try:
@@ -104,39 +109,3 @@ def _create_experiment(store: "MlflowClient", name: str, artifacts: str | None) 
     elif existing.lifecycle_stage != "active":
         message = f"{name} was deleted in MLflow: restore it there, or choose another name"
         raise SettingError("measurement.mlflow.experiment", message)
-
-
-class _Patience:
-    """Patience of this process, which its threads lose together: MLflow reads the environment."""
-
-    def __init__(self) -> None:
-        self._lock, self._without = threading.Lock(), 0
-        self._before: dict[str, str | None] = {}
-
-    def lose(self) -> None:
-        with self._lock:
-            self._without += 1
-            if self._without == 1:
-                self._before = {name: os.environ.get(name) for name in _ONE_TRY}
-                os.environ.update(_ONE_TRY)
-
-    def regain(self) -> None:
-        with self._lock:
-            self._without -= 1
-            if self._without == 0:
-                for name, value in self._before.items():
-                    del os.environ[name]
-                    os.environ.update({} if value is None else {name: value})
-
-
-_patience = _Patience()
-
-
-@contextmanager
-def impatient() -> Generator[None]:
-    """Limit requests inside to one try, so that a server that never answers fails soon."""
-    _patience.lose()
-    try:
-        yield
-    finally:
-        _patience.regain()

@@ -1,34 +1,28 @@
 """Run of a whole study in MLflow: the parent of the runs of its points.
 
-Its identity is kept in the folder of the study's records, where points find it from any process.
+A file in the folder of the study's records names it, where points find it from any process.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 from paceline.measurement.measurement import MLflow
-from paceline.record.tracking.mlflow_log import LogError, PointLog, run_exists
-from paceline.record.tracking.mlflow_store import impatient, is_lost
+from paceline.record.tracking.mlflow_log import (
+    KnownRun,
+    LogError,
+    PointLog,
+    name_run,
+    named_run,
+)
+from paceline.record.tracking.mlflow_store import is_lost
 
 _FILE = "mlflow_parent.json"
 
 
-class StudyRun(TypedDict):
-    """Run of a study. `axes`: settings that it sweeps, by which runs of its points are named."""
-
-    run_id: str
-    tracking_uri: str
-    axes: list[str]
-
-
-def study_run(folder: Path, tracking_uri: str) -> StudyRun | None:
+def study_run(folder: Path, tracking_uri: str | None) -> KnownRun | None:
     """Return the run of the study whose records are in `folder`; None if that store has none."""
-    path = folder / _FILE
-    found: StudyRun | None = json.loads(path.read_text()) if path.exists() else None
-    return found if found and found["tracking_uri"] == tracking_uri else None
+    return named_run(folder / _FILE, tracking_uri)
 
 
 def begin_study_run(
@@ -39,16 +33,13 @@ def begin_study_run(
     if uri is None:
         return None
     try:
-        known = study_run(folder, uri)
-        if known and run_exists(uri, known["run_id"]):
-            log = PointLog(uri, known["run_id"])
+        log = PointLog.known(study_run(folder, uri))
+        if log is not None:
             log.go_on()
         else:
             log = PointLog.begin(uri, mlflow.experiment, folder.name, tags, time.time())
         log.describe({}, tags)
-        run = StudyRun(run_id=log.run_id, tracking_uri=uri, axes=list(axes))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _FILE).write_text(json.dumps(run, indent=1) + "\n")
+        name_run(folder / _FILE, KnownRun(log.run_id, uri, axes=list(axes)))
     except LogError as error:
         return str(error)
     return None
@@ -61,11 +52,11 @@ def end_study_run(
 
     Returns the reason of a failure, or None.
     """
-    run = study_run(folder, mlflow.tracking_uri) if mlflow.tracking_uri else None
+    run = study_run(folder, mlflow.tracking_uri)
     if run is None:
         return None
     try:
-        log = PointLog(run["tracking_uri"], run["run_id"])
+        log = PointLog(run.tracking_uri, run.run_id)
         log.log([{"samples": 0, "seconds": 0, **numbers}])
         log.finish(status, None)
     except LogError as error:
@@ -78,16 +69,13 @@ def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
 
     Returns the reason of a failure, or None.
     """
-    path = folder / _FILE
-    if not path.exists():
+    run = named_run(folder / _FILE)
+    if run is None:
         return None
-    run: StudyRun = json.loads(path.read_text())
-    if is_lost(run["tracking_uri"]):
-        return f"{', '.join(each.name for each in files)} not logged: no {run['tracking_uri']}"
+    if is_lost(run.tracking_uri):
+        return f"{', '.join(each.name for each in files)} not logged: no {run.tracking_uri}"
     try:
-        with impatient():
-            log = PointLog(run["tracking_uri"], run["run_id"], patience=0)
-            log.add_files(files)
+        PointLog(run.tracking_uri, run.run_id, timeout=0).add_files(files)
     except LogError as error:
         return str(error)
     return None
