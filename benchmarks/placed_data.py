@@ -24,8 +24,7 @@ from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.cluster.launcher import launch
 from paceline.data.order import PartitionedOrder
-from paceline.data.row_format import RowFormat
-from paceline.data.share import Share
+from paceline.data.share import RowFormat, Share
 from paceline.data.shuffle import Shuffle
 from paceline.data.stream import SampleStream
 from paceline.exchange.process_group import join, leave

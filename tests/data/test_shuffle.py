@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.data.order import PartitionedOrder
-from paceline.data.row_format import RowFormat
-from paceline.data.share import Share
+from paceline.data.share import RowFormat, Share
 from paceline.data.shuffle import Shuffle
 from paceline.data.stream import SampleStream
 

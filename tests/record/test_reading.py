@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
-from paceline.measurement.bits import text_of
 from paceline.measurement.numbers import NUMBERS
-from paceline.measurement.rows import POINT_TABLES
+from paceline.measurement.rows import POINT_TABLES, text_of
 from paceline.record.reading import fault_of, read_result, require_fit
 from tests.made_records import made_config, make_record
 

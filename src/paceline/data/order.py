@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from paceline.data.placement import Placement
-from paceline.data.recent import Recent
-from paceline.data.stream import SampleStream, part_of_passes
+from paceline.data.stream import Recent, SampleStream, part_of_passes
 from paceline.random_bits import random_permutation
 
 Shares = list[np.ndarray]  # samples of each worker that holds a part of a copy, int64

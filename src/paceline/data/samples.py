@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from paceline.data.image_set import ImageSet
-from paceline.data.row_format import RowFormat
-from paceline.data.share import Share
+from paceline.data.share import RowFormat, Share
 from paceline.data.source import Part
 
 Labelled = tuple[Tensor, Tensor]

@@ -1,15 +1,39 @@
 """Samples that one worker holds in its memory, as rows of bytes that can be exchanged."""
 
-from collections.abc import Callable
+import mmap
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.data.mapped_rows import mapped_rows
-from paceline.data.row_format import RowFormat
-
 _CHUNK_BYTES = 2**20  # of the whole set, of which the share's samples are read at a time
+
+
+class RowFormat:
+    """Format of a sample of several tensors: their bytes, one after the other.
+
+    `parts`: type and shape of each tensor of one sample.
+    """
+
+    def __init__(self, parts: Sequence[tuple[torch.dtype, tuple[int, ...]]]) -> None:
+        self.parts = list(parts)
+        self._sizes = [dtype.itemsize * torch.Size(shape).numel() for dtype, shape in self.parts]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of one sample."""
+        return sum(self._sizes)
+
+    def pack(self, *parts: Tensor) -> Tensor:
+        """Return the rows of samples: uint8 [N, num_bytes]; each part is [N, ...]."""
+        flat = [part.unsqueeze(1).flatten(1).contiguous().view(torch.uint8) for part in parts]
+        return torch.cat(flat, dim=1)
+
+    def unpack(self, rows: Tensor) -> list[Tensor]:
+        """Return the parts of samples, which `pack` had made to rows."""
+        columns = zip(self.parts, rows.split(self._sizes, dim=1), strict=True)
+        return [_read(part, dtype, shape) for (dtype, shape), part in columns]
 
 
 class Share:
@@ -81,3 +105,20 @@ def _chunks(ordered: np.ndarray, row_bytes: int) -> list[np.ndarray]:
     """Cut sorted samples where the whole set would have filled another chunk."""
     of_chunk = ordered // max(1, _CHUNK_BYTES // row_bytes)
     return np.split(ordered, np.flatnonzero(np.diff(of_chunk)) + 1)
+
+
+def _read(part: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    if dtype != torch.uint8:
+        part = part.clone(memory_format=torch.contiguous_format).view(dtype)
+    return part.reshape(len(part), *shape)
+
+
+def mapped_rows(num_rows: int, row_bytes: int) -> Tensor:
+    """Return memory for rows: uint8 [num_rows, row_bytes], all zero.
+
+    malloc may keep what was freed for later, and find no room for the next in it.
+    """
+    num_bytes = num_rows * row_bytes
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = mmap.mmap(-1, max(1, num_bytes), flags=private)
+    return torch.frombuffer(memory, dtype=torch.uint8)[:num_bytes].view(num_rows, row_bytes)

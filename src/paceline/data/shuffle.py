@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from paceline.data.mapped_rows import mapped_rows
 from paceline.data.order import Shares
-from paceline.data.share import Share
+from paceline.data.share import Share, mapped_rows
 
 BUFFER_BYTES = 2**24  # of a worker, for what it sends and what it receives
 

@@ -1,11 +1,12 @@
 """Defines the source of all order of data: one endless stream of sample indices per run."""
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from paceline.data.recent import Recent
 from paceline.random_bits import random_permutation
 
 _KEPT_PERMUTATIONS = 8  # workers far apart on a virtual clock read different epochs
@@ -50,3 +51,26 @@ def part_of_passes(
         number += 1
         pieces.append(one_pass(number)[:missing])
     return torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+
+
+class Recent:
+    """Memory of the `limit` values that were asked for last, by key.
+
+    A copy in another process begins empty.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recent, (self._limit,)
+
+    def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return the value of `key`, computed if it is not kept."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+            if len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]

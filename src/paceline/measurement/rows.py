@@ -5,13 +5,15 @@ Analysis reads these tables, so this file must not import torch.
 
 from __future__ import annotations
 
+import base64
 import math
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from paceline.measurement.bits import text_of
+import numpy as np
 
 if TYPE_CHECKING:
     from paceline.measurement.observed import Observed
@@ -81,7 +83,7 @@ class TimelineRow:
 class ScoredRow:
     """Row of the last snapshot on the `images` of the test set.
 
-    `right` tells of which the label is the first guess, as bits in text; see `bits.bits_of`.
+    `right` tells of which the label is the first guess, as bits in text; see `bits_of`.
     """
 
     images: int
@@ -214,3 +216,19 @@ class StudyState(TypedDict):
     target: dict[str, Any] | None
     settings: Mapping[str, Any]
     tuned_at: Mapping[str, Any]
+
+
+def text_of(bits: bytes) -> str:
+    """Return packed bits as text, which is short where most are equal."""
+    return base64.b64encode(zlib.compress(bits, 9)).decode()
+
+
+def bits_of(text: str, count: int) -> np.ndarray:
+    """Return `count` bits [count, bool] from such a text. Raises ValueError if they do not fit."""
+    try:
+        packed = zlib.decompress(base64.b64decode(text, validate=True))
+    except zlib.error as error:
+        raise ValueError(f"no packed bits: {error}") from error
+    if count < 1 or len(packed) != (count + 7) // 8:
+        raise ValueError(f"{len(packed)} bytes of bits do not fit {count}")
+    return np.unpackbits(np.frombuffer(packed, np.uint8), count=count).astype(bool)

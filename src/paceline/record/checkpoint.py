@@ -6,13 +6,13 @@ A checkpoint is a folder with a file of each process. It counts from the moment 
 """
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.record.on_disk import sync
 from paceline.record.provenance import source_digest, versions
 
 CHECKPOINTS = "checkpoint"  # folder in that of a record
@@ -113,3 +113,12 @@ def _origin(key: str) -> dict[str, Any]:
 def _complete_folders(record: Path) -> list[Path]:
     folders = [path.parent for path in (record / CHECKPOINTS).glob(f"*/{_COMPLETE}")]
     return sorted(folders, key=lambda folder: int(folder.name))
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -11,8 +11,7 @@ import yaml
 from filelock import Timeout
 
 from paceline.errors import SettingError
-from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint
-from paceline.record.on_disk import sync
+from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
 from paceline.record.ownership import Lock, lock_of, partial_folder
 
 Result = Mapping[str, Any]  # result.json: a JSON object

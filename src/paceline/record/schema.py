@@ -22,9 +22,8 @@ from pydantic import (
     create_model,
 )
 
-from paceline.measurement.bits import bits_of
 from paceline.measurement.numbers import NUMBERS
-from paceline.measurement.rows import POINT_TABLES, PointTable
+from paceline.measurement.rows import POINT_TABLES, PointTable, bits_of
 
 _Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]

@@ -11,9 +11,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
 
 from paceline.data.order import AbstractOrder
-from paceline.data.row_format import RowFormat
 from paceline.data.sampler import check_sampler
-from paceline.data.share import Share
+from paceline.data.share import RowFormat, Share
 from paceline.data.split import curve_images
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node

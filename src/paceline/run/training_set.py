@@ -11,9 +11,8 @@ from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.batches import WorkerBatches
 from paceline.data.image_set import ImageSet, Splits
 from paceline.data.order import AbstractOrder
-from paceline.data.row_format import RowFormat
 from paceline.data.samples import HeldImages, Samples, image_rows
-from paceline.data.share import Share
+from paceline.data.share import RowFormat, Share
 
 
 class IndexedBatches(Protocol):
