@@ -5,7 +5,6 @@ import atexit
 import importlib
 import os
 import sys
-import textwrap
 from importlib.metadata import version
 from pathlib import Path
 
@@ -142,9 +141,9 @@ def _parser() -> argparse.ArgumentParser:
 def _help() -> str:
     lines = ["What happens to accuracy and throughput as SGD is spread over workers.", ""]
     for name in COMMANDS:
-        block = textwrap.indent(command(name).help, " " * (_WIDTH + 2))
-        lines.append(f"  {name:<{_WIDTH}}{block[_WIDTH + 2 :]}")
-    return "\n".join(lines)
+        first = command(name).help.splitlines()[0].rstrip(";:")
+        lines.append(f"  {name:<{_WIDTH}}{first}")
+    return "\n".join([*lines, "", "paceline COMMAND --help tells more."])
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ import pytest
 from scipy.stats import chi2
 
 from paceline.analysis.cautions import cautions
-from paceline.analysis.statistics.tuning_luck import SURE, variance_of_largest
-from paceline.analysis.tables import read_tables
-from paceline.analysis.tuning import (
+from paceline.analysis.searches import (
     best_trials,
     edge_of,
     expected_best,
     tuning_curve,
     tuning_variance,
 )
+from paceline.analysis.statistics.tuning_luck import SURE, variance_of_largest
+from paceline.analysis.tables import read_tables
 from paceline.measurement.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline import cli
 from paceline.cli import COMMANDS, RENAMED, command
 
 FILES = Path(__file__).parents[2] / "src/paceline/command"
@@ -29,6 +30,10 @@ def test_a_former_command_is_answered_with_the_one_to_type():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_in_a_terminal(name):
     assert all(0 < len(line) <= 87 for line in command(name).help.splitlines())
+
+
+def test_the_list_of_commands_fits_on_a_screen():
+    assert len(cli._parser().format_help().splitlines()) <= 24
 
 
 def test_help_imports_neither_torch_nor_hydra():

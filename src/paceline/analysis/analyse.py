@@ -17,8 +17,8 @@ from paceline.analysis.metrics import metrics
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
+from paceline.analysis.searches import tuning_curve
 from paceline.analysis.tables import Tables, read_tables
-from paceline.analysis.tuning import tuning_curve
 
 
 @dataclass(frozen=True)

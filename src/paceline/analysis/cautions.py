@@ -8,8 +8,8 @@ from paceline.analysis.block_drift import KEPT, minutes_of
 from paceline.analysis.configuration import configurations, counts, groups, num_processes
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.scaling import scaling
+from paceline.analysis.searches import best_trials, tuning_axes
 from paceline.analysis.tables import Tables
-from paceline.analysis.tuning import best_trials, tuning_axes
 
 LATE = 0.01  # share of the steps of a paced worker
 MOST_EFFICIENT = 1.05  # mean above which more than the workers must have helped

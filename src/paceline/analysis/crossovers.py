@@ -6,13 +6,13 @@ import pandas as pd
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import SPLIT, groups, situation_columns
 from paceline.analysis.frames import Frame, Row
+from paceline.analysis.searches import edge_of
 from paceline.analysis.statistics.crossover import crossover
 from paceline.analysis.statistics.estimate import Array
 from paceline.analysis.statistics.space import POSITIVE
 from paceline.analysis.tables import Tables
 from paceline.analysis.target_times import Crossings, crossings
 from paceline.analysis.time_to_target import targets
-from paceline.analysis.tuning import edge_of
 
 _SEED = 0  # of the bootstrap: equal tables result in equal bytes
 

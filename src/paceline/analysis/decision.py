@@ -24,6 +24,7 @@ from paceline.analysis.configuration import (
 from paceline.analysis.family_accuracy import Member, accuracies, means_of_family
 from paceline.analysis.family_times import family_times, no_times
 from paceline.analysis.frames import Frame, Row
+from paceline.analysis.searches import edge_of
 from paceline.analysis.tables import Tables
 from paceline.analysis.target_times import (
     Crossings,
@@ -33,7 +34,6 @@ from paceline.analysis.target_times import (
     horizon_of,
 )
 from paceline.analysis.time_to_target import targets
-from paceline.analysis.tuning import edge_of
 
 
 def decision(tables: Tables) -> Frame:

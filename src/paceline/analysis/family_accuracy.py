@@ -9,13 +9,13 @@ from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval, interval_of
+from paceline.analysis.searches import tuning_variance
 from paceline.analysis.statistics.against_reference import against_reference, for_equivalence
 from paceline.analysis.statistics.equivalence import judge
 from paceline.analysis.statistics.estimate import Array
 from paceline.analysis.statistics.pooled import intervals_of_means, pooled
 from paceline.analysis.statistics.space import POINTS, POSITIVE
 from paceline.analysis.tables import Tables
-from paceline.analysis.tuning import tuning_variance
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
 

@@ -34,8 +34,8 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 COMMAND = Command(
     help="""\
-start this machine's processes of runs whose head is `paceline train cluster=agents`
-or a sweep, on another machine or this one""",
+run this machine's part of runs of several machines, cluster=agents;
+their head is `paceline train` or a sweep, on another machine or this one""",
     run=_run,
     add_arguments=_add_arguments,
 )

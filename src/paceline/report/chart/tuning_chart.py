@@ -3,7 +3,7 @@
 import altair as alt
 
 from paceline.analysis.configuration import groups
-from paceline.analysis.tuning import tuning_axes
+from paceline.analysis.searches import tuning_axes
 from paceline.report.chart.chart_style import (
     HIGHLIGHT,
     ROWS,
