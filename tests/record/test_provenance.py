@@ -144,8 +144,8 @@ def repository(tmp_path):
         name = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         subprocess.run(["git", "-C", tmp_path, *name, *arguments], check=True, capture_output=True)
 
-    for name in ("src/code.py", "reports/table.csv"):
-        (tmp_path / name).parent.mkdir()
+    for name in ("src/code.py", "reports/table.csv", "experiments/a.yaml", "own.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1")
     git("init")
     git("add", ".")
@@ -153,12 +153,15 @@ def repository(tmp_path):
     return tmp_path
 
 
-def test_a_commit_is_dirty_where_code_or_settings_changed(repository):
+@pytest.mark.parametrize("code", ["src/code.py", "own.py"])
+def test_a_commit_is_dirty_where_code_changed(repository, code):
+    """Settings, which `dvc exp run` changes, are in the record itself."""
     clean = commit(repository)
     assert len(clean) == 40
-    (repository / "reports/table.csv").write_text("2")
+    for name in ("reports/table.csv", "experiments/a.yaml"):
+        (repository / name).write_text("2")
     assert commit(repository) == clean
-    (repository / "src/code.py").write_text("2")
+    (repository / code).write_text("2")
     assert commit(repository) == f"{clean}+dirty"
 
 

@@ -126,11 +126,11 @@ class _WithoutMessages(ast.NodeTransformer):
 def commit(root: Path = Path()) -> str:
     """Return the commit of the repository at `root`.
 
-    It ends in `+dirty` unless git says that the files that a run depends on are those of the
-    commit, and is empty outside a repository or without git.
+    It ends in `+dirty` unless git says that the code is that of the commit, and is empty outside a
+    repository or without git. Settings are in the record itself.
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
-    paths = ("src", "conf", "experiments")  # reports and dvc.lock change with every study
+    paths = ("src", ":(glob)*.py")  # the project's own modules may be beside conf/
     changed = _output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""
 

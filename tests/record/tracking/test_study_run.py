@@ -78,6 +78,18 @@ def test_a_second_sweep_goes_on_with_the_same_run(mlflow_uri, tmp_path):
     assert client(mlflow_uri).get_run(first.run_id).info.status == "RUNNING"
 
 
+def test_an_experiment_of_dvc_has_a_run_of_its_own(mlflow_uri, tmp_path, monkeypatch):
+    begin(tmp_path, mlflow_uri)
+    first = study_run(tmp_path, mlflow_uri)
+    monkeypatch.setenv("DVC_EXP_NAME", "tubal-wean")
+    assert study_run(tmp_path, mlflow_uri) is None
+    begin(tmp_path, mlflow_uri)
+    second = study_run(tmp_path, mlflow_uri)
+    assert client(mlflow_uri).get_run(second.run_id).info.run_name == f"{tmp_path.name} tubal-wean"
+    monkeypatch.delenv("DVC_EXP_NAME")
+    assert study_run(tmp_path, mlflow_uri) == first
+
+
 def test_another_store_gets_a_run_of_its_own(mlflow_uri, tmp_path):
     (tmp_path / "mlflow_parent.json").write_text(
         json.dumps({"run_id": "gone", "tracking_uri": "sqlite:///gone.db", "axes": []})

@@ -1,8 +1,10 @@
 """Run of a whole study in MLflow: the parent of the runs of its points.
 
-A file in the folder of the study's records names it, where points find it from any process.
+A file in the folder of the study's records names it, where points find it from any process. Under
+`dvc exp run`, which may change the settings of the study, the experiment has a run of its own.
 """
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,12 +19,10 @@ from paceline.record.tracking.mlflow_log import (
 )
 from paceline.record.tracking.mlflow_store import is_lost
 
-_FILE = "mlflow_parent.json"
-
 
 def study_run(folder: Path, tracking_uri: str | None) -> KnownRun | None:
     """Return the run of the study whose records are in `folder`; None if that store has none."""
-    return named_run(folder / _FILE, tracking_uri)
+    return named_run(_named_in(folder), tracking_uri)
 
 
 def begin_study_run(
@@ -37,9 +37,9 @@ def begin_study_run(
         if log is not None:
             log.go_on()
         else:
-            log = PointLog.begin(uri, mlflow.experiment, folder.name, tags, time.time())
+            log = PointLog.begin(uri, mlflow.experiment, _name(folder), tags, time.time())
         log.describe({}, tags)
-        name_run(folder / _FILE, KnownRun(log.run_id, uri, axes=list(axes)))
+        name_run(_named_in(folder), KnownRun(log.run_id, uri, axes=list(axes)))
     except LogError as error:
         return str(error)
     return None
@@ -69,7 +69,7 @@ def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
 
     Returns the reason of a failure, or None.
     """
-    run = named_run(folder / _FILE)
+    run = named_run(_named_in(folder))
     if run is None:
         return None
     if is_lost(run.tracking_uri):
@@ -79,3 +79,15 @@ def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
     except LogError as error:
         return str(error)
     return None
+
+
+def _experiment() -> str:
+    return os.environ.get("DVC_EXP_NAME", "")
+
+
+def _name(folder: Path) -> str:
+    return f"{folder.name} {_experiment()}".strip()
+
+
+def _named_in(folder: Path) -> Path:
+    return folder / f"mlflow_parent{_experiment() and '_'}{_experiment()}.json"
