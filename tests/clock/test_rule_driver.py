@@ -7,6 +7,7 @@ import torch
 
 from paceline.clock.links import AbstractLinks, at_once
 from paceline.clock.rule_driver import RuleDriver, complete
+from paceline.clock.run_spec import RunSpec
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, Message, PairMean, Push
 
 GRADIENT, WEIGHTS = torch.tensor([1.0]), torch.tensor([2.0])
@@ -53,7 +54,7 @@ class Everything(AbstractScheme):
 
 def test_each_message_has_a_verb_and_each_answer_reaches_the_rule():
     links, scheme = RecordedLinks(), Everything()
-    complete(RuleDriver(scheme, links, 1, 4, seed=0).step(GRADIENT, WEIGHTS, 7, 0.5))
+    complete(RuleDriver(scheme, links, 1, RunSpec(4)).step(GRADIENT, WEIGHTS, 7, 0.5))
     assert links.verbs == [
         ("mean", GRADIENT),
         ("apply", "answer to mean"),
@@ -81,7 +82,7 @@ def test_what_has_no_verb_is_said():
 
 def test_the_end_of_a_run_is_driven_too():
     links = RecordedLinks()
-    complete(RuleDriver(Everything(), links, 0, 1, seed=0).end(WEIGHTS, 9))
+    complete(RuleDriver(Everything(), links, 0, RunSpec(1)).end(WEIGHTS, 9))
     assert links.verbs == [("push", (WEIGHTS, 9))]
 
 
@@ -91,4 +92,4 @@ def test_a_verb_of_the_wall_clock_may_not_wait():
             yield "somebody else"
 
     with pytest.raises(RuntimeError, match="wall clock waits for 'somebody else'"):
-        complete(RuleDriver(Everything(), Waiting(), 0, 1, seed=0).step(GRADIENT, WEIGHTS, 0, 0.0))
+        complete(RuleDriver(Everything(), Waiting(), 0, RunSpec(1)).step(GRADIENT, WEIGHTS, 0, 0.0))

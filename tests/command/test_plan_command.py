@@ -11,8 +11,8 @@ SMALL = ("plan", "data=synthetic", "batch_size=8")
 def test_of_a_modelled_cluster_there_are_the_lemmas_alone(option, root):
     code, lines, errors = run(root, *SMALL, "cluster=virtual", *option)
     name = option[0].removeprefix("--")
-    message = f"paceline: {name}: of a modelled cluster there are the lemmas alone; leave it out"
-    assert (code, lines, errors) == (2, [], [message])
+    why = "a modelled cluster is planned by lemmas only; leave this option out"
+    assert (code, lines, errors) == (2, [], [f"paceline: {name}: {why}"])
 
 
 def test_memory_is_what_was_asked_for(root):

@@ -3,7 +3,7 @@
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.report.cautions import broken_rules, cautions
+from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import read_findings
 from paceline.report.number_format import MISSING
 from paceline.report.page import report

@@ -3,7 +3,7 @@
 import pytest
 
 from paceline.report.page_tables import page_tables
-from paceline.report.target import target_origin
+from paceline.report.target_origin import target_origin
 from tests.made_findings import numbers
 from tests.made_reports import make_run
 

@@ -59,7 +59,7 @@ def scaling(tables: Tables) -> RowOf:
 
 
 class EqualAccuracy(NamedTuple):
-    """Whether many workers end at the accuracy of one.
+    """Comparison of the accuracy of many workers with that of one.
 
     `difference` is top-1 of `metric` minus that of the baseline, paired by seed, as a share; so is
     `margin`. `verdict`: equal, if its interval lies within the margin; different, if it lies

@@ -18,7 +18,7 @@ from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, interval, percent_points, times
 from paceline.report.phrases import say
 from paceline.report.situations import RATE, Situation, of_several_schemes
-from paceline.report.target import target_words
+from paceline.report.target_origin import target_words
 from paceline.report.words import scheme_words
 
 

@@ -11,9 +11,9 @@ from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.frames import Row
 from paceline.record.archive import ARCHIVE
 from paceline.report.answer import answers
-from paceline.report.cautions import broken_rules, cautions
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.charts import charts
+from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.how_it_was_run import how_it_was_run, subtitle
 from paceline.report.origin_tables import all_points, origin_tables
@@ -22,7 +22,7 @@ from paceline.report.page_tables import page_tables
 from paceline.report.phrases import say
 from paceline.report.situations import Situation, situations
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
-from paceline.report.target import target_origin
+from paceline.report.target_origin import target_origin
 
 KINDS = {
     "measured": "observed on real processes and a wall clock",

@@ -33,7 +33,7 @@ from paceline.report.number_format import (
 from paceline.report.phrases import say
 from paceline.report.summary import fault_sentences
 from paceline.report.table import Column, Table, concluded, mean, value
-from paceline.report.target import target_metric, target_origin, validation_images
+from paceline.report.target_origin import target_metric, target_origin, validation_images
 
 _PREDICTED = (
     value("images/s, observed", "observed", count),

@@ -1,5 +1,6 @@
-"""Mixed groups: synchronous inside a group of workers, asynchronous between groups (Campos et al.
-2017, Procedia Computer Science 108; a group is a node with its GPUs).
+"""Mixed groups: synchronous inside a group of workers, asynchronous between groups.
+
+A group is a node with its GPUs (Campos et al. 2017, Procedia Computer Science 108).
 
     worker k:            its gradient goes to the first of its group
     first of a group:    push the mean of the group's gradients; hand on the answer

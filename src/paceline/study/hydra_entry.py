@@ -24,8 +24,7 @@ from paceline.record.record import Result
 from paceline.record.tracking.log import log, prepare_log
 from paceline.record.tracking.run_label import run_label
 from paceline.study.hydra_error import as_setting_error, check_groups
-from paceline.study.preview import result_line
-from paceline.study.status_line import StatusLine
+from paceline.study.status_line import StatusLine, result_line
 from paceline.study.tuning import set_rate
 from paceline.study.watch import RunWatch
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result
 from paceline.record.record import Result
 from paceline.study.study_point import StudyPoint
@@ -113,21 +112,3 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
-
-
-def result_line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
-    """Return the line. `number`: position in a multirun, from 1; None outside one."""
-    values = config.values
-    settings = (
-        f"{config.names['scheme']} workers={values['workers']} "
-        f"batch_size={values['batch_size']} lr={config.lr} seed={config.seed}"
-    )
-    outcome = result["status"]
-    if result["reason"]:  # also of a finished run: a worker was lost
-        outcome += f" ({result['reason']})"
-    if result["images_per_second"]:
-        outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
-    if result["top1"] is not None:
-        outcome += f", top-1 {100 * result['top1']:.2f} %"
-    start = f"point {number}: " if number else ""
-    return f"{start}{settings}: {outcome}, {note}"

@@ -12,6 +12,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TextIO
 
+from paceline.record.point_config import PointConfig
+from paceline.record.record import Result
+
 _PERIOD = 1.0  # seconds between looks
 _PLAIN_PERIOD = 30.0  # seconds between lines, where there is no terminal
 PREFIX = "progress: "  # of such lines
@@ -117,3 +120,24 @@ def _bar(file: TextIO) -> Generator[Show]:
             file.flush()
 
         yield show
+
+
+def result_line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
+    """Return the line on a point that has ended.
+
+    `number`: position in a multirun, from 1; None outside one.
+    """
+    values = config.values
+    settings = (
+        f"{config.names['scheme']} workers={values['workers']} "
+        f"batch_size={values['batch_size']} lr={config.lr} seed={config.seed}"
+    )
+    outcome = result["status"]
+    if result["reason"]:  # also of a finished run: a worker was lost
+        outcome += f" ({result['reason']})"
+    if result["images_per_second"]:
+        outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
+    if result["top1"] is not None:
+        outcome += f", top-1 {100 * result['top1']:.2f} %"
+    start = f"point {number}: " if number else ""
+    return f"{start}{settings}: {outcome}, {note}"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from paceline.record.exchange_point import ExchangePoint
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
@@ -73,6 +72,8 @@ class StudyPoint:
     def check(self) -> None:
         """Raise SettingError for an invalid setting of a point that has its rate."""
         if self.is_exchange:
+            from paceline.record.exchange_point import ExchangePoint  # torch takes seconds
+
             ExchangePoint.of(self.config)
         elif self.has_rate:
             _ = self.point  # built, and so checked

@@ -1,4 +1,4 @@
-"""What all processes of one virtual clock share: the modelled cluster, and its workers."""
+"""Parts that all processes of one virtual clock share: the modelled cluster, and its workers."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ from paceline.report.chart.chart_style import (
 )
 from paceline.report.findings import StudyFindings
 from paceline.report.situations import situations
-from paceline.report.target import validation_images
+from paceline.report.target_origin import validation_images
 from paceline.report.words import scheme_words
 
 _CAPTION = (

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from paceline.record.point import Point
 from paceline.record.reading import read_result, record_version
 from paceline.record.tracking.log import log
-from paceline.study.preview import result_line
 from paceline.study.queue.jobs import last_words, log_of
 from paceline.study.queue.submission import submit
 from paceline.study.queue.waiting import ended
+from paceline.study.status_line import result_line
 
 
 def run_queued(points: Sequence[Point]) -> list[str]:
