@@ -108,7 +108,9 @@ def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_
     paceline("init", "project", cwd=tmp_path)
     paceline("sweep", "first", "scheme=sync_allreduce", "workers=1,2", *QUICK)
     paceline("report", "first")
-    assert (tmp_path / "project/reports/first/index.html").stat().st_size > 100_000
+    reports = tmp_path / "project/reports"
+    assert (reports / "first/index.html").stat().st_size > 20_000
+    assert (reports / "vega.js").stat().st_size > 100_000
     names = {path.name for path in installed.rglob("*.yaml")}
     assert names >= {path.name for path in (ROOT / "conf").rglob("*.yaml")}
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 import torch
@@ -80,6 +81,7 @@ def networked(root, here, request):
     network = NETWORKS[request.param]
     (root / "runs/here").rename(root / "here")  # so that there is nothing to retime
     swept(root, "there", network, *SCHEMES)
+    shutil.rmtree(root / "reports/there")  # whose archive the next would unpack
     (root / "runs/there").rename(root / request.param)
     (root / "here").rename(root / "runs/here")
     study = f"again_{request.param}"
@@ -93,7 +95,7 @@ def test_only_what_does_not_depend_on_time_is_retimed(here, networked):
     retimed = [line for line in lines if "retimed from" in line]
     assert [line.split()[-1] for line in retimed] == [here[scheme].name for scheme in SCHEMES]
     assert {name for name in records if "retimed_from" in result(records[name])} == set(SCHEMES)
-    assert lines[-1].endswith(": 3 points: 3 finished")
+    assert [line for line in lines if line.endswith(": 3 points: 3 finished")]
 
 
 @pytest.mark.slow

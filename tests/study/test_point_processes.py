@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -95,8 +96,9 @@ def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(ro
     starts = []
     for _ in range(2):
         code, lines, errors = run(root, "sweep", "failing")
-        assert (code, lines[-1]) == (1, "failing: 1 points: 1 failed")
-        assert len(lines) == 3  # tried twice
+        assert code == 1
+        assert "failing: 1 points: 1 failed" in lines
+        assert len([line for line in lines if "killed by SIGKILL" in line]) == 2  # tried twice
         why = "1 of 1 points failed for reasons of their environment (worker 1: killed by SIGKILL)"
         assert errors == [f"paceline: {why}; the next sweep runs them again"]
         (result,) = results(root, "failing")
@@ -110,8 +112,9 @@ def test_points_run_by_another_launcher_of_hydra(launcher, root):
     """Each trains once, in whatever process, and is not asked for again."""
     write_small_study(root, launcher, {"seed": "0,1"}, cluster="virtual", batch_size=10)
     command = "train", "-m", f"experiments={launcher}", f"hydra/launcher={launcher}"
-    code, lines, errors = run(root, *command)
-    assert (code, errors) == (0, [])
+    program = [sys.executable, "-m", "paceline"]  # at whose end joblib lets its processes go
+    ran = subprocess.run([*program, *command], cwd=root, capture_output=True, text=True, check=True)
+    lines = ran.stdout.splitlines()
     assert f"{launcher}: 2 points: 2 finished" in lines
     found = results(root, launcher)
     assert [(each["seed"], each["status"]) for each in sorted(found, key=lambda r: r["seed"])] == [
