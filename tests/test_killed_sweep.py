@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
 def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root):
     study = f"{command}{jobs}"
-    write_small_study(root, study, {"seed": "0,1,2"}, training={"epochs": 30})
+    write_small_study(root, study, {"seed": "0,1,2"}, training={"epochs": 90})
     asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
     arguments = (command, *asked, f"sweep.jobs={jobs}")
     finished = kill_in_the_second_point(root, study, arguments)
