@@ -81,10 +81,11 @@ def _write_single(page: Path, file: Path) -> None:
 
 def _check(folder: Path) -> int:
     """Print two lines for each rule of comparison; return 1 if one is broken."""
-    from paceline.analysis.rules import rules
-    from paceline.analysis.tables import read_tables
+    from paceline.analysis.analyse import table_path
+    from paceline.analysis.frames import read_table, require
 
-    found = rules(read_tables(folder))
+    first = f"paceline report {folder.name}"
+    found = read_table(require(table_path(folder, "rules"), first))  # written just before
     for _, row in found.iterrows():
         print(f"{row['rule']} {row['verdict']}: {row['asks']}")
         print(f"  {row['evidence']} ({folder.name}/{row['place']})")
