@@ -2,9 +2,12 @@
 
 import math
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import pandas as pd
+
+from paceline.analysis.configuration_table import known
 
 NUMBER = re.compile(r"[-+±]?\d[\d,]*(?:\.\d+)?")
 NOTHING = pd.DataFrame()
@@ -35,11 +38,11 @@ def decided(scheme, tier, speedup=(math.nan,) * 3, reached=4, **changes):
 
 def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=None, **concluded):
     """Findings with these tables of conclusions; a table that is not given has no row."""
-    names = ("faults", "clock_agreement", "predicted", "predicted_comparisons")
-    tables = dict.fromkeys((*names, "predicted_exchange", "equal_accuracy"), NOTHING)
-    tables["predicted"] = pd.DataFrame(columns=["verdict", "half"])
+    names = ("configurations", "clock_agreement", "predicted_comparisons")
+    tables = dict.fromkeys(names, NOTHING)
     about = {"target": target, "settings": dict(settings), "margin": 1.0}
     runs = pd.DataFrame({"kind": ["virtual"], "status": ["finished"]})
-    known = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs)
+    study = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs)
     tables |= {"decision": pd.DataFrame(list(decision))} | concluded
-    return SimpleNamespace(tables=known, concluded=tables, varying=[], of_size=[])
+    of = partial(known, tables["configurations"])
+    return SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])

@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 
-from paceline.analysis.configuration_table import configuration_table, views
+from paceline.analysis.configuration_table import configuration_table, known
 from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.archive import ARCHIVE, read_archive, write_files
 
@@ -221,9 +221,9 @@ def as_csv(rows):
     return text.getvalue().encode()
 
 
-def view(tables, part):
-    """The rows of a part of the table of configurations."""
-    return views(configuration_table(tables), tables)[part]
+def concluded(tables, column="n"):
+    """The rows of the table of configurations of which this column is known."""
+    return known(configuration_table(tables), column)
 
 
 def write_rows(path, columns, rows):

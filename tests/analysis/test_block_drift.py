@@ -10,7 +10,7 @@ from paceline.analysis.configuration import matching
 from paceline.analysis.frames import read_table
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
-from tests.made_reports import fail, make_run, view, write_reports
+from tests.made_reports import concluded, fail, make_run, write_reports
 
 SCHEMES = ("sync_allreduce", "async_parameter_server")
 FACTORS = {("sync_allreduce", 2): 1.5, ("async_parameter_server", 1): 0.9}
@@ -51,11 +51,11 @@ def test_a_block_says_when_it_ran_and_how_its_reference_drifted(tmp_path):
 def test_a_block_that_drifted_is_dropped_from_throughput_alone(tmp_path, drift):
     tables = tables_of(tmp_path, block(0), block(1, drift=drift), block(2))
     assert list(tables.blocks["verdict"]) == ["kept", "dropped: drift", "kept"]
-    assert set(view(tables, "summary")["images_per_second_n"]) == {2}
-    assert set(view(tables, "summary")["top1_n"]) == {3}
-    assert set(view(tables, "scaling")["speedup_n"]) == {2}
-    assert set(view(tables, "comparison")["speed_ratio_n"]) == {2}
-    assert set(view(tables, "comparison")["top1_difference_n"]) == {3}
+    assert set(concluded(tables)["images_per_second_n"]) == {2}
+    assert set(concluded(tables)["top1_n"]) == {3}
+    assert set(concluded(tables, "baseline")["speedup_n"]) == {2}
+    assert set(concluded(tables, "reference")["reference_speed_ratio_n"]) == {2}
+    assert set(concluded(tables, "reference")["reference_top1_difference_n"]) == {3}
     speedups = points(tables)["speedup"]
     assert list(speedups.isna()) == [row == 1 for row in tables.runs["seed"]]
 
@@ -87,30 +87,32 @@ def test_repeats_are_no_points(tmp_path):
 def test_what_all_runs_of_a_block_share_cancels_in_its_ratios(tmp_path):
     """Blocks of very unlike speed, and of no drift, agree to the digit."""
     made = [block(seed, speed) for seed, speed in enumerate((1000, 300, 2000))]
-    table = view(tables_of(tmp_path, *made), "block_ratios")
+    table = concluded(tables_of(tmp_path, *made), "block_ratio_n")
     found = {(row["scheme"], row["workers"]): row for _, row in table.iterrows()}
     assert set(found) == set(FACTORS)
     for configuration, factor in FACTORS.items():
         row = found[configuration]
-        ends = (row["ratio_low"], row["ratio_mean"], row["ratio_high"])
+        ends = (row["block_ratio_low"], row["block_ratio_mean"], row["block_ratio_high"])
         assert ends == pytest.approx((factor, factor, factor))
-        assert row["ratio_n"] == 3
+        assert row["block_ratio_n"] == 3
 
 
 def test_a_ratio_is_over_the_mean_of_both_references_and_geometric_over_blocks(tmp_path):
     """Over means of 1020 and 990: 1.5 / 1.02 and 1.5 / 0.99, and t = 12.7 with one degree."""
-    table = view(tables_of(tmp_path, block(0, drift=0.04), block(1, drift=-0.02)), "block_ratios")
+    table = concluded(
+        tables_of(tmp_path, block(0, drift=0.04), block(1, drift=-0.02)), "block_ratio_n"
+    )
     row = matching(table, {"scheme": "sync_allreduce", "workers": 2}).iloc[0]
     logs = [math.log(1.5 / 1.02), math.log(1.5 / 0.99)]
-    assert row["ratio_mean"] == pytest.approx(math.exp(sum(logs) / 2))
+    assert row["block_ratio_mean"] == pytest.approx(math.exp(sum(logs) / 2))
     half = 12.7062047 * abs(logs[0] - logs[1]) / 2
-    assert row["ratio_high"] / row["ratio_mean"] == pytest.approx(math.exp(half))
+    assert row["block_ratio_high"] / row["block_ratio_mean"] == pytest.approx(math.exp(half))
 
 
 def test_a_study_without_blocks_has_neither_table_and_keeps_its_points(tmp_path):
     tables = tables_of(tmp_path, [make_run(workers=w, seed=s) for w in (1, 2) for s in (0, 1)])
     assert tables.blocks.empty
-    assert view(tables, "block_ratios").empty
+    assert concluded(tables, "block_ratio_n").empty
     assert tables.runs["images_per_second"].notna().all()
 
 

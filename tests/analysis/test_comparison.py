@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tests.made_reports import make_run, view
+from tests.made_reports import concluded, make_run
 
 OTHER = "async_parameter_server"
 
@@ -14,23 +14,23 @@ def test_schemes_are_compared_seed_by_seed(made):
         make_run(OTHER, seed=0, images_per_second=150.0, top1=0.75),
         make_run(OTHER, seed=1, images_per_second=260.0, top1=0.87),
     ]
-    (row,) = view(made(runs), "comparison").to_dict("records")
+    (row,) = concluded(made(runs), "reference").to_dict("records")
     assert (row["scheme"], row["reference"]) == (OTHER, "sync_allreduce")
-    assert row["speed_ratio_mean"] == pytest.approx(math.sqrt(1.5 * 1.3))
-    assert row["speed_ratio_high"] == pytest.approx(
+    assert row["reference_speed_ratio_mean"] == pytest.approx(math.sqrt(1.5 * 1.3))
+    assert row["reference_speed_ratio_high"] == pytest.approx(
         math.sqrt(1.5 * 1.3) * (1.5 / 1.3) ** (12.7062047 / 2)
     )
-    assert row["top1_difference_mean"] == pytest.approx(-0.04)
-    assert row["top1_difference_low"] == pytest.approx(-0.04 - 12.7062047 * 0.01)
+    assert row["reference_top1_difference_mean"] == pytest.approx(-0.04)
+    assert row["reference_top1_difference_low"] == pytest.approx(-0.04 - 12.7062047 * 0.01)
 
 
 def test_kinds_and_settings_are_not_compared_across(made):
     runs = [make_run(), make_run(OTHER, kind="virtual"), make_run(OTHER, batch_size=128)]
-    assert list(view(made(runs), "comparison")["speed_ratio_n"]) == [0, 0]
+    assert list(concluded(made(runs), "reference")["reference_speed_ratio_n"]) == [0, 0]
 
 
 def test_one_scheme_has_nothing_to_compare_with(made):
-    assert view(made([make_run()]), "comparison").empty
+    assert concluded(made([make_run()]), "reference").empty
 
 
 def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
@@ -38,8 +38,11 @@ def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
     runs = [make_run(seed=seed) | {"scheme.servers": None} for seed in (0, 1)]
     runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 1} for s in (0, 1)]
     axes = ["scheme", "workers", "scheme.servers", "seed"]
-    (row,) = view(made(runs, axes=axes), "comparison").to_dict("records")
-    assert row["speed_ratio_n"] == 2
+    (row,) = concluded(made(runs, axes=axes), "reference").to_dict("records")
+    assert row["reference_speed_ratio_n"] == 2
     runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 2} for s in (0, 1)]
-    rows = view(made(runs, axes=axes), "comparison").to_dict("records")
-    assert [(row["scheme.servers"], row["speed_ratio_n"]) for row in rows] == [(1, 0), (2, 0)]
+    rows = concluded(made(runs, axes=axes), "reference").to_dict("records")
+    assert [(row["scheme.servers"], row["reference_speed_ratio_n"]) for row in rows] == [
+        (1, 0),
+        (2, 0),
+    ]

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from paceline.analysis.tables import read_tables
-from tests.made_reports import fail, make_run, view, write_points, write_reports
+from tests.made_reports import concluded, fail, make_run, write_points, write_reports
 
 OTHER = "async_parameter_server"
 # scheme: (seconds, updates) at the end, and four evaluations evenly before
@@ -31,7 +31,7 @@ def budgets(folder, runs, **about):
         for n in (1, 2, 3, 4)
     ]
     write_points(folder, {"curve": curves})
-    return view(read_tables(folder), "equal_time").set_index("scheme").to_dict("index")
+    return concluded(read_tables(folder)).set_index("scheme").to_dict("index")
 
 
 def test_accuracy_when_the_fastest_had_finished(tmp_path):
@@ -76,4 +76,4 @@ def test_the_end_of_a_run_counts_though_its_last_snapshot_came_later(tmp_path):
     write_reports(folder, [make_run(seconds=8.0)])
     end = {"key": make_run()["key"], "samples": 1000, "updates": 3000, "seconds": 8.001}
     write_points(folder, {"curve": [end | {"top1": 0.7}]})
-    assert view(read_tables(folder), "equal_time")["top1_equal_time_mean"][0] == pytest.approx(0.7)
+    assert concluded(read_tables(folder))["top1_equal_time_mean"][0] == pytest.approx(0.7)

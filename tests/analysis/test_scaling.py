@@ -3,7 +3,7 @@ import math
 import pytest
 
 from paceline.analysis.points import points
-from tests.made_reports import fail, make_run, view
+from tests.made_reports import concluded, fail, make_run
 
 
 def rates(workers, *speeds, **changes):
@@ -20,7 +20,9 @@ def two_workers(table):
 
 def test_speedup_is_paired_by_seed(made):
     """150/100 and 600/200: the geometric mean; the ratio of the means would be 2.5."""
-    row = two_workers(view(made([*rates(1, 100.0, 200.0), *rates(2, 150.0, 600.0)]), "scaling"))
+    row = two_workers(
+        concluded(made([*rates(1, 100.0, 200.0), *rates(2, 150.0, 600.0)]), "baseline")
+    )
     mean = math.sqrt(1.5 * 3)
     assert (row["speedup_mean"], row["speedup_n"]) == (pytest.approx(mean), 2)
     assert row["speedup_high"] == pytest.approx(mean * 2 ** (12.7062047 / 2))
@@ -30,7 +32,7 @@ def test_speedup_is_paired_by_seed(made):
 
 def test_a_seed_that_one_worker_did_not_finish_is_left_out_and_counted(made):
     runs = [*rates(1, 100.0), fail(make_run(seed=1)), *rates(2, 150.0, 600.0)]
-    row = two_workers(view(made(runs), "scaling"))
+    row = two_workers(concluded(made(runs), "baseline"))
     assert (row["speedup_mean"], row["speedup_n"], row["n_unpaired"]) == (1.5, 1, 1)
     assert math.isnan(row["speedup_low"])
 
@@ -45,7 +47,7 @@ def test_a_seed_that_one_worker_did_not_finish_is_left_out_and_counted(made):
     ],
 )
 def test_a_missing_baseline_is_said_and_never_replaced(made, other, why):
-    row = two_workers(view(made([*rates(2, 150.0), *other]), "scaling"))
+    row = two_workers(concluded(made([*rates(2, 150.0), *other]), "baseline"))
     assert row["baseline"] == why
     assert row["speedup_n"] == 0
     assert math.isnan(row["speedup_mean"])
@@ -54,20 +56,20 @@ def test_a_missing_baseline_is_said_and_never_replaced(made, other, why):
 def test_a_scheme_without_one_worker_counts_against_the_fastest_that_has(made):
     slow, fast = rates(1, 10.0, 20.0), rates(1, 20.0, 40.0)
     both = [run | {"scheme": f"scheme {k}"} for k, runs in ((1, slow), (2, fast)) for run in runs]
-    row = two_workers(view(made([*both, *rates(2, 30.0, 60.0)]), "scaling"))
+    row = two_workers(concluded(made([*both, *rates(2, 30.0, 60.0)]), "baseline"))
     assert (row["speedup_mean"], row["speedup_n"]) == (1.5, 2)
     assert row["baseline"] == "1 worker of scheme 2, same settings otherwise, 2 seeds in common"
     assert row["baseline_scheme"] == "scheme 2"
 
 
 def test_one_worker_is_its_own_baseline(made):
-    (row,) = view(made(rates(1, 100.0, 200.0)), "scaling").to_dict("records")
+    (row,) = concluded(made(rates(1, 100.0, 200.0)), "baseline").to_dict("records")
     assert (row["baseline"], row["speedup_mean"], row["speedup_n"]) == ("itself", 1.0, 2)
 
 
 def test_workers_that_all_diverged_have_no_baseline(made):
     lost = [fail(run, "diverged", "NaN") for run in rates(2, 100.0, 200.0)]
-    row = two_workers(view(made([*rates(1, 100.0, 200.0), *lost]), "scaling"))
+    row = two_workers(concluded(made([*rates(1, 100.0, 200.0), *lost]), "baseline"))
     assert row["baseline"] == "none: no finished point"
 
 
@@ -77,7 +79,7 @@ def test_strong_scaling_is_against_one_worker_with_all_the_images(made):
     shared = rates(2, 180.0, batch_size=32, global_batch_size=64)
     other = rates(4, 300.0, batch_size=32, global_batch_size=128)
     axes = ["scheme", "workers", "global_batch_size", "seed"]
-    table = view(made([*alone, *shared, *other], axes=axes), "scaling")
+    table = concluded(made([*alone, *shared, *other], axes=axes), "baseline")
     row = two_workers(table)
     assert (row["speedup_mean"], row["efficiency_mean"]) == (1.8, 0.9)
     assert table["global_batch_size"].tolist() == [64, 64, 128]
@@ -94,7 +96,7 @@ def test_a_worker_of_two_processes_is_compared_with_one_process(made):
     ]
     axes = ["scheme", "workers", "model.shards", "model.split", "seed"]
     tables = made(runs, axes=axes)
-    rows = view(tables, "scaling").to_dict("records")
+    rows = concluded(tables, "baseline").to_dict("records")
     assert [row["speedup_mean"] for row in rows] == [1, 0.6, 0.3, 1.2]
     assert [row["efficiency_mean"] for row in rows] == [1, 0.3, 0.15, 0.3]
     assert [row["baseline"].split(",")[0] for row in rows] == ["itself", *["1 worker"] * 3]

@@ -2,15 +2,13 @@ import math
 
 import pytest
 
-from tests.made_reports import fail, make_run, view
+from tests.made_reports import concluded, fail, make_run
 
 
 def test_a_row_holds_mean_interval_and_n_over_seeds(made):
     """Of logarithms, of which the standard error is ln 2 / sqrt(3)."""
     speeds = enumerate((4000.0, 8000.0, 16000.0))
-    table = view(
-        made([make_run(seed=s, images_per_second=speed) for s, speed in speeds]), "summary"
-    )
+    table = concluded(made([make_run(seed=s, images_per_second=speed) for s, speed in speeds]))
     (row,) = table.to_dict("records")
     assert (row["n"], row["n_finished"], row["images_per_second_n"]) == (3, 3, 3)
     assert row["images_per_second_mean"] == pytest.approx(8000)
@@ -25,7 +23,7 @@ def test_no_interval_leaves_its_range(made, images):
     low = {"seconds": 1.0, "staleness_mean": 0.0, "top1": 0.05, "test_top1": 0.6}
     high = {"seconds": 90.0, "staleness_mean": 2.0, "top1": 0.9, "test_top1": 1.0}
     runs = [make_run(seed=s, **values, **images) for s, values in enumerate((low, high))]
-    (row,) = view(made(runs), "summary").to_dict("records")
+    (row,) = concluded(made(runs)).to_dict("records")
     for name in ("top1", "test_top1"):
         assert 0 <= row[f"{name}_low"] < low[name]
         assert high[name] <= row[f"{name}_high"] <= 1
@@ -36,7 +34,7 @@ def test_no_interval_leaves_its_range(made, images):
 def test_an_accuracy_has_the_error_of_its_test_images(made):
     """Seeds that agree still leave what another draw of the images would change."""
     runs = [make_run(seed=s, test_top1=0.88, test_images=10_000) for s in range(8)]
-    (row,) = view(made(runs), "summary").to_dict("records")
+    (row,) = concluded(made(runs)).to_dict("records")
     half = 1.96 * math.sqrt(0.88 * 0.12 / 10_000)
     assert row["test_top1_mean"] == pytest.approx(0.88)
     assert row["test_top1_high"] - 0.88 == pytest.approx(half, rel=0.03)
@@ -49,7 +47,7 @@ def test_diverged_and_failed_points_are_counted_and_enter_no_mean(made):
         fail(make_run(seed=1), "diverged", "at chance") | {"top1": 0.1},
         fail(make_run(seed=2)),
     ]
-    (row,) = view(made(runs), "summary").to_dict("records")
+    (row,) = concluded(made(runs)).to_dict("records")
     assert [row[f"n_{status}"] for status in ("finished", "diverged", "failed")] == [1, 1, 1]
     assert (row["n"], row["top1_mean"], row["top1_n"]) == (3, 0.8, 1)
     assert math.isnan(row["top1_low"])
@@ -57,25 +55,25 @@ def test_diverged_and_failed_points_are_counted_and_enter_no_mean(made):
 
 def test_kinds_are_never_averaged_together(made):
     runs = [make_run(top1=0.8), make_run(seed=1, kind="virtual", top1=0.6)]
-    table = view(made(runs), "summary")
+    table = concluded(made(runs))
     assert list(table["kind"]) == ["measured", "virtual"]
     assert list(table["top1_mean"]) == [0.8, 0.6]
 
 
 def test_every_axis_but_the_seed_tells_configurations_apart(made):
     runs = [make_run(seed=s) | {"training.lr": lr} for lr in (0.05, 0.1) for s in (0, 1)]
-    table = view(made(runs, axes=["training.lr", "seed"]), "summary")
+    table = concluded(made(runs, axes=["training.lr", "seed"]))
     assert list(table["training.lr"]) == [0.05, 0.1]
     assert list(table["n"]) == [2, 2]
 
 
 def test_an_axis_may_be_empty_in_some_points(made):
     runs = [make_run() | {"training.clip": value} for value in (None, 1.0)]
-    assert list(view(made(runs, axes=["training.clip"]), "summary")["n"]) == [1, 1]
+    assert list(concluded(made(runs, axes=["training.clip"]))["n"]) == [1, 1]
 
 
 def test_real_seconds_are_those_of_runs_that_have_them(made):
     runs = [make_run(seed=0), make_run(seed=1, real_seconds=4.0)]
-    (row,) = view(made(runs), "summary").to_dict("records")
+    (row,) = concluded(made(runs)).to_dict("records")
     assert (row["real_seconds_mean"], row["real_seconds_n"]) == (4.0, 1)
     assert "real_images_per_second_mean" not in row

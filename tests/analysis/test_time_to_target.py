@@ -7,7 +7,7 @@ import pytest
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
 from paceline.analysis.time_to_target import first_crossing, targets
-from tests.made_reports import fail, make_curve, make_run, view, write_points, write_reports
+from tests.made_reports import concluded, fail, make_curve, make_run, write_points, write_reports
 
 CURVE = pd.DataFrame(
     {"samples": [10, 20, 30, 40], "seconds": [1.0, 2.0, 3.0, 4.0], "top1": [0.2, 0.6, 0.5, 0.7]}
@@ -78,37 +78,42 @@ def reach(made, *top1, **statuses):
     """Two workers, a seed for each final accuracy; the target is 0.78."""
     runs = [make_run(workers=2, seed=s, top1=t, seconds=8.0) for s, t in enumerate(top1)]
     runs += [fail(make_run(workers=2, seed=9), s) for s in statuses.values()]
-    table = view(made([make_run(top1=0.8), *runs]), "time_to_target")
+    table = concluded(made([make_run(top1=0.8), *runs]), "target")
     (row,) = table[table["workers"] == 2].to_dict("records")
     return row
 
 
 def test_runs_that_all_get_there_have_a_mean(made):
     row = reach(made, 0.8, 0.8)
-    assert (row["n"], row["n_reached"], row["n_censored"], row["n_failed"]) == (2, 2, 0, 0)
-    assert row["seconds_mean"] == pytest.approx(5.0)
-    assert (row["samples_mean"], row["seconds_n"]) == (pytest.approx(60000.0), 2)
+    assert (row["n"], row["target_n_reached"], row["target_n_censored"], row["n_failed"]) == (
+        2,
+        2,
+        0,
+        0,
+    )
+    assert row["target_seconds_mean"] == pytest.approx(5.0)
+    assert (row["target_samples_mean"], row["target_seconds_n"]) == (pytest.approx(60000.0), 2)
 
 
 def test_runs_that_never_get_there_are_counted_and_there_is_no_mean(made):
     row = reach(made, 0.8, 0.8, 0.5)
-    assert (row["n_reached"], row["n_censored"], row["seconds_n"]) == (2, 1, 0)
-    assert math.isnan(row["seconds_mean"])
-    assert row["seconds_median"] == 5.0
+    assert (row["target_n_reached"], row["target_n_censored"], row["target_seconds_n"]) == (2, 1, 0)
+    assert math.isnan(row["target_seconds_mean"])
+    assert row["target_seconds_median"] == 5.0
 
 
 def test_the_median_is_unknown_where_half_do_not_get_there(made):
-    assert math.isnan(reach(made, 0.8, 0.5)["seconds_median"])
+    assert math.isnan(reach(made, 0.8, 0.5)["target_seconds_median"])
 
 
 def test_diverged_is_censored_and_failed_is_counted_apart(made):
     row = reach(made, 0.8, a="diverged", b="failed")
     assert (row["n"], row["n_failed"]) == (3, 1)
-    assert row["n_reached"] + row["n_censored"] == 2
+    assert row["target_n_reached"] + row["target_n_censored"] == 2
 
 
 def test_without_one_worker_there_is_no_target(made):
-    assert view(made([make_run(workers=2)]), "time_to_target").empty
+    assert concluded(made([make_run(workers=2)]), "target").empty
 
 
 def test_a_value_of_the_study_is_the_target_even_without_one_worker(made):
@@ -120,10 +125,10 @@ def test_a_value_of_the_study_is_the_target_even_without_one_worker(made):
 
 def test_runs_are_held_to_the_value_of_the_study(made):
     runs = [make_run(workers=2, seed=s, top1=top1) for s, top1 in enumerate((0.8, 0.6))]
-    (row,) = view(made(runs, target={"metric": "top1", "value": 0.7}), "time_to_target").to_dict(
+    (row,) = concluded(made(runs, target={"metric": "top1", "value": 0.7}), "target").to_dict(
         "records"
     )
-    assert (row["target"], row["n_reached"], row["n_censored"]) == (0.7, 1, 1)
+    assert (row["target"], row["target_n_reached"], row["target_n_censored"]) == (0.7, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +155,10 @@ def test_a_target_of_another_metric(made, metric, column, ends, asked, target):
         for n, value in enumerate((worst, bad, run[column]), 1)
     ]
     tables = replace(tables, curves=pd.DataFrame(rows))
-    found = view(tables, "time_to_target")
+    found = concluded(tables, "target")
     assert list(found["target"]) == pytest.approx([target] * 2)
-    assert list(found["n_reached"]) == [1, 0]
-    assert found["seconds_mean"].iloc[0] == pytest.approx(30)
+    assert list(found["target_n_reached"]) == [1, 0]
+    assert found["target_seconds_mean"].iloc[0] == pytest.approx(30)
     assert list(points(tables)["target_seconds"].fillna(-1)) == [30, -1]
 
 

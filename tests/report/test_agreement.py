@@ -85,8 +85,8 @@ def test_without_a_pair_that_is_said_and_one_clock_says_nothing():
 
 def rate(workers, error, half="", kind="paced", scheme=OTHER, verdict=None):
     verdict = verdict or ("near" if abs(error) <= 0.1 else "far")
-    row = {"scheme": scheme, "workers": workers, "kind": kind, "half": half, "verdict": verdict}
-    return row | {"error": error}
+    row = {"scheme": scheme, "workers": workers, "kind": kind, "rate_half": half}
+    return row | {"rate_n": 2, "rate_verdict": verdict, "rate_error": error}
 
 
 def comparison(verdict, error=0.01, half="", kind="paced", against="sync_allreduce"):
@@ -95,21 +95,16 @@ def comparison(verdict, error=0.01, half="", kind="paced", against="sync_allredu
 
 
 def exchange(error, verdict, half="", staleness=(math.nan, math.nan, "")):
-    columns = ("staleness_distance", "staleness_p", "staleness_verdict")
-    row = {"half": half, "error": error, "verdict": verdict}
-    return row | dict(zip(columns, staleness, strict=True))
+    columns = ("n", "half", "error", "verdict")
+    columns += ("staleness_distance", "staleness_p", "staleness_verdict")
+    values = (2, half, error, verdict, *staleness)
+    return {f"exchange_{name}": value for name, value in zip(columns, values, strict=True)}
 
 
 def predicted(rates, comparisons=(), exchanges=(), varying=()):
-    empty = [comparison("right"), exchange(0.1, "near")]
-    tables = [
-        pd.DataFrame(list(rows), columns=list(of))
-        for rows, of in zip((comparisons, exchanges), empty, strict=True)
-    ]
+    compared = pd.DataFrame(list(comparisons), columns=list(comparison("right")))
     found = made_findings(
-        predicted=pd.DataFrame(rates),
-        predicted_comparisons=tables[0],
-        predicted_exchange=tables[1],
+        configurations=pd.DataFrame([*rates, *exchanges]), predicted_comparisons=compared
     )
     found.varying[:] = varying
     return predictions(found)

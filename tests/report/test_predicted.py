@@ -9,7 +9,7 @@ from paceline.report.agreement import predictions
 from paceline.report.findings import read_findings
 from paceline.report.page import report
 from tests.made_findings import numbers
-from tests.made_reports import fail, make_run, view, write_reports
+from tests.made_reports import concluded, fail, make_run, write_reports
 
 MEASURED = {  # images/s by scheme and workers, for each seed; then what is predicted
     ("sync_allreduce", 1): ((1000, 1000), 1100),
@@ -34,14 +34,14 @@ def write_predicted(folder, predicted_by=MEASURED, calibrated=()):
 
 
 def test_errors_are_of_the_means_of_seconds(tmp_path):
-    table = view(read_tables(write_predicted(tmp_path / "made")), "predicted")
+    table = concluded(read_tables(write_predicted(tmp_path / "made")), "rate_n")
     rows = table.set_index(["scheme", "workers"])
-    assert list(rows["observed"]) == pytest.approx([1000, 1500, 1050, 1600])
-    assert list(rows["error"]) == pytest.approx([0.1, 0, -50 / 1050, -0.25])
-    assert list(rows["verdict"]) == ["near", "near", "near", "far"]
-    assert list(rows["n"]) == [2] * 4
+    assert list(rows["rate_observed"]) == pytest.approx([1000, 1500, 1050, 1600])
+    assert list(rows["rate_error"]) == pytest.approx([0.1, 0, -50 / 1050, -0.25])
+    assert list(rows["rate_verdict"]) == ["near", "near", "near", "far"]
+    assert list(rows["rate_n"]) == [2] * 4
     last = rows.loc[("async_parameter_server", 2)]
-    assert (last["least"], last["most"]) == (1000, 4000)
+    assert (last["rate_least"], last["rate_most"]) == (1000, 4000)
 
 
 def test_the_faster_of_two_is_right_wrong_or_too_close(tmp_path):
@@ -64,7 +64,12 @@ def test_the_faster_of_two_is_right_wrong_or_too_close(tmp_path):
 def test_what_went_into_a_prediction_is_not_judged(tmp_path):
     folder = write_predicted(tmp_path / "made", calibrated=[("async_parameter_server", 1)])
     tables = read_tables(folder)
-    assert list(view(tables, "predicted")["verdict"]) == ["near", "near", "calibrated", "far"]
+    assert list(concluded(tables, "rate_n")["rate_verdict"]) == [
+        "near",
+        "near",
+        "calibrated",
+        "far",
+    ]
     compared = predicted_comparisons(tables)
     assert list(zip(compared["scheme"], compared["workers"], compared["against"], strict=True)) == [
         ("sync_allreduce", 2, "1 worker"),
@@ -78,7 +83,7 @@ def test_what_went_into_a_prediction_is_not_judged(tmp_path):
 
 def test_a_study_without_predictions_has_none(tmp_path):
     tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
-    assert not len(view(tables, "predicted"))
+    assert not len(concluded(tables, "rate_n"))
     assert not len(predicted_comparisons(tables))
 
 

@@ -10,7 +10,7 @@ from paceline.report.agreement import predictions
 from paceline.report.findings import read_findings
 from paceline.report.page import report
 from tests.made_findings import numbers
-from tests.made_reports import make_run, view, write_reports
+from tests.made_reports import concluded, make_run, write_reports
 
 COLUMNS = ("key", "kind", "half", "cluster", "images_per_second", "free_images_per_second")
 COLUMNS += ("staleness_distance", "staleness_p")
@@ -37,38 +37,40 @@ def write_paced(folder):
     return folder
 
 
-def by_configuration(part, folder):
-    table = view(read_tables(write_paced(folder / "made")), part)
+def by_configuration(folder):
+    table = concluded(read_tables(write_paced(folder / "made")), "exchange_n")
     return table.set_index(["scheme", "workers"]).loc[ORDER]
 
 
 def test_exchange_is_what_a_step_takes_beyond_the_same_with_free_messages(tmp_path):
     """A step of all workers has 64 or 128 images: 0.1 s without messages."""
-    table = by_configuration("predicted_exchange", tmp_path)
-    assert list(table["observed"]) == pytest.approx([0.06, 0.025, 128 / 1200 - 0.1])
+    table = by_configuration(tmp_path)
+    assert list(table["exchange_observed"]) == pytest.approx([0.06, 0.025, 128 / 1200 - 0.1])
     predicted_ones = [0.028, 0.028, 128 / 1210 - 0.1]
-    assert list(table["predicted"]) == pytest.approx(predicted_ones)
-    assert list(table["error"]) == pytest.approx([0.028 / 0.06 - 1, 0.12, -0.132231], abs=1e-5)
-    assert list(table["verdict"]) == ["far", "near", "near"]
+    assert list(table["exchange_predicted"]) == pytest.approx(predicted_ones)
+    assert list(table["exchange_error"]) == pytest.approx(
+        [0.028 / 0.06 - 1, 0.12, -0.132231], abs=1e-5
+    )
+    assert list(table["exchange_verdict"]) == ["far", "near", "near"]
 
 
 def test_staleness_is_apart_if_any_seed_is_so_improbable(tmp_path):
     """The least of two p is doubled: 0.04 and 0.8."""
-    table = by_configuration("predicted_exchange", tmp_path)
-    assert table["staleness_p"].isna().tolist() == [True, False, False]
-    assert list(table["staleness_p"])[1:] == pytest.approx([0.04, 0.8])
-    assert list(table["staleness_distance"])[1:] == pytest.approx([0.2, 0.2])
-    assert list(table["staleness_verdict"])[1:] == ["apart", "alike"]
+    table = by_configuration(tmp_path)
+    assert table["exchange_staleness_p"].isna().tolist() == [True, False, False]
+    assert list(table["exchange_staleness_p"])[1:] == pytest.approx([0.04, 0.8])
+    assert list(table["exchange_staleness_distance"])[1:] == pytest.approx([0.2, 0.2])
+    assert list(table["exchange_staleness_verdict"])[1:] == ["apart", "alike"]
 
 
 def test_paced_rates_are_near_within_ten_percent(tmp_path):
-    table = by_configuration("predicted", tmp_path)
-    assert list(table["verdict"]) == ["far", "near", "near"]
+    table = by_configuration(tmp_path)
+    assert list(table["rate_verdict"]) == ["far", "near", "near"]
 
 
 def test_a_study_of_measured_points_has_no_row(tmp_path):
     tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
-    assert not len(view(tables, "predicted_exchange"))
+    assert not len(concluded(tables, "exchange_n"))
 
 
 def test_the_page_says_so(tmp_path):

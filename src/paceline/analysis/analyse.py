@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from paceline.analysis.cautions import cautions
 from paceline.analysis.clocks import clock_agreement, clocks
@@ -21,14 +21,12 @@ from paceline.analysis.searches import tuning_curve
 from paceline.analysis.tables import Tables, read_tables
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """Declaration of a table of conclusions, which `make` derives from the collected tables.
+class Conclusion(NamedTuple):
+    """Declaration of a table of conclusions, tables/`name`.csv, which `make` derives from a study.
 
-    It is written to tables/`name`.csv. `caption` is a sentence under which the page shows the table
-    as it is; without a caption, the report has a layout of its own for the table, or only links to
-    it. With `exact`, the table is written with all digits, as runs.csv is, because figures need
-    them.
+    With a `caption` the page shows the table as it is; without one, the report has a layout of its
+    own for it, or only links to it. An `exact` table is written with all digits, as runs.csv is,
+    because figures need them.
     """
 
     name: str

@@ -26,7 +26,11 @@ def reference_scheme(runs: Frame) -> str:
 
 
 def comparison(tables: Tables) -> RowOf:
-    """Return what fills the columns on the reference scheme, which has none itself."""
+    """Return what fills the columns on the `reference` scheme, which has none itself.
+
+    `reference_speed_ratio`: images/s over those of the reference; `reference_<metric>_difference`:
+    top-1 less that of the reference, a share. Both are paired by seed.
+    """
     reference, finished = reference_scheme(tables.runs), tables.finished
 
     def row(configuration: Configuration, points: Frame) -> Row:
@@ -49,9 +53,11 @@ def comparison(tables: Tables) -> RowOf:
 def fault(tables: Tables) -> RowOf:
     """Return what fills the columns on a fault in the middle of a run, of a study of faults.
 
-    Of runs that went on to the end, against the run of the same seed without the fault. Images are
-    lost whose gradients are in no weights in the end: of a run that failed all until the fault,
-    else those of late pushes and of the step that a lost worker was in.
+    `fault_seconds_ratio` and `fault_test_top1_difference`: runs that went on to the end, against
+    the run of the same seed without the fault. `fault_seconds_to_end`: the longest from the fault
+    to the end of a failed run. `fault_images_lost`: the mean number of images whose gradients are
+    in no weights in the end: of a run that failed all until the fault, else those of late pushes
+    and of the step that a lost worker was in. `fault_reason`: what a run says about its end.
     """
     finished = tables.finished
 
@@ -83,7 +89,8 @@ def fault(tables: Tables) -> RowOf:
 def block_ratio(tables: Tables) -> RowOf:
     """Return what fills the columns on the references of blocks, of a study that has blocks.
 
-    The reference has none itself, nor a configuration that finished in no block that is kept.
+    `block_ratio`: images/s over the mean of the two reference runs of the same block. The
+    reference has none itself, nor a configuration that finished in no block that is kept.
     """
     kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
     references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")

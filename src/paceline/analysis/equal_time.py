@@ -21,7 +21,9 @@ RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not
 def equal_time(tables: Tables) -> RowOf:
     """Return what fills the columns on the validation top-1 at equal budgets.
 
-    A finished run without an evaluation within the common budget is left out of that mean.
+    `top1_equal_samples` is that of the last evaluation; `top1_equal_time` and `top1_equal_updates`
+    those when `common_seconds` or `common_updates` are spent. A finished run without an
+    evaluation within the common budget is left out of that mean.
     """
     values = at_equal_budgets(tables)
 

@@ -16,7 +16,8 @@ Row = dict[str, Entry]  # entries by column
 
 _TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
 _TEXT |= {"cluster", "half", "commit", "source_digest", "hardware.cpu", "phase", "name", "value"}
-_TEXT |= {"at_edge", "verdict", "right"}
+_TEXT |= {"at_edge", "right", "reference", "baseline", "target_set_by", "fault_reason"}
+_VERDICTS = ("verdict", "_half")  # ends of names of columns that are text
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
@@ -53,7 +54,8 @@ def as_written(table: Frame) -> Frame:
 
 
 def _typed(column: pd.Series) -> pd.Series:
-    if column.name in _TEXT or str(column.name).startswith("versions."):
+    name = str(column.name)
+    if name in _TEXT or name.startswith("versions.") or name.endswith(_VERDICTS):
         return column
     try:
         return pd.Series(pd.to_numeric(column.astype(object).replace("", None)), column.index)

@@ -17,7 +17,11 @@ _QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 
 
 def phase_shares(tables: Tables) -> RowOf:
-    """Return what fills the columns on phases, of configurations with a finished point."""
+    """Return what fills the columns on phases, of configurations with a finished point.
+
+    `phase_<name>` is a share of the seconds of all workers, `phase_<name>_seconds` are those of the
+    mean worker: compute, exchange with waiting for others, and loading, waiting for samples.
+    """
     of_finished = _selector(tables.phases)
 
     def row(_: Configuration, points: Frame) -> Row:
@@ -31,7 +35,11 @@ def phase_shares(tables: Tables) -> RowOf:
 
 
 def staleness_spread(tables: Tables) -> RowOf:
-    """Return what fills the columns on staleness, of configurations with pushes."""
+    """Return what fills the columns on staleness [updates], of configurations with pushes.
+
+    `pushes` counts those that servers applied, of all finished seeds; `pushes_mean`, `_low`,
+    `_median` and `_high` are their mean and the quantiles _QUANTILES.
+    """
     of_finished = _selector(tables.staleness)
 
     def row(_: Configuration, points: Frame) -> Row:

@@ -19,7 +19,13 @@ _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "ver
 
 
 def predicted(tables: Tables) -> RowOf:
-    """Return what fills the columns on images/s, of measured or paced points with predictions."""
+    """Return what fills the columns on images/s, of measured or paced points with predictions.
+
+    `rate_observed` and `rate_predicted` are harmonic means over the `rate_n` seeds, as of one long
+    run, `rate_least` and `rate_most` those of a seed; `rate_error` is of the prediction, relative;
+    `rate_half`: validation or development, if the study has both; `rate_verdict`: near, far, or
+    calibrated, which went into the prediction.
+    """
     runs = _with_predictions(tables)
 
     def row(_: Configuration, points: Frame) -> Row:
@@ -48,8 +54,11 @@ def predicted(tables: Tables) -> RowOf:
 def predicted_exchange(tables: Tables) -> RowOf:
     """Return what fills the columns on exchange and staleness, of paced points with predictions.
 
-    `observed`: seconds that messages and servers add to a step, over what the same steps take if
-    they took no time; means over the seeds.
+    `exchange_observed` and `exchange_predicted` are the seconds that messages and servers add to a
+    step, over what the same steps take if they took no time, means over the seeds; other columns
+    are as those of `predicted`. `exchange_staleness_distance` is the total variation between the
+    distributions of staleness, `_p` the least p of a seed times their number, `_verdict` alike or
+    apart.
     """
     runs = _with_predictions(tables)
 

@@ -32,9 +32,12 @@ Verdict = Literal["equal", "different", "not shown"]
 
 
 def scaling(tables: Tables) -> RowOf:
-    """Return what fills the columns on speed-up, efficiency and accuracy against the baseline.
+    """Return what fills the columns on speed-up, efficiency and accuracy against one worker.
 
-    There is no accuracy of a configuration without a speed-up, nor of one process.
+    `baseline`: the one-worker points in words, or why there are none, with `baseline_scheme`;
+    `n_unpaired`: finished points without a baseline of equal seed; `speedup`, paired by seed;
+    `efficiency`. `baseline_verdict` and the other fields of EqualAccuracy are empty without a
+    speed-up and for one process.
     """
 
     def row(configuration: Configuration, points: Frame) -> Row:

@@ -86,8 +86,11 @@ def last_evaluations(tables: Tables, points: Frame) -> Frame:
 def time_to_target(tables: Tables) -> RowOf:
     """Return what fills the columns on the target, of a kind and data set that has one.
 
-    A run reaches the target at its first evaluation that is as good. Means exist only if every run
-    reached it, because a mean of only the fast runs would be biased.
+    `target` of the study's metric, a share or nats, and `target_set_by`; `target_n_reached` runs
+    reached it, `target_n_censored` finished or diverged without. `target_seconds` and
+    `target_samples` until the first evaluation that is as good have a mean only if every run
+    reached it, because a mean of only the fast runs would be biased. In their `_median` a run that
+    did not reach it counts as later than all others.
     """
     goals, metric = targets(tables), target_metric(tables)
 

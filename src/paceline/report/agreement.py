@@ -5,6 +5,7 @@ from collections.abc import Callable
 from paceline.analysis.clocks import POINTS, WALL
 from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import groups, matching
+from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
 from paceline.report.findings import StudyFindings
@@ -87,16 +88,19 @@ def predictions(findings: StudyFindings) -> list[str]:
     Settings besides scheme and workers have one sentence together if they are many. Validation
     comes before development.
     """
-    rates, compared, exchanged = (
-        findings.concluded[name]
-        for name in ("predicted", "predicted_comparisons", "predicted_exchange")
-    )
-    rates = rates[rates["verdict"] != "calibrated"]
+    rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
+    if rates.empty:
+        return []
+    rates = rates[rates["rate_verdict"] != "calibrated"]
+    compared = findings.concluded["predicted_comparisons"]
     return [
         say("half", half=half, text=text) if half else text
-        for half in sorted(rates["half"].unique(), reverse=True)
+        for half in sorted(rates["rate_half"].unique(), reverse=True)
         for text in _of_half(
-            findings, *(each[each["half"] == half] for each in (rates, compared, exchanged))
+            findings,
+            matching(rates, {"rate_half": half}),
+            matching(compared, {"half": half}),
+            matching(exchanged, {"exchange_half": half}) if len(exchanged) else exchanged,
         )
     ]
 
@@ -107,7 +111,7 @@ def _of_half(findings: StudyFindings, rates: Frame, compared: Frame, exchanged: 
         each = list(groups(rates, ["kind"]))
     ratios = matching(compared, {"kind": "paced", "against": REFERENCE})
     verdicts = (ratios["error"].abs() <= NEAR["paced"]).map({True: "near", False: "far"})
-    pushing = exchanged[exchanged["staleness_p"].notna()]
+    pushing = known(exchanged, "exchange_staleness_p")
     rest: tuple[tuple[Frame, Callable[[Frame], str]], ...] = (
         (compared, _faster),
         (ratios.assign(verdict=verdicts), _ratios_near),
@@ -123,9 +127,9 @@ def _of_half(findings: StudyFindings, rates: Frame, compared: Frame, exchanged: 
 def _rates_near(about: Row, rows: Frame) -> str:
     kind = about["kind"]
     named = [value_words(axis, value) for axis, value in about.items() if axis != "kind"]
-    worst = configuration_words(rows.loc[rows["error"].abs().idxmax()], ["workers"])
+    worst = configuration_words(rows.loc[rows["rate_error"].abs().idxmax()], ["workers"])
     settings = ", ".join(named)
-    numbers = _errors(rows, NEAR[kind])
+    numbers = _errors(rows, NEAR[kind], "rate_")
     return say("rates_near", numbers, settings=settings, kind=kind, worst=worst)
 
 
@@ -134,16 +138,17 @@ def _ratios_near(rows: Frame) -> str:
 
 
 def _exchange_near(rows: Frame) -> str:
-    return say("exchange_near", _errors(rows, EXCHANGE_NEAR))
+    return say("exchange_near", _errors(rows, EXCHANGE_NEAR, "exchange_"))
 
 
-def _errors(rows: Frame, limit: float) -> Row:
+def _errors(rows: Frame, limit: float, prefix: str = "") -> Row:
     """Say how many rows are near, and the median and the worst error, besides the limit."""
-    error = rows["error"].abs()
-    worst = rows.loc[error.idxmax(), "error"]
+    error = rows[f"{prefix}error"].abs()
+    worst = rows.loc[error.idxmax(), f"{prefix}error"]
+    near = _number(rows, **{f"{prefix}verdict": "near"})
     return {
         "limit": limit,
-        "share": say("share", near=_number(rows, verdict="near"), of=len(rows)),
+        "share": say("share", near=near, of=len(rows)),
         "errors": say("errors", median=error.median(), worst=worst),
     }
 
@@ -158,8 +163,8 @@ def _faster(rows: Frame) -> str:
 
 
 def _staleness(rows: Frame) -> str:
-    alike = len(rows) - _number(rows, staleness_verdict="apart")
-    far = rows["staleness_distance"]
+    alike = len(rows) - _number(rows, exchange_staleness_verdict="apart")
+    far = rows["exchange_staleness_distance"]
     numbers = {"alike": alike, "of": len(rows), "size": SIZE}
     return say("staleness_predicted", numbers, median=far.median(), most=far.max())
 

@@ -121,7 +121,7 @@ def broken_rules(findings: StudyFindings) -> list[BrokenRule]:
 
 def _recommended(findings: StudyFindings) -> list[str]:
     """Name the recommended schemes whose accuracy differs from that of one worker."""
-    different = matching(findings.concluded["equal_accuracy"], {"verdict": "different"})
+    different = matching(findings.known("baseline_verdict"), {"baseline_verdict": "different"})
     columns = [name for name in ("kind", *findings.tables.axes) if name in different]
     return [
         f"{scheme_words(chosen.row)}, {situation.words}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.axes import implied_by_kind, implied_by_scheme, varying
-from paceline.analysis.configuration_table import NAME, views
+from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import Frame, read_table, require
 from paceline.analysis.tables import Tables, read_tables
 
@@ -16,13 +16,16 @@ from paceline.analysis.tables import Tables, read_tables
 class StudyFindings:
     """Tables of a study: the collected ones, and the conclusions by name.
 
-    Each part of the table `configurations` is a table of its own.
     `of_size`: settings of schemes that differ with the number of workers, and only so.
     """
 
     tables: Tables
     concluded: Mapping[str, Frame]
     of_size: Sequence[str]
+
+    def known(self, column: str) -> Frame:
+        """Return the configurations of which `column` of configurations.csv is known."""
+        return known(self.concluded[NAME], column)
 
     @cached_property
     def points(self) -> Frame:
@@ -54,7 +57,6 @@ def read_findings(folder: Path) -> StudyFindings:
     """
     tables = read_tables(folder)
     concluded = {each.name: read_conclusion(folder, each.name) for each in CONCLUSIONS}
-    concluded |= views(concluded.pop(NAME), tables)
     implied, of_size = implied_by_scheme(tables), _of_size(tables)
     named = {name: _with(implied, own) for name, own in concluded.items()}
     blank = {

@@ -8,9 +8,9 @@ import pandas as pd
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.analysis.axes import implied_by_scheme
 from paceline.analysis.clocks import LITTLE
-from paceline.analysis.configuration import matching
-from paceline.analysis.configuration_table import PARTS, Part, identity
+from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
+from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
 from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.statistics.crossing import IN_A_ROW
 from paceline.measurement.numbers import NUMBERS, Section, shown_numbers
@@ -36,22 +36,19 @@ from paceline.report.table import Column, Table, concluded, mean, value
 from paceline.report.target_origin import target_metric, target_origin, validation_images
 
 _PREDICTED = (
-    value("images/s, observed", "observed", count),
-    Column(
-        "images/s of a seed",
-        lambda row: f"{count(row['least'])} to {count(row['most'])}, n = {row['n']}",
-    ),
-    value("images/s, predicted", "predicted", count),
-    value("error", "error", lambda error: f"{100 * error:+.0f} %"),
-    value("verdict", "verdict", str),
+    value("images/s, observed", "rate_observed", count),
+    Column("images/s of a seed", lambda row: _of_seeds(row)),
+    value("images/s, predicted", "rate_predicted", count),
+    value("error", "rate_error", lambda error: f"{100 * error:+.0f} %"),
+    value("verdict", "rate_verdict", str),
 )
 _FAULTS = (
     Column("finished", lambda row: f"{row['n_finished']} of {row['n']}"),
-    mean("seconds, ratio", "seconds_ratio", decimals),
-    mean("top-1 on test, points", "test_top1_difference", percent_points),
-    value("images lost", "images_lost", count),
-    value("seconds until it ended", "seconds_to_end", seconds),
-    value("reason", "reason", str),
+    mean("seconds, ratio", "fault_seconds_ratio", decimals),
+    mean("top-1 on test, points", "fault_test_top1_difference", percent_points),
+    value("images lost", "fault_images_lost", count),
+    value("seconds until it ended", "fault_seconds_to_end", seconds),
+    value("reason", "fault_reason", str),
 )
 _COUNTS = Column(
     "finished / diverged / failed",
@@ -70,9 +67,9 @@ _CROSSOVERS = (
 )
 _COMPARISON = (
     value("compared with", "reference", str),
-    mean("images/s, ratio", "speed_ratio", decimals),
-    mean("top-1 on test, points", "test_top1_difference", percent_points),
-    mean("top-1 on validation, points", "top1_difference", percent_points),
+    mean("images/s, ratio", "reference_speed_ratio", decimals),
+    mean("top-1 on test, points", "reference_test_top1_difference", percent_points),
+    mean("top-1 on validation, points", "reference_top1_difference", percent_points),
 )
 _EQUAL_BUDGETS = (
     mean("at equal samples", "top1_equal_samples", percent),
@@ -83,55 +80,74 @@ _EQUAL_BUDGETS = (
 )
 _TIME_TO_TARGET = (
     Column("reached", lambda row: _reached(row)),
-    mean("seconds, mean", "seconds", seconds),
-    value("seconds, median", "seconds_median", seconds),
-    mean("samples, mean", "samples", count),
-    value("samples, median", "samples_median", count),
+    mean("seconds, mean", "target_seconds", seconds),
+    value("seconds, median", "target_seconds_median", seconds),
+    mean("samples, mean", "target_samples", count),
+    value("samples, median", "target_samples_median", count),
 )
+
+
+_EXCHANGE = [
+    value(name, f"exchange_{name}", general)
+    for name in ["n", "half", "observed", "predicted", "error", "verdict"]
+]
+_EXCHANGE += [
+    value(name, f"exchange_{name}", general)
+    for name in ("staleness_distance", "staleness_p", "staleness_verdict")
+]
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
     """Return the tables of results, including those without rows."""
     facts = _facts(findings)
 
-    def shown(conclusion: str, title: str, columns: Sequence[Column], caption="", says=()) -> Table:
-        text = say(f"caption_{caption or conclusion}", facts)
-        return concluded(findings, conclusion, title, text, columns, says)
+    def shown(name: str, title: str, columns: Sequence[Column], rows=None, says=()) -> Table:
+        text = say(f"caption_{name}", facts)
+        table = name if name in findings.concluded else NAME
+        return concluded(findings, table, title, text, columns, says, rows)
 
     twins = " and ".join(dict.fromkeys(findings.concluded["clocks"]["against"])) or "measured"
     target = value("target", "target", decimals if facts["side"] == "below" else percent)
-    counts_as = Column("counts as", lambda row: _counts_as(findings, row))
+    counts_as = Column("counts as", _counts_as)
     losses: Section = "Loss, time, staleness"
+    rates, faults = findings.known("rate_n"), findings.known("fault_seconds_ratio_n")
+    compared, reached = findings.known("reference"), findings.known("target")
+    blocks, exchanged = findings.known("block_ratio_n"), findings.known("exchange_n")
     tables = []
     if has_twins(findings):
-        title, columns = f"Virtual against {twins}", _clocks(findings)
-        tables.append(shown("clocks", title, columns, says=agreement(findings)))
-    if len(findings.concluded["predicted"]):
+        says = agreement(findings)
+        tables.append(shown("clocks", f"Virtual against {twins}", _clocks(findings), says=says))
+    if len(rates):
         title, says = "Predicted against observed", predictions(findings)
-        tables.append(shown("predicted", title, _PREDICTED, says=says))
-    if len(findings.concluded["faults"]):
-        tables.append(shown("faults", "Faults", _FAULTS, says=fault_sentences(findings)))
+        tables.append(shown("predicted", title, _PREDICTED, rates, says))
+    if len(faults):
+        tables.append(shown("faults", "Faults", _FAULTS, faults, fault_sentences(findings)))
     return [
         *tables,
         shown("summary", "Summary", [*_numbers(findings, "Summary"), _COUNTS]),
         shown("scaling", "Scaling", [*_SCALING, counts_as]),
         shown("crossovers", "Crossovers in scale", _CROSSOVERS),
-        shown("comparison", "Comparison", _COMPARISON),
+        shown("comparison", "Comparison", _COMPARISON, compared),
         shown("equal_time", "Equal budgets", _EQUAL_BUDGETS),
-        shown("time_to_target", "Time to target", [target, *_TIME_TO_TARGET]),
-        shown("summary", losses, _numbers(findings, losses), caption="losses"),
-        *(_plain(findings, each) for each in (*PARTS, *CONCLUSIONS) if each.caption),
+        shown("time_to_target", "Time to target", [target, *_TIME_TO_TARGET], reached),
+        shown("losses", losses, _numbers(findings, losses)),
+        shown("block_ratios", "Block ratios", [mean("ratio", "block_ratio", general)], blocks),
+        shown("predicted_exchange", "Predicted exchange", _EXCHANGE, exchanged),
+        *(_plain(findings, each) for each in CONCLUSIONS if each.caption),
     ]
 
 
 def _facts(findings: StudyFindings) -> Row:
     """Return what captions say of the study."""
-    real = findings.concluded["summary"].get("real_seconds_mean", pd.Series(dtype=float))
+    known = findings.concluded[NAME]
+    real = known.get("real_seconds_mean", pd.Series(dtype=float))
     return {
         "means": say("caption_means"),
         "real": real.notna().any() and "virtual" in set(findings.tables.runs["kind"]),
         "little": LITTLE,
-        "halves": findings.concluded["predicted"]["half"].any(),
+        "halves": "rate_half" in known and known["rate_half"].any(),
+        "near": EXCHANGE_NEAR,
+        "size": SIZE,
         "strong": findings.tables.is_strong,
         "samples": unequal_samples(findings.tables),
         "images": validation_images(findings),
@@ -141,9 +157,9 @@ def _facts(findings: StudyFindings) -> Row:
     }
 
 
-def _plain(findings: StudyFindings, conclusion: Conclusion | Part) -> Table:
+def _plain(findings: StudyFindings, conclusion: Conclusion) -> Table:
     """Show a table of analysis with one column per number, or per mean with its interval."""
-    axes = (*identity(findings.tables), *implied_by_scheme(findings.tables))
+    axes = ("kind", "data", *findings.tables.axes, *implied_by_scheme(findings.tables))
     names = [name for name in findings.concluded[conclusion.name] if name not in axes]
     means = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     parts = {f"{name}_{part}" for name in means for part in ("mean", "low", "high", "n")}
@@ -180,7 +196,7 @@ def _staleness(row: Frame) -> str:
 
 def _numbers(findings: StudyFindings, section: Section) -> list[Column]:
     """Return a column for each number of `section` of which any point has a value."""
-    frame = findings.concluded["summary"]
+    frame = findings.concluded[NAME]
     has_virtual = "virtual" in set(frame["kind"])
     return [
         mean(shown.label, number.name, form_of(number.unit))
@@ -190,13 +206,17 @@ def _numbers(findings: StudyFindings, section: Section) -> list[Column]:
     ]
 
 
-def _counts_as(findings: StudyFindings, row: Frame) -> str:
+def _counts_as(row: Frame) -> str:
     """Say whether a speed-up is at equal accuracy; a dash if there is no speed-up."""
-    configuration = {name: row[name] for name in ("kind", *findings.tables.axes)}
-    same = matching(findings.concluded["equal_accuracy"], configuration)
-    if same.empty:
+    verdict = row.get("baseline_verdict")
+    if not verdict:
         return MISSING
-    return "at equal accuracy" if same["verdict"].iloc[0] == "equal" else "throughput only"
+    return "at equal accuracy" if verdict == "equal" else "throughput only"
+
+
+def _of_seeds(row: Frame) -> str:
+    least, most = count(row["rate_least"]), count(row["rate_most"])
+    return f"{least} to {most}, n = {row['rate_n']:.0f}"
 
 
 def _judged(row: Frame, text: str) -> str:
@@ -217,5 +237,6 @@ def _workers(number: float, row: Frame) -> str:
 
 
 def _reached(row: Frame) -> str:
-    late = f", {row['n_censored']:.0f} censored" if row["n_censored"] else ""
-    return f"{row['n_reached']:.0f} of {row['n_reached'] + row['n_censored']:.0f}{late}"
+    reached, censored = row["target_n_reached"], row["target_n_censored"]
+    late = f", {censored:.0f} censored" if censored else ""
+    return f"{reached:.0f} of {reached + censored:.0f}{late}"

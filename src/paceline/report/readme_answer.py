@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from paceline.analysis.configuration import matching
+from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.report.answer import answered
 from paceline.report.choice import choice
@@ -28,8 +29,6 @@ _HEAD = (
     "page",
 )
 _NUMBERS = (("speedup", times), ("one_worker_top1_difference", percent_points))
-_FROZEN = {"half": "validation"}  # run after the model was frozen
-_NEAR = _FROZEN | {"verdict": "near"}
 _ALEXNET = {"kind": "paced", "model": "small_alexnet", "model.split": "auto"}
 _ALEXNET |= {"cluster.link.bandwidth": 25e6}
 _RATES = (  # workers, and processes of each
@@ -38,6 +37,13 @@ _RATES = (  # workers, and processes of each
     ("by_model", 1, 2, "images_per_second_mean"),
     ("seeds", 1, 1, "n"),
 )
+
+
+def _frozen(what: str, verdict: str) -> Row:
+    """Return the values of configurations that were run after the model was frozen."""
+    return {f"{what}_half": "validation", f"{what}_verdict": verdict}
+
+
 # numbers of a study's sentence: table, values of rows, a column of the first or "" for their number
 _SENTENCES: dict[str, dict[str, tuple[str, Row, str]]] = {
     "twin": {
@@ -45,16 +51,16 @@ _SENTENCES: dict[str, dict[str, tuple[str, Row, str]]] = {
         "far": ("clock_agreement", {"what": "images_per_second", "verdict": "outside"}, ""),
     },
     "exchange": {
-        "near": ("predicted_exchange", _NEAR, ""),
-        "far": ("predicted_exchange", _FROZEN | {"verdict": "far"}, ""),
-        "rates": ("predicted", _NEAR, ""),
+        "near": (NAME, _frozen("exchange", "near"), ""),
+        "far": (NAME, _frozen("exchange", "far"), ""),
+        "rates": (NAME, _frozen("rate", "near"), ""),
     },
     "own_pace": {
-        "near": ("predicted", _NEAR, ""),
-        "far": ("predicted", _FROZEN | {"verdict": "far"}, ""),
+        "near": (NAME, _frozen("rate", "near"), ""),
+        "far": (NAME, _frozen("rate", "far"), ""),
     },
     "five_ways": {
-        name: ("summary", _ALEXNET | {"workers": workers, "model.shards": shards}, column)
+        name: (NAME, _ALEXNET | {"workers": workers, "model.shards": shards}, column)
         for name, workers, shards, column in _RATES
     },
 }

@@ -93,14 +93,14 @@ def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
 
 def fault_sentences(findings: StudyFindings) -> list[str]:
     """Return a sentence for each fault; none if the study has none."""
-    table = findings.concluded["faults"]
+    table = findings.known("fault_seconds_ratio_n")
     each = groups(table, [FAULT]) if len(table) else []
     return [_fault(group[FAULT], rows) for group, rows in each]
 
 
 def _fault(fault: str, rows: Frame) -> str:
     all_continue, all_end = rows["n_finished"] == rows["n"], rows["n_finished"] == 0
-    longest = rows.loc[all_end, "seconds_to_end"].max()
+    longest = rows.loc[all_end, "fault_seconds_to_end"].max()
     parts = [
         say("fault_all_continue", names=_each(rows[all_continue], "fault_scheme")),
         say("fault_some_continue", names=_each(rows[~all_continue & ~all_end], "fault_some")),
@@ -121,8 +121,8 @@ def _each(rows: Frame, phrase: str) -> list[str]:
             phrase,
             row,
             scheme=scheme_words(row),
-            ratio=row["seconds_ratio_mean"],
-            differs=row["seconds_ratio_low"] > 1 or row["seconds_ratio_high"] < 1,
+            ratio=row["fault_seconds_ratio_mean"],
+            differs=row["fault_seconds_ratio_low"] > 1 or row["fault_seconds_ratio_high"] < 1,
         )
         for _, row in rows.iterrows()
     ]

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.analysis.analyse import FOLDER
-from paceline.analysis.configuration_table import NAME, VIEWS
 from paceline.analysis.frames import Frame
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import Form, setting, shown, with_interval
@@ -77,9 +76,9 @@ def concluded(
     caption: str,
     columns: Sequence[Column],
     says: Sequence[str] = (),
+    rows: Frame | None = None,
 ) -> Table:
-    """Show the table `conclusion` of analysis under the heading `name`."""
-    frame = findings.concluded[conclusion]
+    """Show rows of the table `conclusion` of analysis, or all, under the heading `name`."""
+    frame = findings.concluded[conclusion] if rows is None else rows
     columns = [*axes_of(findings, frame), *columns]
-    source = f"{FOLDER}/{NAME if conclusion in VIEWS else conclusion}.csv"
-    return table(name, caption, source, columns, frame, says)
+    return table(name, caption, f"{FOLDER}/{conclusion}.csv", columns, frame, says)

@@ -30,7 +30,7 @@ def validation_images(findings: StudyFindings) -> str:
 
 def target_origin(findings: StudyFindings) -> str:
     """Say which target a study has, as after "the target is"; "" if it has none."""
-    frame = findings.concluded["time_to_target"]
+    frame = findings.known("target")
     if frame.empty:
         return ""
     asked, metric = findings.tables.about["target"], _NAMES[target_metric(findings)]
@@ -38,7 +38,7 @@ def target_origin(findings: StudyFindings) -> str:
     if asked is not None and "value" in asked:
         value = f"{asked['value']:g}" if is_loss else f"{100 * asked['value']:g} %"
         return say("target_value", metric=metric, value=value)
-    best = "; ".join(_configuration(each) for each in frame["set_by"].unique())
+    best = "; ".join(_configuration(each) for each in frame["target_set_by"].unique())
     baseline = say("target_baseline", configurations=best)
     if asked is None:
         return say("target_default", baseline=baseline)

@@ -24,11 +24,10 @@ from paceline.report.words import scheme_words, value_words
 
 
 class _Predicted(NamedTuple):
-    """Table and columns that are drawn, with words for them."""
+    """Chart by its `name`, of the columns that begin with `prefix`, with words for them."""
 
-    table: str
-    observed: str
-    predicted: str
+    name: str
+    prefix: str
     what: str
     title: str
     caption: str
@@ -37,8 +36,7 @@ class _Predicted(NamedTuple):
 _DRAWN = (
     _Predicted(
         "predicted",
-        "observed",
-        "predicted",
+        "rate_",
         "images/s",
         "Predicted against observed throughput",
         "Images per second, harmonic means over seeds; on the line both are equal. Crosses: "
@@ -46,8 +44,7 @@ _DRAWN = (
     ),
     _Predicted(
         "predicted_exchange",
-        "observed",
-        "predicted",
+        "exchange_",
         "seconds of exchange",
         "Predicted against observed seconds of exchange",
         "What messages and servers add to a step of paced processes; on the line both are equal.",
@@ -61,14 +58,15 @@ def prediction_charts(findings: StudyFindings) -> list[Chart]:
 
 
 def _chart(findings: StudyFindings, drawn: _Predicted) -> Chart | None:
-    table = findings.concluded[drawn.table]
-    table = table[(table[drawn.observed] > 0) & (table[drawn.predicted] > 0)]  # axes are log
+    table = findings.known(f"{drawn.prefix}n")
+    for side in ("observed", "predicted"):  # axes are logarithmic
+        table = table[table[f"{drawn.prefix}{side}"] > 0] if len(table) else table
     if table.empty:
         return None
     names = [name for name in findings.varying if name in table]
     rows = [_row(row, names, drawn) for _, row in table.iterrows()]
     spec = specification(_marks(rows, drawn.what).add_params(HIGHLIGHT))
-    return Chart(drawn.table, drawn.title, drawn.caption, spec, rows)
+    return Chart(drawn.name, drawn.title, drawn.caption, spec, rows)
 
 
 def _row(row: Row, names: Sequence[str], drawn: _Predicted) -> Row:
@@ -76,10 +74,10 @@ def _row(row: Row, names: Sequence[str], drawn: _Predicted) -> Row:
     return {
         "scheme": scheme_words(row),
         "settings": ", ".join(settings),
-        "observed": short(row[drawn.observed]),
-        "predicted": short(row[drawn.predicted]),
-        "error": short(row["error"], 4),
-        "verdict": str(row["verdict"]),
+        "observed": short(row[f"{drawn.prefix}observed"]),
+        "predicted": short(row[f"{drawn.prefix}predicted"]),
+        "error": short(row[f"{drawn.prefix}error"], 4),
+        "verdict": str(row[f"{drawn.prefix}verdict"]),
     }
 
 

@@ -5,6 +5,7 @@ import pandas as pd
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import PROCESSES, groups, situation_columns
+from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import (
     FAINT,
@@ -29,7 +30,7 @@ _CAPTION = (
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart; None if the study has one number of workers, or no accuracy."""
-    table = findings.concluded["summary"]
+    table = findings.concluded[NAME]
     metric = "test_top1" if table["test_top1_mean"].notna().any() else "top1"
     known = table[table[f"{metric}_mean"].notna()]
     if known["workers"].nunique() < 2:

@@ -35,20 +35,19 @@ _STALENESS = (
 
 def phase_chart(findings: StudyFindings) -> Chart | None:
     """Return stacked shares of a worker's time, a bar per scheme; None if nothing was recorded."""
-    table = findings.concluded["phase_shares"]
+    table = findings.known("phase_compute")
     rows: list[Row] = [
         {
             "situation": each.name,
             "scheme": scheme_words(row),
             "phase": _WORDS[phase],
             "order": order,
-            "share": short(row[phase]),
-            "seconds": short(row[f"{phase}_seconds"], 4),
+            "share": short(row[f"phase_{phase}"]),
+            "seconds": short(row[f"phase_{phase}_seconds"], 4),
         }
         for each in situations(findings)
         for _, row in each.of(table).iterrows()
         for order, phase in enumerate(PHASES.values())
-        if row[phase] == row[phase]
     ]
     if not rows:
         return None
@@ -87,10 +86,10 @@ def phase_chart(findings: StudyFindings) -> Chart | None:
 
 def staleness_chart(findings: StudyFindings) -> Chart | None:
     """Return mean and spread of staleness, a row per scheme; None if no scheme has a server."""
-    table = findings.concluded["staleness_spread"]
+    table = findings.known("pushes")
     rows: list[Row] = [
         {"situation": each.name, "scheme": scheme_words(row)}
-        | {name: short(row[name]) for name in ("mean", "low", "median", "high")}
+        | {name: short(row[f"pushes_{name}"]) for name in ("mean", "low", "median", "high")}
         for each in situations(findings)
         for _, row in each.of(table).iterrows()
     ]
