@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.config import ROOT, point_of
 from benchmarks.row import row
-from paceline.measurement.training_report import TrainingReport
+from paceline.record.observed import TrainingReport
 from paceline.run.run_point import PROCESS
 
 TURNS = 5

@@ -14,8 +14,7 @@ from benchmarks.row import ratio_row
 from paceline.data.batches import Batch, WorkerBatches
 from paceline.data.fashion_mnist import CONTENT_MD5S, FashionMnist, find_files
 from paceline.data.image_set import Splits
-from paceline.data.order import StreamOrder
-from paceline.data.stream import SampleStream
+from paceline.data.order import SampleStream, StreamOrder
 
 TURNS, IMAGES, WARMUP_BATCHES = 5, 12_800, 10
 ROOT = Path("data")

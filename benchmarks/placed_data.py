@@ -23,10 +23,9 @@ from PIL import Image
 from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.cluster.launcher import launch
-from paceline.data.order import PartitionedOrder
+from paceline.data.order import PartitionedOrder, SampleStream
 from paceline.data.share import RowFormat, Share
 from paceline.data.shuffle import Shuffle
-from paceline.data.stream import SampleStream
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.sample_exchange import SampleExchange
 from paceline.record.point import Point

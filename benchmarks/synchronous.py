@@ -21,7 +21,7 @@ from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
-from paceline.measurement.throughput import images_per_second
+from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 
 TURNS = 5

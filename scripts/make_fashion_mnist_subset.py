@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline.data.fashion_mnist import find_files, read_part
 from paceline.data.fashion_mnist_subset import CHECKSUM_FILE, SUBSET_FILE
-from paceline.data.split import stratified_split
+from paceline.data.source import stratified_split
 
 SIZES = {"train": ("train", 12_000), "test": ("t10k", 2_000)}
 LICENCE = """The MIT License (MIT)

@@ -4,8 +4,8 @@ import json
 
 import yaml
 
-from paceline.measurement.rows import POINT_TABLES
 from paceline.record.point_config import PointConfig
+from paceline.record.rows import POINT_TABLES
 
 # as of code before `real_seconds` and timelines, which readers must still bear
 CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"

@@ -7,8 +7,8 @@ import itertools
 import json
 
 from paceline.analysis.configuration_table import configuration_table, known
-from paceline.measurement.rows import POINT_TABLES, TUNING
 from paceline.record.archive import ARCHIVE, read_archive, write_files
+from paceline.record.rows import POINT_TABLES, TUNING
 
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",

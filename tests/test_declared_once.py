@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion, analyse, table_path
-from paceline.measurement import numbers
-from paceline.measurement.numbers import NUMBERS, Number, Shown, Unit, measured, unmeasured
+from paceline.record import numbers
+from paceline.record.numbers import NUMBERS, Number, Shown, Unit, measured, unmeasured
 from paceline.report.page import report
 from tests.made_reports import make_run, write_reports
 

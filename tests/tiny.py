@@ -14,10 +14,9 @@ from paceline.cluster.cluster import Task
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.batches import Batch, Normalisation, WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
-from paceline.data.order import StreamOrder
-from paceline.data.stream import SampleStream
-from paceline.measurement.certificate import run_log
-from paceline.measurement.training_report import TrainingReport
+from paceline.data.order import SampleStream, StreamOrder
+from paceline.record.certificate import run_log
+from paceline.record.observed import TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.study.compose import composed

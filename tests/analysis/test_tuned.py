@@ -17,7 +17,7 @@ from paceline.analysis.searches import (
 )
 from paceline.analysis.statistics.tuning_luck import SURE, variance_of_largest
 from paceline.analysis.tables import read_tables
-from paceline.measurement.rows import TUNING
+from paceline.record.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 
 SEARCHES = {100: [0.5, 0.9, 0.7], 101: [0.8, 0.6, None]}  # None: diverged

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.fault import RECORD, at_half_time
 from paceline.cluster.namespaces import shaped_network
+from paceline.cluster.shaped_nodes import RECORD, at_half_time
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.run.run_point import run_point

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.data.order import PartitionedOrder, StreamOrder
-from paceline.data.stream import SampleStream
+from paceline.data.order import PartitionedOrder, SampleStream, StreamOrder
 
 few = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 

@@ -4,11 +4,10 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from paceline.data.batches import DecodedImages
 from paceline.data.image_folder import ImageFolder
-from paceline.data.order import StreamOrder
+from paceline.data.order import SampleStream, StreamOrder
 from paceline.data.placement import Placement
-from paceline.data.samples import DecodedImages
-from paceline.data.stream import SampleStream
 from paceline.data.synthetic import Synthetic
 from paceline.errors import SettingError
 from tests.data.made_data import settings, write_image_folder

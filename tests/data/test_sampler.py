@@ -10,7 +10,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from paceline.data.sampler import check_sampler
+from paceline.data.order import check_sampler
 from paceline.errors import SettingError
 
 SIX = TensorDataset(torch.zeros(6))

@@ -6,10 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.data.order import PartitionedOrder
+from paceline.data.order import PartitionedOrder, SampleStream
 from paceline.data.share import RowFormat, Share
 from paceline.data.shuffle import Shuffle
-from paceline.data.stream import SampleStream
 
 FORMAT = RowFormat([(torch.uint8, (3,)), (torch.int64, ())])
 few = settings(max_examples=60, derandomize=True, database=None, deadline=None)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from paceline.data.split import curve_images, stratified_split
+from paceline.data.source import curve_images, stratified_split
 from paceline.errors import SettingError
 
 LABELS = np.repeat([0, 1, 2], [50, 30, 20])[::-1].copy()

@@ -6,8 +6,7 @@ import torch
 from paceline.data.augmentation import AbstractAugmentation, CropAndFlip
 from paceline.data.batches import WorkerBatches, evaluation_batches
 from paceline.data.image_set import ImageSet
-from paceline.data.order import StreamOrder
-from paceline.data.stream import SampleStream
+from paceline.data.order import SampleStream, StreamOrder
 
 NUM_SAMPLES = 30
 PIXELS = torch.arange(NUM_SAMPLES * 3 * 5 * 4).mul(7).remainder(256).to(torch.uint8)

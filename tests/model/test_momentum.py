@@ -1,6 +1,6 @@
 import pytest
 
-from paceline.model.momentum import corrected_momentum
+from paceline.model.learning_rate import corrected_momentum
 
 
 @pytest.mark.parametrize(

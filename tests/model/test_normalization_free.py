@@ -6,7 +6,7 @@ from torch import nn
 
 from paceline.errors import SettingError
 from paceline.model.network import torchvision_network
-from paceline.model.normalization_free import has_normalization
+from paceline.model.normalization import has_normalization
 
 
 @pytest.mark.parametrize(("name", "branches", "inner"), [("resnet18", 8, 1), ("resnet50", 16, 2)])

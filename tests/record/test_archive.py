@@ -9,10 +9,10 @@ import tarfile
 import pytest
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES
 from paceline.record.archive import ARCHIVE, unpack_archive, write_archive
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord
+from paceline.record.rows import POINT_TABLES
 from tests.made_records import made_config, make_record
 
 KEYS = ("0123456789ab", "ba9876543210")

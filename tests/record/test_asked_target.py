@@ -3,8 +3,7 @@ import math
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.asked_target import asked_target
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, asked_target
 from tests.record.test_point_config import CONFIG
 
 VALUE = {"metric": "top1", "value": 0.85}

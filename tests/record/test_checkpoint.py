@@ -6,8 +6,7 @@ import pytest
 
 from paceline.record import checkpoint
 from paceline.record.checkpoint import CHECKPOINTS, begin, complete, folder_of, has_checkpoint
-from paceline.record.ownership import partial_folder
-from paceline.record.record import PartialRecord
+from paceline.record.record import PartialRecord, partial_folder
 
 KEY = "0123456789ab"
 

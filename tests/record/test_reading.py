@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
-from paceline.measurement.numbers import NUMBERS
-from paceline.measurement.rows import POINT_TABLES, text_of
+from paceline.record.numbers import NUMBERS
 from paceline.record.reading import fault_of, read_result, require_fit
+from paceline.record.rows import POINT_TABLES, text_of
 from tests.made_records import made_config, make_record
 
 RANGED = ("images", "1/s", "s", "share", "updates", "bytes", "images/s", "")

@@ -11,9 +11,14 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES
-from paceline.record.ownership import is_under_way, partial_folder, partial_records
-from paceline.record.record import PartialRecord, adopt
+from paceline.record.record import (
+    PartialRecord,
+    adopt,
+    is_under_way,
+    partial_folder,
+    partial_records,
+)
+from paceline.record.rows import POINT_TABLES
 
 CURVE = POINT_TABLES[0].columns
 ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5, None), strict=True))

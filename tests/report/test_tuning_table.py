@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.measurement.rows import TUNING
+from paceline.record.rows import TUNING
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.origin_tables import tuning

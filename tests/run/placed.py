@@ -11,9 +11,8 @@ import torch.distributed as dist
 
 from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
-from paceline.data.shuffle import BUFFER_BYTES
+from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
 from paceline.data.source import Source, whole
-from paceline.data.traffic import DataTraffic
 from paceline.exchange import node_feed
 from paceline.exchange.process_group import join
 from paceline.exchange.socket_bytes import socket_bytes

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from paceline.record.checkpoint import begin
-from paceline.record.ownership import partial_folder
+from paceline.record.record import partial_folder
 from paceline.run.run_point import run_point
 from tests.tiny import CLOCKS, point_of, tiny_point
 

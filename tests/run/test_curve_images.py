@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from paceline.data.split import curve_images
+from paceline.data.source import curve_images
 from paceline.errors import SettingError
 from paceline.run.data_module import open_data_module
 from paceline.run.open_data import open_data

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 from paceline.cluster.launcher import launch
 from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
-from paceline.measurement.numbers import measured
-from paceline.measurement.observed import Observed
+from paceline.record.numbers import measured
+from paceline.record.observed import Observed
 from paceline.run.open_data import open_data
 from tests.clock.references import plain_weights
 from tests.data.made_data import settings, write_image_folder

@@ -6,8 +6,7 @@ import torch
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
 from paceline.model.count_layers import count_layers
-from paceline.model.network_size import Layer
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import Layer, Sharding
 from paceline.split.modelled_split import step_of
 from paceline.split.split_plan import plan_split
 from paceline.timing.split_layers import split_layers

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from paceline.measurement.rows import POINT_TABLES
 from paceline.record.provenance import source_digest
+from paceline.record.rows import POINT_TABLES
 from paceline.record.tracking.mlflow_store import client
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, print_plan, sweep

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from paceline.record.ownership import partial_folder
+from paceline.record.record import partial_folder
 from paceline.study.study_points import study_points
 from paceline.study.watch import RunWatch, SweepWatch, read_progress
 from tests.made_records import make_record

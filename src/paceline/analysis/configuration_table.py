@@ -17,7 +17,7 @@ from paceline.analysis.scaling import scaling
 from paceline.analysis.statistics.space import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import time_to_target
-from paceline.measurement.numbers import Number, shown_numbers
+from paceline.record.numbers import Number, shown_numbers
 
 NAME = "configurations"
 _PARTS = (scaling, comparison, equal_time, time_to_target, phase_shares, staleness_spread)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from paceline.errors import SettingError
-from paceline.measurement.numbers import NUMBERS
+from paceline.record.numbers import NUMBERS
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any

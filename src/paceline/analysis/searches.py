@@ -10,7 +10,7 @@ from paceline.analysis.configuration import Configuration, groups, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.statistics.tuning_luck import variance_of_difference
 from paceline.analysis.tables import Tables
-from paceline.measurement.rows import TUNING
+from paceline.record.rows import TUNING
 
 _RATE = "training.rate"
 _COLUMNS = (

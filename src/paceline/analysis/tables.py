@@ -14,8 +14,8 @@ import pandas as pd
 from paceline.analysis.block_drift import judged, without_dropped
 from paceline.analysis.frames import Frame, Row, read_table, require
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES, PointTable, StudyState, bits_of
 from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paceline.clock.moving_average import MovingAverage
 from paceline.clock.segment import Segment, plain_segment
-from paceline.data.traffic import DataTraffic
+from paceline.data.shuffle import DataTraffic
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.accounting import Accounting

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from paceline.clock.snapshot import fill, flatten
 from paceline.exchange.process_group import Division
 from paceline.model.classifier import Classifier
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import Sharding
 from paceline.split.modelled_split import network_of
 from paceline.split.shard_group import ShardGroup
 from paceline.split.split_network import split_network

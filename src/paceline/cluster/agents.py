@@ -4,13 +4,68 @@ The head listens on PACELINE_HEAD (HOST:PORT); agents connect to it, and know PA
 Neither is a setting, so that the same points are the same on other machines.
 """
 
+import math
+from abc import ABC, abstractmethod
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
-from paceline.cluster.abstract_agents import AbstractAgentsCluster
+from paceline.cluster.cluster import AbstractWallClockCluster, Device, Task, choose
 from paceline.cluster.node_agent import agent_key, head
 from paceline.cluster.node_agents import NodeAgents
+from paceline.errors import SettingError
+from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Positive, Whole, settings
+from paceline.timing.profile import ServerPlacement
+
+
+@settings("cluster")
+class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
+    """Cluster of nodes with an agent each; workers fill one node after the other.
+
+    `workers_per_node`: number of workers on a node, each process of a split worker counting as one;
+    None to spread them evenly. `server_placement`: each server is on a node of its own, behind
+    those of the workers, or servers are on the workers' nodes in turn.
+    """
+
+    workers_per_node: Whole | None
+    server_placement: ServerPlacement
+
+    @abstractmethod
+    def num_nodes(self, num_training: int, num_servers: int) -> int:
+        """Return the number of nodes for so many processes, of which some may stay empty."""
+
+    @abstractmethod
+    def agents(self, num_nodes: int) -> NodeAgents:
+        """Return the agents, of which at least `num_nodes` are there."""
+
+    def check(self, scheme: AbstractScheme, num_workers: int) -> None:
+        super().check(scheme, num_workers)
+        self.places(*self.num_processes(scheme, num_workers))
+
+    def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
+        """Return the device of all workers; nodes are taken to be like this machine if "auto"."""
+        if self.accelerator == "gpu":
+            return "cuda"  # this machine may be the only one without any
+        return choose(self.accelerator, self.workers_per_node or 1)
+
+    def places(self, num_training: int, num_servers: int) -> list[int]:
+        """Return the node of each process, by rank. Raises SettingError for too few nodes."""
+        there = self.num_nodes(num_training, num_servers)
+        apart = num_servers if self.server_placement == "own_nodes" else 0
+        each = self.workers_per_node or math.ceil(num_training / max(1, there - apart))
+        filled = math.ceil(num_training / each)
+        if filled + apart > there:
+            servers = f" and {apart} of servers" if apart else ""
+            message = f"{filled} nodes of workers{servers} are needed, not {there}"
+            raise SettingError("cluster.nodes", message)
+        workers = [rank // each for rank in range(num_training)]
+        if apart:
+            return [*workers, *range(filled, filled + apart)]
+        return workers + [server % filled for server in range(num_servers)]
+
+    def run(self, task: Task) -> list[Any]:
+        places = self.places(task.num_training, task.num_servers)
+        return self.agents(1 + max(places)).run(task, places)
 
 
 @settings("cluster")

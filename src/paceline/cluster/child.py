@@ -18,11 +18,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paceline.cluster.silence import PERIOD
 from paceline.errors import SettingError
 from paceline.exchange.activity import seconds_of_work
 from paceline.exchange.lost import LostPeerError
 
+PERIOD = 1.0  # s between two signs of life
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _OF_TORCH = re.compile(r"^Dist\w*Error|gloo|NCCL|out of memory", re.IGNORECASE)
 _LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,18 +11,78 @@ from pydantic import Field
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.accelerator import Device, choose
-from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
-from paceline.exchange.process_group import SECRET
+from paceline.exchange.process_group import SECRET, worker_index
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import NotNegative, settings
-from paceline.timing.step_times import AbstractPacing
+from paceline.settings import UNKEYED, NotNegative, Positive, Whole, settings
+from paceline.timing.pace import Pace
+from paceline.timing.step_times import AbstractPacing, StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
     from paceline.clock.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
+
+Device = Literal["cpu", "cuda"]
+
+
+def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
+    """Choose the kind of device for all `workers` of a run.
+
+    Raises SettingError if there are fewer GPUs than workers: two processes cannot share a GPU under
+    NCCL. Does not initialise CUDA, so that processes can still be forked.
+    """
+    gpus = 0 if accelerator == "cpu" else torch.cuda.device_count()
+    if accelerator == "cpu" or (accelerator == "auto" and gpus == 0):
+        return "cpu"
+    if gpus < workers:
+        raise SettingError(
+            "workers",
+            f"{workers} workers need a GPU each, and this machine has {gpus}; "
+            "fewer workers, or cluster.accelerator=cpu",
+        )
+    return "cuda"
+
+
+def device(accelerator: Device, local_worker: int) -> torch.device:
+    return torch.device("cuda", local_worker) if accelerator == "cuda" else torch.device("cpu")
+
+
+@settings("cluster")
+class SlurmQueue:
+    """Demands of a point on Slurm beside nodes; None leaves the choice to Slurm.
+
+    `minutes`: limit of a point. `memory_gb`: of a node. `arguments`: more of sbatch's, by name.
+    `points_per_job`: number of points that share an allocation, one after the other. `wait`: until
+    the points have ended.
+    """
+
+    partition: Annotated[str | None, UNKEYED]
+    account: Annotated[str | None, UNKEYED]
+    minutes: Annotated[Whole, UNKEYED]
+    memory_gb: Annotated[Positive | None, UNKEYED]
+    arguments: Annotated[dict[str, Any], UNKEYED]
+    points_per_job: Annotated[Whole, UNKEYED]
+    wait: Annotated[bool, UNKEYED]
+
+    def needs(self, nodes: int, cpus: int, gpus: int | None) -> dict[str, Any]:
+        """Return the needs of a point by submitit's names.
+
+        `cpus` and `gpus`: of each node. One process starts the others there.
+        """
+        chosen = {
+            "nodes": nodes,
+            "ntasks_per_node": 1,
+            "cpus_per_task": cpus,
+            "gpus_per_node": gpus,
+            "partition": self.partition,
+            "account": self.account,
+            "mem": self.memory_gb and f"{round(1024 * self.memory_gb)}M",
+            "time": self.minutes * self.points_per_job,
+            "additional_parameters": {"requeue": True, **self.arguments},
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
 
 Kind = Literal["measured", "paced", "virtual"]
 _MOST_SECONDS = 2_000_000  # 23 days; sockets count the milliseconds of a wait in 32 bits
@@ -153,3 +213,45 @@ class AbstractCluster(AbstractPacing, ABC):
         """Return the device of all workers. Raises SettingError for too few GPUs."""
         num_training, _ = self.num_processes(scheme, num_workers)
         return choose(self.accelerator, num_training)
+
+
+@settings("cluster")
+class AbstractWallClockCluster(AbstractCluster, ABC):
+    """A cluster of real processes; `run` starts them and connects them to each other."""
+
+    @property
+    def kind(self) -> Kind:
+        paced = self.step_seconds is not None or self.server_seconds > 0
+        return "paced" if paced else "measured"
+
+    def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
+        return num_workers, scheme.servers
+
+    def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
+        return scheme.carried_out_by_ddp
+
+    def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
+        from paceline.model.filling import fill  # Lightning takes seconds
+
+        own = weight_bytes * sum(weight.numel() for weight in module.parameters())
+        fill(module, workload.message_bytes(own, own), weight_bytes)
+
+    def paced_times(self, run: RunSpec) -> StepTimes | None:
+        """Return the durations of all steps of a run; None if steps are not emulated."""
+        return self.step_times(run.batch_size, run.seed)
+
+    def strategy(
+        self,
+        scheme: AbstractScheme,
+        run: RunSpec,
+        device: torch.device,
+        clock: TrainingClock,
+        split: "SplitWorker | None" = None,
+    ) -> "AbstractTrainingStrategy":
+        from paceline.clock.wall.wall_strategies import wall_strategy  # Lightning takes seconds
+
+        times = self.paced_times(run)
+        if times is not None and split is not None:
+            times = replace(times, step_seconds=times.step_seconds / split.shards)
+        pace = Pace(times, worker_index(), run.workload) if times else None
+        return wall_strategy(scheme, run, device=device, clock=clock, pace=pace, split=split)

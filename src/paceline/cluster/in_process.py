@@ -6,9 +6,8 @@
 
 from typing import Any
 
-from paceline.cluster.cluster import Task
+from paceline.cluster.cluster import AbstractWallClockCluster, Task
 from paceline.cluster.launcher import launch_task
-from paceline.cluster.wall_clock import AbstractWallClockCluster
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Count, settings

@@ -4,9 +4,8 @@ from typing import Any
 
 import psutil
 
-from paceline.cluster.cluster import Task
+from paceline.cluster.cluster import AbstractWallClockCluster, Task
 from paceline.cluster.launcher import launch_task
-from paceline.cluster.wall_clock import AbstractWallClockCluster
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paceline.cluster.child import Raised
-from paceline.cluster.launcher import ended_by_signals
+from paceline.cluster.launcher import ended_by_signals, rendezvous
 from paceline.cluster.node_agent import (
     END,
     OVER,
@@ -23,7 +23,6 @@ from paceline.cluster.node_agent import (
     Order,
     handshake,
 )
-from paceline.cluster.rendezvous import rendezvous
 from paceline.cluster.supervisor import Supervisor, name_of
 from paceline.errors import SettingError
 

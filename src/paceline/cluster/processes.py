@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 import psutil
 
 from paceline.cluster.child import Place, enter
-from paceline.cluster.child_process import ChildProcess
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 
@@ -41,6 +41,53 @@ _MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix soc
 _IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 5  # for the kernel to end killed processes
+
+
+_CODE_SECONDS = 1.0  # for the forkserver to tell the exit code of a process that has ended
+
+
+class ChildProcess:
+    """A started process. `sentinel`: descriptor that is ready when it has ended."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        assert process.pid is not None
+        self._descriptor: int | None = None
+        self.sentinel: Any = process.sentinel
+        with suppress(ProcessLookupError):  # it has ended already
+            self.sentinel = self._descriptor = os.pidfd_open(process.pid)
+
+    @property
+    def exitcode(self) -> int | None:
+        """Exit code, below 0 of a signal; None while it lives, or if nobody knows."""
+        if self.is_alive():
+            return None
+        self._process.join(_CODE_SECONDS)
+        code = self._process.exitcode
+        return None if code == 255 else code  # as multiprocessing tells of a lost forkserver
+
+    def is_alive(self) -> bool:
+        return not self.wait(0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; return whether it has ended."""
+        return bool(connection.wait([self.sentinel], seconds))
+
+    def kill(self) -> None:
+        if self._descriptor is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def close(self) -> bool:
+        """Let go of it; return False if the forkserver does not tell its end."""
+        self._process.join(_CODE_SECONDS)
+        told = self._process.exitcode is not None
+        if told:
+            self._process.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        return told
 
 
 class Child(NamedTuple):

@@ -3,17 +3,23 @@
 The job's first process is the head; where there are several nodes, srun starts an agent on each.
 """
 
+import atexit
+import os
+import re
+import secrets
+import subprocess
+import sys
 from collections import Counter
+from functools import cache
 from typing import Annotated, Any
 
-from paceline.cluster import slurm_allocation
-from paceline.cluster.abstract_agents import AbstractAgentsCluster
-from paceline.cluster.accelerator import Device
-from paceline.cluster.cluster import Task
+from paceline.cluster.agents import AbstractAgentsCluster
+from paceline.cluster.cluster import Device, SlurmQueue, Task
 from paceline.cluster.launcher import launch_task
+from paceline.cluster.node_agent import KEY
 from paceline.cluster.node_agents import NodeAgents
-from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
+from paceline.exchange.node import address_toward
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Positive, settings
 
@@ -45,12 +51,93 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
         return self.needs(1 + max(places), cpus, gpus)
 
     def agents(self, num_nodes: int) -> NodeAgents:
-        return slurm_allocation.agents(num_nodes, self.patience_seconds)
+        return agents_of_job(num_nodes, self.patience_seconds)
 
     def run(self, task: Task) -> list[Any]:
-        if not slurm_allocation.is_inside():
+        if not is_in_job():
             message = "its points run in jobs; paceline sweep and paceline train queue them"
             raise SettingError("cluster", message)
         if self.num_nodes(task.num_training, task.num_servers) == 1:
             return launch_task(task)
         return super().run(task)
+
+
+_JOB = "SLURM_JOB_ID"  # environment variable
+_END_SECONDS = 5
+_NODE_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
+
+
+def is_in_job() -> bool:
+    """Return True if this process is in a job of Slurm."""
+    return _JOB in os.environ
+
+
+def agents_of_job(num_nodes: int, patience_seconds: float) -> NodeAgents:
+    """Return the agents of this job's nodes; those that are missing are started.
+
+    Raises SettingError if they do not come in `patience_seconds`.
+    """
+    crew = _crew()
+    crew.start(num_nodes)
+    crew.agents.meet(num_nodes, patience_seconds)
+    return crew.agents
+
+
+class _Crew:
+    """Agents of an allocation, which serve one point after the other."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_hex(32)
+        self._srun: subprocess.Popen[bytes] | None = None
+        self.agents = NodeAgents((_own_address(), 0), self._key.encode())
+        atexit.register(self.close)
+
+    def start(self, num_nodes: int) -> None:
+        """Start an agent on each node, anew if one has ended."""
+        if self._srun is not None:
+            if self.agents.num_living() >= num_nodes:
+                return
+            self.agents.dismiss()
+            self._end()
+        host, port = self.agents.address
+        step = [f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--overlap"]
+        if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit them
+            step.append(f"--cpus-per-task={cpus}")
+        # Slurm sends SIGTERM to a step before it takes nodes away: no reason for a point to fail
+        agent = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+        agent += [sys.executable, "-m", "paceline", "agent", f"{host}:{port}"]
+        self._srun = subprocess.Popen(
+            ["srun", "--kill-on-bad-exit=0", *step, *agent], env={**os.environ, KEY: self._key}
+        )
+
+    def close(self) -> None:
+        """Let the agents go, before Slurm ends their step."""
+        self.agents.close()
+        self._end()
+
+    def _end(self) -> None:
+        if self._srun is not None:
+            try:
+                self._srun.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._srun.kill()
+
+
+@cache
+def _crew() -> _Crew:
+    return _Crew()
+
+
+def _own_address() -> str:
+    """Return the address by which the other nodes of this job reach this one."""
+    names = _output("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
+    other = next(name for name in names if name != os.environ["SLURMD_NODENAME"])
+    found = _NODE_ADDRESS.search(_output("scontrol", "--oneliner", "show", "node", other))
+    return address_toward(found[1] if found else other)
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SettingError("cluster", f"{' '.join(command)}: {done.stderr}")
+    return done.stdout

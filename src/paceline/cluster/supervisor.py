@@ -7,8 +7,7 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
-from paceline.cluster.child import Alive, Report, Returned, Tolerated
-from paceline.cluster.silence import PERIOD, Silence
+from paceline.cluster.child import PERIOD, Alive, Report, Returned, Tolerated
 from paceline.errors import SettingError
 
 _KILLED = "killed by"
@@ -61,6 +60,42 @@ class _Failure(NamedTuple):
     setting: str | None
     environment: bool = True
     gone: bool = False  # killed, by whomever
+
+
+_LEAST = 5 * PERIOD  # a busy machine may hold up a sign
+
+
+class Silence:
+    """Silence of the processes of a run, by rank.
+
+    `seconds`: of silence after which a process counts as hung. Time in which the watch itself was
+    stopped does not count.
+    """
+
+    def __init__(self, ranks: Iterable[int], seconds: float) -> None:
+        self._limit = max(seconds, _LEAST)
+        self._unheard = dict.fromkeys(ranks, 0.0)
+        self._working = dict.fromkeys(self._unheard, 0.0)
+        self._looked = time.monotonic()
+
+    def hear(self, rank: int, seconds_of_work: float) -> None:
+        """Note a sign of life, by a process whose step goes on for so long without others."""
+        self._unheard[rank], self._working[rank] = 0.0, seconds_of_work
+
+    def pass_time(self) -> None:
+        """Count the time since the last call, after all signs that are there were heard."""
+        now = time.monotonic()
+        for rank in self._unheard:
+            self._unheard[rank] += min(now - self._looked, 2 * PERIOD)
+        self._looked = now
+
+    def of(self, rank: int) -> str | None:
+        """Return in what way a process is silent; None if it is not."""
+        if self._unheard[rank] > self._limit:
+            return f"silent for {self._limit:g} s: stopped, or hung"
+        if self._working[rank] > self._limit:
+            return f"silent for {self._limit:g} s in a step of its own"
+        return None
 
 
 class Supervisor:

@@ -13,7 +13,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from paceline.cluster.abstract_agents import AbstractAgentsCluster
+from paceline.cluster.agents import AbstractAgentsCluster
 from paceline.cluster.node_agent import KEY, serve
 from paceline.cluster.node_agents import NodeAgents
 from paceline.errors import SettingError

@@ -7,9 +7,8 @@ import torch
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.cluster import AbstractCluster, Kind, Task
+from paceline.cluster.cluster import AbstractCluster, Kind, SlurmQueue, Task
 from paceline.cluster.launcher import launch
-from paceline.cluster.slurm_queue import SlurmQueue
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings

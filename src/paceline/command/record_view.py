@@ -13,8 +13,8 @@ from rich.console import RenderableType
 
 from paceline.command.plain_table import plain_table
 from paceline.errors import SettingError, did_you_mean
-from paceline.measurement.numbers import NUMBERS
 from paceline.record.key import deciding
+from paceline.record.numbers import NUMBERS
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import require_fit
 from paceline.record.tracking.mlflow_log import flat_params

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
-from paceline.data.download import download
-from paceline.data.prepared import AbstractPreparedImageData
+from paceline.data.prepared import AbstractPreparedImageData, download
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.settings import UNKEYED

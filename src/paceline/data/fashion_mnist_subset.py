@@ -11,8 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
-from paceline.data.image_set import AbstractImageData, Splits
-from paceline.data.in_memory import splits_in_memory
+from paceline.data.image_set import AbstractImageData, Splits, splits_in_memory
 from paceline.data.source import Source, whole
 from paceline.errors import SettingError
 from paceline.settings import UNKEYED

@@ -1,5 +1,6 @@
 """Settings `data.*` of a run: where its samples are held, and how they come to the workers."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from paceline.errors import SettingError
@@ -72,3 +73,15 @@ class Placement:
             if is_changed:
                 message = f"{getattr(self, name)} needs placement=partitioned"
                 raise SettingError(f"data.{name}", message)
+
+
+@dataclass
+class DataMoved:
+    """Data that moved by one process, or by all workers on the virtual clock.
+
+    `shuffle_bytes`, `feed_bytes`: sent. `shuffle_seconds`: of the worker that took longest.
+    """
+
+    shuffle_bytes: int = 0
+    shuffle_seconds: float = 0.0
+    feed_bytes: int = 0

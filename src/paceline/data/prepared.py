@@ -1,10 +1,14 @@
 """Decodes a data set once, to uncompressed files that all workers of a machine share."""
 
+import contextlib
 import hashlib
 import json
 import shutil
+import socket
 import sys
+import tempfile
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -153,3 +157,30 @@ def _map_split(folder: Path, name: str) -> ImageSet:
         for kind in ("images", "labels")
     )
     return ImageSet(images, labels, partial(_map_split, folder, name))
+
+
+_SILENCE_SECONDS = 10  # without a byte from the server; torchvision would wait for ever
+
+
+def download(fetch: Callable[[Path], object], folder: str, root: Path, looked_for: str) -> None:
+    """Call `fetch(temporary)`, which must create `temporary/folder`, and move that into `root`.
+
+    Raises SettingError("data.root") if `fetch` fails; its message begins with `looked_for`, which
+    says what files are missing, and ends with the cause.
+    """
+    timeout = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_SILENCE_SECONDS)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix=".download-", dir=root) as temporary,
+            contextlib.redirect_stdout(sys.stderr),
+        ):
+            print(f"downloading {folder} to {root}", file=sys.stderr, flush=True)
+            fetch(Path(temporary))
+            (Path(temporary) / folder).rename(root / folder)
+    except (OSError, RuntimeError) as error:
+        raise SettingError(
+            "data.root", f"{looked_for}, and the download failed: {error}"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(timeout)

@@ -6,12 +6,14 @@ share, a buffer, and for the order of all samples about 64 bytes a sample of the
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from paceline.data.order import Shares
+from paceline.data.order import AbstractOrder, PartitionedOrder, Shares
+from paceline.data.placement import DataMoved
 from paceline.data.share import Share, mapped_rows
 
 BUFFER_BYTES = 2**24  # of a worker, for what it sends and what it receives
@@ -97,3 +99,23 @@ def _holders(shares: Shares) -> np.ndarray:
     for member, samples in enumerate(shares):
         holders[samples] = member
     return holders
+
+
+@dataclass(frozen=True)
+class DataTraffic:
+    """Movement of data in a run.
+
+    `sample_bytes`: of a sample in a shuffle. `fed_bytes`: of a batch that the first worker of a
+    node sends to another on the virtual clock; 0 if each draws its own. `moved` counts it all.
+    """
+
+    order: AbstractOrder
+    sample_bytes: int = 0
+    fed_bytes: int = 0
+    moved: DataMoved = field(default_factory=DataMoved)
+
+    def shuffle(self, copy: int, before: int, after: int) -> Shuffle:
+        """Return the exchange of a copy's holders from a period to a later one."""
+        assert isinstance(self.order, PartitionedOrder)
+        first, second = (self.order.shares(copy, period) for period in (before, after))
+        return Shuffle(first, second, self.sample_bytes)

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from paceline.data.image_set import AbstractImageData, Splits
-from paceline.data.in_memory import splits_in_memory
+from paceline.data.image_set import AbstractImageData, Splits, splits_in_memory
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.random_bits import random_bits

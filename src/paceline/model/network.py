@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from paceline.errors import SettingError
-from paceline.model.normalization import replace_batch_norm
-from paceline.model.normalization_free import has_normalization, remove_batch_norm
+from paceline.model.normalization import has_normalization, remove_batch_norm, replace_batch_norm
 
 SMALL_IMAGE = 64  # pixels; the first convolution does not shrink images up to this size
 

@@ -1,7 +1,9 @@
 """Size of a network, layer by layer: what its training moves and computes."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from paceline.settings import Neutral, Whole, settings
 
 BYTES = 4  # of a weight or an activation: float32
 
@@ -63,3 +65,15 @@ class NetworkSize(NamedTuple):
             done += layer.multiply_adds
             shares.append(done / self.multiply_adds)
         return shares[::-1]
+
+
+@settings("model")
+class Sharding:
+    """Division of each worker into `shards` processes.
+
+    `split`: layers of which each process holds a slice; of the others it holds all, and computes
+    them for its part of the images.
+    """
+
+    shards: Annotated[Whole, Neutral(1)]
+    split: Annotated[Literal["auto", "fully_connected", "all"], Neutral("auto")]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.cluster.accelerator import device
+from paceline.cluster.cluster import device
 from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied, laid_out
 from paceline.planning.blocks import Block, find_blocks, inputs_of
 from paceline.planning.measured_peak import measure_peak, phases_on_cpu

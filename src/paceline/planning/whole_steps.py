@@ -14,7 +14,7 @@ from random import Random
 from statistics import median
 from typing import NamedTuple
 
-from paceline.cluster.accelerator import device
+from paceline.cluster.cluster import device
 from paceline.planning.alternative import ALTERNATIVES, Choice, applied
 from paceline.planning.blocks import Block, find_blocks
 from paceline.planning.measure_blocks import STEP_SECONDS, built_step

@@ -11,7 +11,7 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.prediction.predict_paced import emulating, of_paced, run_of, staleness_of
-from paceline.record.exchange_point import ExchangePoint
+from paceline.record.point import ExchangePoint
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
 from paceline.study.compose import composed

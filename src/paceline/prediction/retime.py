@@ -17,16 +17,15 @@ from paceline.clock.reports import StrategyReport
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.measurement.numbers import NUMBERS
-from paceline.measurement.observed import Observed
-from paceline.measurement.rows import POINT_TABLES
-from paceline.measurement.training_report import TrainingReport
 from paceline.prediction.timed_run import point_clock
+from paceline.record.numbers import NUMBERS
+from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result, require_fit
 from paceline.record.record import PartialRecord, Result
+from paceline.record.rows import POINT_TABLES
 from paceline.record.tracking.log import MARKER
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed

@@ -11,7 +11,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.strategies import Strategy
 
-from paceline.cluster.accelerator import device
+from paceline.cluster.cluster import device
 from paceline.record.point import Point
 from paceline.run.open_data import open_data
 from paceline.run.quiet import quiet_trainer, silence

@@ -13,9 +13,9 @@ from paceline.clock.segment import plain_segment
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
-from paceline.data.traffic import DataTraffic
+from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
-from paceline.measurement.throughput import images_per_second
+from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.run.modelled_step import declared_shape, split_step_of
 from paceline.scheme.accounting import Accounting

@@ -9,13 +9,14 @@ import json
 import lzma
 import re
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES
+from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result
-from paceline.record.record import PartialRecord
+from paceline.record.record import PartialRecord, Result
+from paceline.record.rows import POINT_TABLES
 
 ARCHIVE = "records.tar.xz"
 _NEEDED = ("config.yaml", "result.json")
@@ -119,3 +120,36 @@ def _result(key: str, files: Files) -> Mapping[str, object]:
     if result["key"] != key:
         raise ValueError(f"the record {key} is of {result['key']}")
     return result
+
+
+def record_elsewhere(folder: Path, digest: str) -> Path | None:
+    """Return the folder of a record of the same point in another study of the same runs/.
+
+    `folder`: runs/<study>/<key> of the point. `digest`: `source_digest()` of the present source,
+    which made the record. It is of a virtual clock, whose times are the same at any hour and
+    beside any other run; those of real processes are not.
+    """
+    for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
+        result = read_result(path.parent)
+        if path.parent != folder and result and _can_be_shared(result, digest):
+            return path.parent
+    return None
+
+
+def copy_record(source: Path, folder: Path, config: PointConfig, without: Collection[str]) -> None:
+    """Copy the record in `source` to `folder`, under the study and the settings of `config`.
+
+    `without`: names of files that stay behind. The copy appears whole or not at all. Raises
+    SettingError("study") if it cannot be written.
+    """
+    result = read_result(source)
+    assert result is not None
+    partial = PartialRecord(folder)
+    partial.copy_files(source, without)
+    partial.write_config(config.values)
+    partial.complete({**result, "study": config.study, **config.names})
+
+
+def _can_be_shared(result: Result, digest: str) -> bool:
+    ended = result["status"] in ("finished", "diverged")
+    return ended and result["kind"] == "virtual" and result["source_digest"] == digest

@@ -9,8 +9,8 @@ from types import UnionType
 from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin, get_type_hints
 
 from paceline.data.placement import Placement
-from paceline.measurement.measurement import Measurement
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import Sharding
+from paceline.record.measurement import Measurement
 from paceline.record.target import Target
 from paceline.settings import Neutral, Unkeyed
 

@@ -1,26 +1,27 @@
 """A point: one resolved configuration with one seed, checked once, typed from then on."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 
 from paceline.clock.clipping import check_clipping
 from paceline.clock.served_weights import SERVED_PRECISIONS
-from paceline.cluster.accelerator import Device
-from paceline.cluster.cluster import AbstractCluster, Kind
+from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.exchange.compression import check_compression
 from paceline.exchange.find_collective import collective as check_collective
-from paceline.measurement.measurement import Measurement
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import Sharding
+from paceline.record.measurement import Measurement
 from paceline.record.point_config import STUDY_NAME, PointConfig
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Count, Seed, Whole, settings
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.settings import Count, Positive, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
 
@@ -204,3 +205,64 @@ class Point:
             raise SettingError("training.precision", message)
         if precision == "16-mixed" and self.device == "cpu":
             raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")
+
+
+_NUMBER = 4  # bytes of a float32
+
+
+@settings("exchange")
+class Exchange:
+    """Vector of `megabytes` (10^6 bytes) that is exchanged in each of `turns` turns."""
+
+    megabytes: Positive
+    turns: Whole
+
+
+@dataclass(frozen=True)
+class ExchangePoint:
+    """An exchange of a vector [length] of float32 among `workers` by a collective, in turns."""
+
+    config: PointConfig
+    cluster: AbstractCluster
+    collective: str
+    workers: int
+    length: int
+    turns: int
+
+    @classmethod
+    def of(cls, config: PointConfig) -> "ExchangePoint":
+        """Build and check every part. Raises SettingError for the first invalid setting."""
+        exchange = _exchange(config.values.get("exchange"))
+        workers = config.values["workers"]
+        if not isinstance(workers, int) or workers < 2:
+            raise SettingError("workers", f"an exchange needs at least 2, not {workers}")
+        length = int(exchange.megabytes * 1e6 / _NUMBER)
+        if not length:
+            raise SettingError("exchange.megabytes", f"not a whole number of {_NUMBER} bytes")
+        scheme = config.target("scheme").build_as(AbstractScheme)
+        cluster = config.target("cluster").build_as(AbstractCluster)
+        _check(scheme, cluster, workers)
+        return cls(config, cluster, scheme.collective, workers, length, exchange.turns)
+
+    @property
+    def num_bytes(self) -> int:
+        return self.length * _NUMBER
+
+
+def _exchange(values: object) -> Exchange:
+    if not isinstance(values, dict):
+        message = "{megabytes: ..., turns: ...} is needed"
+        raise SettingError("exchange", message)
+    return Exchange(**cast("dict[str, Any]", values))
+
+
+def _check(scheme: AbstractScheme, cluster: AbstractCluster, workers: int) -> None:
+    check_collective(scheme.collective)
+    if not isinstance(scheme, SyncAllReduce):
+        message = "exchanges are those of sync_allreduce, by scheme.collective"
+        raise SettingError("scheme", message)
+    if scheme.compression != "none":
+        raise SettingError("scheme.compression", "exchanges are of whole numbers; it must be none")
+    if cluster.kind == "virtual":
+        raise SettingError("cluster", "exchanges are measured between real processes, not virtual")
+    cluster.check(scheme, workers)

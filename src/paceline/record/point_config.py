@@ -1,5 +1,6 @@
 """Settings of a point as Hydra composed them: the boundary between YAML and typed points."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
-from paceline.measurement.measurement import Measurement
-from paceline.model.sharding import Sharding
-from paceline.record.asked_target import asked_target
+from paceline.model.network_size import Sharding
 from paceline.record.key import key_of, neutral_values
+from paceline.record.measurement import Measurement
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
@@ -178,3 +178,38 @@ def _check_batches(cfg: DictConfig) -> None:
     else:
         return
     raise SettingError("global_batch_size", message)
+
+
+_METRICS = ("top1", "top5", "loss")  # of validation
+_DISTANCES = ("value", "below_baseline")
+
+
+def asked_target(target: Any) -> Mapping[str, Any] | None:
+    """Return {metric, value} or {metric, below_baseline}; None leaves it to the analysis.
+
+    Raises SettingError for other settings, another metric, or a number that is no share, or for a
+    loss not above 0.
+    """
+    if target is None:
+        return None
+    values = cast("Mapping[str, Any]", target if isinstance(target, Mapping) else {})
+    names = set(values)
+    if names not in [{"metric", name} for name in _DISTANCES]:
+        message = f"null or metric and one of {', '.join(_DISTANCES)} is needed, not {target!r}"
+        raise SettingError("target", message)
+    if values["metric"] not in _METRICS:
+        message = f"one of {', '.join(_METRICS)} is needed, not {values['metric']!r}"
+        raise SettingError("target.metric", message)
+    (name,) = names - {"metric"}
+    metric = values["metric"]
+    return {"metric": metric, name: _number(metric, name, values[name])}
+
+
+def _number(metric: str, name: str, value: Any) -> float:
+    most, what = (
+        (math.inf, "a number above 0") if metric == "loss" else (1, "a share between 0 and 1")
+    )
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 < value < most:
+        raise SettingError(f"target.{name}", f"{what} is needed, not {value!r}")
+    return float(value)

@@ -25,10 +25,12 @@ ROOMS = (
     "exchange",
     "clock",
     "cluster",
-    "measurement",
     "run",
 )
-FILES = ("random_bits.py", "record/training.py")
+FILES = (
+    "random_bits.py",
+    *(f"record/{name}.py" for name in ("training", "observed", "certificate", "numbers", "rows")),
+)
 _NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # in a project's folder
 _PATIENCE = 10  # s with a program that tells something about this machine
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")

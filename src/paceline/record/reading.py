@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 import yaml
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import POINT_TABLES
 from paceline.record.point_config import PointConfig
 from paceline.record.record import Result
+from paceline.record.rows import POINT_TABLES
 from paceline.record.schema import fault_of_result, fault_of_tables
 
 _MOST_BYTES = 2**26  # of a file of a record

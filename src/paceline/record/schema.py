@@ -1,6 +1,6 @@
 """Schema of a record: the fields of `result.json`, and the columns of each table.
 
-A number's range follows from the unit that `measurement/numbers.py` declares for it, wherever it
+A number's range follows from the unit that `numbers.py` declares for it, wherever it
 stands. A record of earlier code may lack numbers, tables and columns; what it has must fit.
 """
 
@@ -22,8 +22,8 @@ from pydantic import (
     create_model,
 )
 
-from paceline.measurement.numbers import NUMBERS
-from paceline.measurement.rows import POINT_TABLES, PointTable, bits_of
+from paceline.record.numbers import NUMBERS
+from paceline.record.rows import POINT_TABLES, PointTable, bits_of
 
 _Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]

@@ -13,6 +13,9 @@ from paceline.model.one_lightning import use_one_lightning
 
 T = TypeVar("T")
 
+# Classes that have moved. Settings name them as before, since the names are part of keys.
+_MOVED = {"paceline.measurement.measurement.Measurement": "paceline.record.measurement.Measurement"}
+
 
 @dataclass(frozen=True)
 class Target:
@@ -51,7 +54,9 @@ class Target:
             raise SettingError(f"{self.group}._target_", "a class is needed, package.module.Class")
         use_one_lightning()
         try:
-            return instantiate(dict(self.values), _convert_="all")
+            target = self.values["_target_"]
+            moved = {**self.values, "_target_": _MOVED.get(target, target)}
+            return instantiate(moved, _convert_="all")
         except InstantiationException as error:
             if isinstance(error.__cause__, SettingError):
                 raise error.__cause__ from error

@@ -10,8 +10,7 @@ from pydantic import Field
 from paceline.clock.moving_average import decay_per_sample
 from paceline.clock.run_spec import RunSpec
 from paceline.errors import SettingError
-from paceline.model.learning_rate import LearningRate
-from paceline.model.momentum import corrected_momentum
+from paceline.model.learning_rate import LearningRate, corrected_momentum
 from paceline.record.target import Target
 from paceline.scheme.accounting import Accounting
 from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Whole, settings

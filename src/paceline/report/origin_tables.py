@@ -5,7 +5,7 @@ import pandas as pd
 from paceline.analysis.configuration import groups
 from paceline.analysis.frames import Frame
 from paceline.analysis.searches import tuning_axes
-from paceline.measurement.numbers import shown_numbers
+from paceline.record.numbers import shown_numbers
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import form_of, percent_of_point, setting
 from paceline.report.phrases import say

@@ -13,7 +13,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
 from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.statistics.crossing import IN_A_ROW
-from paceline.measurement.numbers import NUMBERS, Section, shown_numbers
+from paceline.record.numbers import NUMBERS, Section, shown_numbers
 from paceline.report.agreement import agreement, has_twins, predictions
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import (

@@ -10,10 +10,9 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
 
-from paceline.data.order import AbstractOrder
-from paceline.data.sampler import check_sampler
+from paceline.data.order import AbstractOrder, check_sampler
 from paceline.data.share import RowFormat, Share
-from paceline.data.split import curve_images
+from paceline.data.source import curve_images
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import draw_number, run_store

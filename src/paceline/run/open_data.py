@@ -5,10 +5,9 @@ from typing import Any
 
 import torch
 
-from paceline.data.batches import evaluation_batches
+from paceline.data.batches import DecodedImages, evaluation_batches
 from paceline.data.image_set import AbstractImageData, ImageSet
-from paceline.data.samples import DecodedImages
-from paceline.data.split import curve_images
+from paceline.data.source import curve_images
 from paceline.run.data_module import open_data_module
 from paceline.run.placed_data import PlacedData, PointData, Reading
 from paceline.run.training_set import TrainingImages

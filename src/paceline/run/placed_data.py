@@ -11,10 +11,9 @@ import numpy as np
 import torch
 
 from paceline.clock.training_strategy import SizedBatches
-from paceline.data.order import PartitionedOrder, order_of
+from paceline.data.order import PartitionedOrder, SampleStream, order_of
 from paceline.data.placement import Placement
-from paceline.data.stream import SampleStream
-from paceline.data.traffic import DataTraffic
+from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
 from paceline.exchange.node_feed import NodeFeed
 from paceline.exchange.sample_exchange import SampleExchange

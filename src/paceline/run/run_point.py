@@ -11,19 +11,18 @@ from typing import Any
 
 from paceline.clock.reports import ServerReport
 from paceline.cluster.cluster import Task
-from paceline.cluster.fault import RECORD as FAULT
+from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
-from paceline.measurement.ending import result as result_of
-from paceline.measurement.numbers import unmeasured
-from paceline.measurement.observed import Observed
-from paceline.measurement.rows import POINT_TABLES
-from paceline.measurement.training_report import TrainingReport
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
+from paceline.record.ending import result as result_of
+from paceline.record.numbers import unmeasured
+from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
+from paceline.record.rows import POINT_TABLES
 from paceline.record.target import Target
 from paceline.record.tracking.log import log, prepare_log
 from paceline.record.tracking.progress_follower import ProgressFollower

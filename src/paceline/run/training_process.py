@@ -16,8 +16,8 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split_worker import SplitWorker
 from paceline.clock.wall.server import serve
-from paceline.cluster.accelerator import device
 from paceline.cluster.child import tolerate
+from paceline.cluster.cluster import device
 from paceline.exchange.activity import rest
 from paceline.exchange.process_group import (
     divide,
@@ -28,18 +28,15 @@ from paceline.exchange.process_group import (
     shard_index,
     worker_index,
 )
-from paceline.measurement.evaluation import Evaluation
-from paceline.measurement.images_seen import images_seen
-from paceline.measurement.observer import Observer
-from paceline.measurement.timed_batches import TimedBatches
-from paceline.measurement.training_report import SnapshotScore, TrainingReport
 from paceline.model.score import Score
+from paceline.record.observed import SnapshotScore, TrainingReport, images_seen
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of
 from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
 from paceline.run.heeded_settings import HeededSettings
 from paceline.run.modelled_step import split_step_of
+from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import Reading
 from paceline.run.quiet import quiet_trainer, silence

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 
 from paceline.data.augmentation import AbstractAugmentation
-from paceline.data.batches import WorkerBatches
+from paceline.data.batches import HeldImages, Samples, WorkerBatches, image_rows
 from paceline.data.image_set import ImageSet, Splits
 from paceline.data.order import AbstractOrder
-from paceline.data.samples import HeldImages, Samples, image_rows
 from paceline.data.share import RowFormat, Share
 
 

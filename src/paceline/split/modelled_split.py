@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import Sharding
 from paceline.split.split_plan import SplitPlan, plan_split
 from paceline.timing.split_step import SplitStep
 

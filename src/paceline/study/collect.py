@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.measurement.rows import TUNING, StudyState
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import fault_of
+from paceline.record.rows import TUNING, StudyState
 from paceline.study.overview import num_of_other_code
 from paceline.study.study_blocks import REPEAT, is_repeat
 from paceline.study.study_point import StudyPoint

@@ -10,7 +10,7 @@ from pathlib import Path
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.record import provenance
-from paceline.record.exchange_point import ExchangePoint
+from paceline.record.point import ExchangePoint
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord
 from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges

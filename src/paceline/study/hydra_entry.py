@@ -16,11 +16,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError
-from paceline.record.ownership import partial_folder
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
-from paceline.record.record import Result
+from paceline.record.record import Result, partial_folder
 from paceline.record.tracking.log import log, prepare_log
 from paceline.record.tracking.run_label import run_label
 from paceline.study.hydra_error import as_setting_error, check_groups

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paceline.measurement.measurement import MLflow
+from paceline.record.measurement import MLflow
 from paceline.record.tracking.log import log
 from paceline.record.tracking.study_run import begin_study_run, end_study_run
 from paceline.study.study_point import StudyPoint

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from paceline.record.ownership import is_under_way, partial_records
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
+from paceline.record.record import is_under_way, partial_records
 from paceline.study.compose import Composer, composer, jobs_of
 from paceline.study.hydra_error import hydra_errors
 from paceline.study.study_points import axes_of_grids, studies

@@ -9,9 +9,8 @@ from filelock import Timeout
 
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, unpack_archive
-from paceline.record.ownership import Lock, left_behind, partial_records
 from paceline.record.reading import fault_of
-from paceline.record.record import adopt, clear
+from paceline.record.record import Lock, adopt, clear, left_behind, partial_records
 from paceline.record.tracking.log import end_lost_run
 from paceline.record.tracking.mlflow_log import LogError
 

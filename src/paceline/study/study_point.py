@@ -72,7 +72,7 @@ class StudyPoint:
     def check(self) -> None:
         """Raise SettingError for an invalid setting of a point that has its rate."""
         if self.is_exchange:
-            from paceline.record.exchange_point import ExchangePoint  # torch takes seconds
+            from paceline.record.point import ExchangePoint  # torch takes seconds
 
             ExchangePoint.of(self.config)
         elif self.has_rate:

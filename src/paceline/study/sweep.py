@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.record.other_study import copy_record, record_elsewhere
+from paceline.record.archive import copy_record, record_elsewhere
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.record import Result
 from paceline.record.tracking.log import MARKER, prepare_log

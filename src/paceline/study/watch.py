@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from paceline.record.ownership import partial_records
 from paceline.record.reading import read_result, record_version
-from paceline.record.record import Result
+from paceline.record.record import Result, partial_records
 from paceline.record.tracking.run_label import run_label
 from paceline.study.preview import Costs, duration, finished_results
 from paceline.study.status_line import Status

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from paceline.errors import SettingError
-from paceline.model.network_size import BYTES, Layer
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import BYTES, Layer, Sharding
 from paceline.timing.split_choice import Layers, divided_layers
 from paceline.timing.split_step import (
     NOTHING,

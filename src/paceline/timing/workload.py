@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Annotated
 
 from paceline.errors import SettingError
-from paceline.model.network_size import BYTES, Layer, NetworkSize
-from paceline.model.sharding import Sharding
+from paceline.model.network_size import BYTES, Layer, NetworkSize, Sharding
 from paceline.settings import UNKEYED, Count, Whole, settings
 from paceline.timing.backward import Bucket
 from paceline.timing.split_layers import split_layers

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_batches import draw_from
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
-from paceline.data.stream import SampleStream
+from paceline.data.order import SampleStream
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.step_times import StepTimes

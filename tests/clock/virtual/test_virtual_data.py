@@ -2,8 +2,8 @@
 
 import pytest
 
-from paceline.measurement.numbers import measured
-from paceline.measurement.observed import Observed
+from paceline.record.numbers import measured
+from paceline.record.observed import Observed
 from paceline.timing.data_seconds import Exchanged, shuffle_seconds
 from tests.tiny import NUM_TRAIN, point_of, run_tiny, tiny_point
 

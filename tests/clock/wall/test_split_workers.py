@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
-from paceline.measurement.observed import Observed
+from paceline.record.observed import Observed
 from paceline.run.run_point import run_point
 from paceline.split.split_plan import plan_split
 from tests.clock.references import averaged, elastic, gossiped, plain_weights

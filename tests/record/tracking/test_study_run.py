@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from paceline.measurement.measurement import MLflow
+from paceline.record.measurement import MLflow
 from paceline.record.tracking.log import log_record
 from paceline.record.tracking.mlflow_store import client
 from paceline.record.tracking.progress_follower import ProgressFollower

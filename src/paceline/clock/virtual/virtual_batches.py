@@ -7,8 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.training_strategy import DrawOne
-from paceline.data.sampler import check_sampler
-from paceline.data.stream import SampleStream
+from paceline.data.order import SampleStream, check_sampler
 from paceline.errors import SettingError
 
 

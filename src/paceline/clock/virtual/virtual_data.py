@@ -7,7 +7,7 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.data.order import PartitionedOrder
-from paceline.data.traffic import DataTraffic
+from paceline.data.shuffle import DataTraffic
 from paceline.timing.data_seconds import Exchanged, scatter_seconds, shuffle_seconds
 
 

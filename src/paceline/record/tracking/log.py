@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from paceline.data.placement import Placement
-from paceline.measurement.measurement import MLflow
-from paceline.measurement.numbers import NUMBERS
 from paceline.record.key import declared_settings
+from paceline.record.measurement import MLflow
+from paceline.record.numbers import NUMBERS
 from paceline.record.tracking.mlflow_log import (
     TIMEOUT,
     KnownRun,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from paceline.measurement.measurement import MLflow
+from paceline.record.measurement import MLflow
 from paceline.record.tracking.mlflow_log import (
     KnownRun,
     LogError,

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paceline.cluster.slurm_queue import SlurmQueue
+from paceline.cluster.cluster import SlurmQueue
 from paceline.errors import SettingError
-from paceline.record.ownership import Lock
 from paceline.record.point import Point
 from paceline.record.provenance import source_digest
 from paceline.record.reading import record_version
+from paceline.record.record import Lock
 from paceline.run.run_point import prepare_data
 from paceline.study.queue.jobs import (
     cancel,

@@ -1,20 +1,86 @@
-"""Combines the reports of all processes of a point."""
+"""Reports of all processes of a point, and what is observed in them together."""
+
+from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.clock.reports import ServerReport, WorkerReport
+from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
-from paceline.data.moved import DataMoved
-from paceline.measurement.certificate import Certificate, certificate
-from paceline.measurement.images_seen import num_distinct
-from paceline.measurement.throughput import images_per_second
-from paceline.measurement.training_report import SnapshotScore, TrainingReport
+from paceline.data.order import AbstractOrder
+from paceline.data.placement import DataMoved
+from paceline.record.certificate import Certificate, certificate
 from paceline.scheme.rule import AbstractScheme
+
+if TYPE_CHECKING:
+    from paceline.data.order import AbstractOrder
+
+
+@dataclass
+class SnapshotScore:
+    """Scores of one snapshot of the weights.
+
+    `seconds` are of the training clock, `real_seconds` of a real one. `loss` may be infinite or
+    NaN. `top1` and `top5` are shares. `at_chance` means that `top1` is no better than guessing.
+    `averaged_top1` is that of the weights' moving average, None without one. `num_images` were
+    scored, and `right` tells which were right, a bit each.
+    """
+
+    samples: int
+    updates: int
+    seconds: float
+    real_seconds: float
+    loss: float
+    top1: float
+    top5: float
+    at_chance: bool
+    averaged_top1: float | None
+    num_images: int
+    right: bytes
+
+
+@dataclass
+class TrainingReport:
+    """Report of one training process, on one worker, or on all of them on the virtual clock.
+
+    `shard`: index of the process among those of a split worker; the first reports for the worker.
+
+    `losses` are (sum, number of steps) of the training loss up to each of `thresholds` [samples].
+    `real_step_ends` are the real times at which the steps of the process ended [seconds]. `order`
+    is that of the run's data; `images_seen` [num_train] counts how many times each image was in a
+    batch. `lr` is the peak rate. `momentum` is None for an optimizer without momentum. `test` is
+    the score of the last snapshot on the test set if this process computed it. `joined`, `built`
+    and `training_started` are the times at which the process had joined the others, had built
+    module and data, and drew its first batch [seconds since 1970]. `moved`: data that moved among
+    workers. `checkpoints`, `resumes`: how many the run wrote, and from how many it went on.
+    """
+
+    strategy: StrategyReport
+    evaluated: str
+    images_per_update: int
+    num_parameters: int
+    lr: float
+    momentum: float | None
+    thresholds: list[int]
+    losses: list[tuple[float, int]]
+    real_step_ends: np.ndarray
+    order: AbstractOrder
+    images_seen: np.ndarray
+    scores: list[SnapshotScore]
+    test: SnapshotScore | None
+    joined: float
+    built: float
+    training_started: float
+    peak_rss_bytes: int = 0
+    moved: DataMoved = field(default_factory=DataMoved)
+    shard: int = 0
+    checkpoints: int = 0
+    resumes: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +151,7 @@ class Observed:
 
         Thresholds without a step are left out.
         """
-        means = {}
+        means: dict[int, float] = {}
         for index, threshold in enumerate(self.first.thresholds):
             parts = [each.losses[index] for each in self.training]
             count = sum(count for _, count in parts)
@@ -222,3 +288,53 @@ def _with_shards(worker: WorkerReport, others: Sequence[WorkerReport]) -> Worker
 
 def _last_end(step_ends: np.ndarray) -> float:
     return float(step_ends[-1]) if len(step_ends) else 0.0
+
+
+def images_per_second(
+    step_ends: list[np.ndarray], batch_size: int, warmup_fraction: float
+) -> float | None:
+    """Return the images per second between the warm-up and the last steps of the run.
+
+    `step_ends` has an array per worker with the times at which its steps ended [seconds since the
+    run began]. `warmup_fraction` is the share of all steps that are left out at the beginning, and
+    as many at the end, where workers wait for the last steps of others. Steps under way at either
+    time count in part: workers in lockstep end some milliseconds apart. The result is None if fewer
+    than two steps remain, or if they end together.
+    """
+    ends = np.sort(np.concatenate(step_ends))
+    left_out = int(len(ends) * warmup_fraction)
+    timed = ends[left_out : len(ends) - left_out]
+    if len(timed) < 2 or timed[-1] <= timed[0]:
+        return None
+    window = timed[[0, -1]]
+    steps = sum(np.diff(np.interp(window, *_progress(each)))[0] for each in step_ends)
+    return float(steps) * batch_size / float(timed[-1] - timed[0])
+
+
+def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, from the beginning of the run, and the number of steps behind each."""
+    return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)
+
+
+def images_seen(order: AbstractOrder, batches: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Count how many times each image was in `batches`; returns int32 [order.num_samples].
+
+    A batch is given by its worker and its number among the batches of that worker.
+    """
+    counts = np.zeros(order.num_samples, dtype=np.int32)
+    for worker, number in batches:
+        np.add.at(counts, order.indices(worker, number).numpy(), 1)
+    return counts
+
+
+def num_distinct(
+    counts: Sequence[np.ndarray], dropped: Sequence[tuple[int, int]], order: AbstractOrder
+) -> int:
+    """Count the images that remain in `counts` when the batches `dropped` are taken out.
+
+    `counts` has an array per process, as `images_seen` returns it. `order` is that of the run.
+    """
+    total = np.sum(counts, axis=0)
+    if dropped:
+        total = total - images_seen(order, dropped)
+    return int((total > 0).sum())

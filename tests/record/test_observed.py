@@ -10,14 +10,11 @@ import pytest
 
 from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
-from paceline.data.order import StreamOrder
-from paceline.data.stream import SampleStream
-from paceline.measurement.ending import result
-from paceline.measurement.images_seen import images_seen
-from paceline.measurement.numbers import measured
-from paceline.measurement.observed import Observed
-from paceline.measurement.rows import POINT_TABLES, curve, phases, staleness, timeline
-from paceline.measurement.training_report import SnapshotScore, TrainingReport
+from paceline.data.order import SampleStream, StreamOrder
+from paceline.record.ending import result
+from paceline.record.numbers import measured
+from paceline.record.observed import Observed, SnapshotScore, TrainingReport, images_seen
+from paceline.record.rows import POINT_TABLES, curve, phases, staleness, timeline
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from paceline.measurement.numbers import Value, measured
-from paceline.measurement.observed import Observed
-from paceline.measurement.rows import finite
+from paceline.record.numbers import Value, measured
+from paceline.record.observed import Observed
+from paceline.record.rows import finite
 
 
 class Ending(NamedTuple):

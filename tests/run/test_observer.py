@@ -5,7 +5,7 @@ import csv
 import pytest
 import torch
 
-from paceline.measurement.observer import Observer
+from paceline.run.observer import Observer
 
 
 class ByHand:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from paceline.measurement.rows import finite, phases
+from paceline.record.rows import finite, phases
 
 if TYPE_CHECKING:
-    from paceline.measurement.observed import Observed
+    from paceline.record.observed import Observed
 
 Value = float | int | str | list[dict[str, object]] | None
 Unit = Literal["images/s", "1/s", "s", "share", "nats", "updates", "images", "bytes", "", "text"]

@@ -1,15 +1,19 @@
-"""Observes the end and the loss of each step of one worker, and changes nothing."""
+"""Observes one training process: its steps, its wait for batches, and its snapshots' scores."""
 
 import bisect
+import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.clock.reports import TrainingClock
+from paceline.clock.snapshot import Snapshot, fill, statistics_of
+from paceline.exchange.activity import rest, work
+from paceline.model.score import Score, score
 
 LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second")
 
@@ -95,3 +99,86 @@ class Observer(Callback):
 
 def _loss(outputs: Any) -> torch.Tensor:
     return (outputs["loss"] if isinstance(outputs, Mapping) else outputs).detach()
+
+
+class Batches(Protocol):
+    """Iterable of batches that knows their number."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def beginning_at(self, first: int) -> Iterator[Any]: ...
+
+
+class TimedBatches:
+    """Iterator over `batches` that starts `clock` just before it draws the first one.
+
+    `waits`: whether others are waited for inside a step, so that it is no process's own work.
+    `seconds_waiting` is the time spent in drawing; `drawn` is the number of batches drawn. Both,
+    and the clock, go on where a checkpoint was written.
+    """
+
+    def __init__(self, batches: Batches, clock: TrainingClock, *, waits: bool = False) -> None:
+        self._batches, self._begin = batches, rest if waits else work
+        self._clock = clock
+        self.seconds_waiting = 0.0
+        self.drawn = 0
+        self._seconds_before = 0.0  # of the training clock, before the run was resumed
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        first = self.drawn
+        source = self._batches.beginning_at(first)
+        for n in range(first, len(self._batches)):
+            if n == first:
+                self._clock.start(self._seconds_before)
+            self._begin()
+            before = time.perf_counter()
+            batch = next(source, None)
+            if batch is None:  # the virtual clock ended a run that diverged
+                return
+            self.seconds_waiting += time.perf_counter() - before
+            self.drawn += 1
+            self._begin()
+            yield batch
+
+    def state_dict(self) -> dict[str, float]:
+        return {
+            "seconds_waiting": self.seconds_waiting,
+            "drawn": self.drawn,
+            "seconds": self._clock.seconds(),
+        }
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.seconds_waiting, self.drawn = state["seconds_waiting"], int(state["drawn"])
+        self._seconds_before = state["seconds"]
+
+
+class Evaluation:
+    """Loads snapshots into `module`, which maps images to logits, and scores them on `device`.
+
+    `weights` are the module's parameters in the order of a snapshot's vector.
+    """
+
+    def __init__(self, module: Any, weights: list, device: torch.device) -> None:
+        self._module = module.to(device)
+        self._weights = weights
+        self._statistics = statistics_of(module)  # after `to`, which replaces buffers
+        self._device = device
+
+    def scores(self, snapshot: Snapshot, batches: Callable[[], Iterable]) -> list[Score]:
+        """Score the weights of `snapshot`, and then their moving average if there is one.
+
+        `batches` returns pairs of images [N, C, H, W] and labels [N].
+        """
+        return [self._score(weights, snapshot, batches()) for weights in snapshot.weights]
+
+    def _score(self, weights: torch.Tensor, snapshot: Snapshot, batches: Iterable) -> Score:
+        fill(self._weights, weights)
+        fill(self._statistics, snapshot.statistics)
+        dtype = self._weights[0].dtype
+        converted = ((images.to(dtype), labels) for images, labels in batches)
+        return score(self._module, converted, self._device)

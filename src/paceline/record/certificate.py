@@ -1,4 +1,4 @@
-"""Decides from the reports of a run if its updates were shared as its scheme claims."""
+"""Verdict on a run: whether it ended well, and its updates were shared as its scheme claims."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

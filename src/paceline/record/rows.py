@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 if TYPE_CHECKING:
-    from paceline.measurement.observed import Observed
+    from paceline.record.observed import Observed
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def curve(observed: Observed) -> list[CurveRow]:
 
 def staleness(observed: Observed) -> list[StalenessRow]:
     """Return a histogram of the pushes that each server applied."""
-    rows = []
+    rows: list[StalenessRow] = []
     for server in observed.servers:
         counts = Counter(staleness for _, staleness in server.applied)
         rows += [StalenessRow(server.server, value, counts[value]) for value in sorted(counts)]
@@ -122,7 +122,7 @@ def staleness(observed: Observed) -> list[StalenessRow]:
 
 def phases(observed: Observed) -> list[PhasesRow]:
     """Return one row per worker that finished."""
-    rows = []
+    rows: list[PhasesRow] = []
     for worker in observed.workers:
         seconds = float(worker.step_ends[-1]) if len(worker.step_ends) else 0.0
         busy = seconds - worker.seconds_data - worker.seconds_communicating

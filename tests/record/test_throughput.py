@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paceline.measurement.throughput import images_per_second
+from paceline.record.observed import images_per_second
 
 
 def rate(*step_ends, warmup=0.0, batch_size=8):
