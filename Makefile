@@ -4,6 +4,8 @@ VENV ?= .venv
 
 # abspath, so that commands find each other from any folder
 WITH_VENV = PATH="$(abspath $(VENV))/bin:$$PATH"
+# tests start hundreds of interpreters, which would compile all sources if they kept none compiled
+TESTED = PYTHONDONTWRITEBYTECODE= $(WITH_VENV)
 
 .PHONY: setup study test test-slow lint bench mutants
 
@@ -23,10 +25,10 @@ study: setup
 	@echo "The report: reports/quick/index.html"
 
 test: setup
-	$(WITH_VENV) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
+	$(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
 
 test-slow: setup
-	$(WITH_VENV) python -m pytest --numprocesses 3 --dist worksteal -m slow
+	$(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m slow
 
 lint: setup
 	$(WITH_VENV) ruff check

@@ -4,7 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from paceline.cluster import processes
+
+processes._PRELOADED.append("tests.unyielding")  # and so all that trains, once in a forkserver
+
 REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _composed_once():
+    from tests import compose_once
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compose_once.composing, "compose", compose_once.compose_once)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """A tiny problem on which laws are exact: float64, no BatchNorm, 48 images, three classes."""
 
+import logging
+import warnings
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 
 from paceline.clock.reports import ServerReport, WorkerReport
 from paceline.cluster.cluster import Task
+from paceline.cluster.launcher import launch_task
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.batches import Batch, Normalisation, WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
@@ -142,8 +145,10 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tens
     Its log must be as the scheme promises.
     """
     point = point_of(config)
-    task = Task("tests.unyielding:run", (point, folder), *point.num_processes, folder / "log")
-    returned = point.cluster.run(task)
+    here = point.kind == "virtual"
+    target = "paceline.run.training_process:run" if here else "tests.unyielding:run"
+    task = Task(target, (point, folder), *point.num_processes, folder / "log")
+    returned = _run_here(task) if here else point.cluster.run(task)
     processes = [each for each in returned if isinstance(each, TrainingReport)]
     training = [each for each in processes if each.shard == 0]
     strategies = [each.strategy for each in training]
@@ -159,6 +164,19 @@ def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tens
             run_log(point.scheme, point.workers, seen.workers, seen.servers)
         )
     return seen, torch.load(folder / "weights.pt")
+
+
+def _run_here(task: Task) -> list[Any]:
+    """Run a point on the virtual clock in this process, and leave its settings as they were."""
+    threads, log = torch.get_num_threads(), logging.getLogger("pytorch_lightning")
+    level = log.level
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            return launch_task(task, own_rank=0)
+    finally:
+        torch.set_num_threads(threads)
+        log.setLevel(level)
 
 
 def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> WorkerBatches:

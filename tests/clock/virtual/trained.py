@@ -3,12 +3,13 @@
 import contextlib
 import warnings
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 
 import torch
 import yaml
 from hydra.utils import instantiate
 from pytorch_lightning import Trainer
+from pytorch_lightning.trainer.connectors import callback_connector
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
@@ -42,6 +43,8 @@ def scheme_settings(law):
 
 
 SCHEMES = {name: partial(instantiate, settings) for name, settings in cases()}
+# every Trainer would read the metadata of all installed packages
+callback_connector._load_external_callbacks = cache(callback_connector._load_external_callbacks)
 OF_A_RUN = {field.name for field in fields(RunSpec)}
 JITTERED = StepTimes(jitter=0.5, seed=3)
 
