@@ -7,7 +7,11 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from paceline.analysis.configuration_table import known
+from paceline.analysis.analyse import CONCLUSIONS, table_path
+from paceline.analysis.configuration_table import NAME, known
+from paceline.analysis.frames import write_table
+from paceline.analysis.tables import read_tables
+from paceline.report.findings import StudyFindings, naming_of, of_size, read_conclusion
 
 NUMBER = re.compile(r"[-+±]?\d[\d,]*(?:\.\d+)?")
 NOTHING = pd.DataFrame()
@@ -46,3 +50,29 @@ def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=N
     tables |= {"decision": pd.DataFrame(list(decision))} | concluded
     of = partial(known, tables["configurations"])
     return SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])
+
+
+def as_needed(folder):
+    """Findings of the tables in `folder`, each conclusion made, written and read when it is asked
+    for: most sentences need few of them, and all take a second.
+    """
+    tables = read_tables(folder)
+    return StudyFindings(tables, AsNeeded(folder, tables), of_size(tables))
+
+
+class AsNeeded(dict):
+    def __init__(self, folder, tables):
+        super().__init__()
+        self._folder, self._tables, self._named = folder, tables, naming_of(tables)
+        self._makers = {each.name: each for each in CONCLUSIONS}
+        table_path(folder, NAME).parent.mkdir(exist_ok=True)
+
+    def __contains__(self, name):
+        return name in self._makers
+
+    def __missing__(self, name):
+        maker = self._makers[name]
+        path = table_path(self._folder, name)
+        write_table(path, maker.make(self._tables), exact=maker.exact)
+        self[name] = self._named(read_conclusion(self._folder, name))
+        return self[name]

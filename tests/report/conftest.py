@@ -1,8 +1,8 @@
 import pytest
 
 from paceline.analysis.analyse import analyse
-from paceline.report.findings import read_findings
 from paceline.report.page import report
+from tests.made_findings import as_needed
 from tests.made_reports import write_reports
 
 
@@ -29,11 +29,5 @@ def reports(tmp_path):
 
 @pytest.fixture
 def findings(tmp_path):
-    """Findings of these runs: `findings(runs, axes=[...])`."""
-
-    def make(runs, **about):
-        folder = write_reports(tmp_path / "made", runs, **about)
-        analyse(folder)
-        return read_findings(folder)
-
-    return make
+    """Findings of these runs: `findings(runs, axes=[...])`; see `as_needed`."""
+    return lambda runs, **about: as_needed(write_reports(tmp_path / "made", runs, **about))

@@ -5,13 +5,11 @@ import math
 import pandas as pd
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.report.answer import answers
 from paceline.report.choice import ONE, UNKNOWN, choice
-from paceline.report.findings import read_findings
 from paceline.report.summary import summary_sentences, use_counts
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
-from tests.made_findings import decided, made_findings, numbers, spread
+from tests.made_findings import as_needed, decided, made_findings, numbers, spread
 from tests.made_reports import fail, make_run
 
 FASTER, SLOWER, UNSURE = (3.0, 2.0, 4.0), (0.5, 0.4, 0.6), (1.2, 0.9, 1.5)
@@ -32,12 +30,7 @@ def detail(answer, *names):
 def written(tmp_path):
     """Findings of these runs with their times to the target: `written(runs)`."""
 
-    def make(runs, **about):
-        folder = write_decided(tmp_path / "made", runs, **about)
-        analyse(folder)
-        return read_findings(folder)
-
-    return make
+    return lambda runs, **about: as_needed(write_decided(tmp_path / "made", runs, **about))
 
 
 def test_numbers_are_those_of_the_table(written):

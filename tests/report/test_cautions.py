@@ -9,7 +9,7 @@ from paceline.report.number_format import MISSING
 from paceline.report.page import report
 from paceline.report.page_tables import page_tables
 from tests.made_decisions import arm, made_family, write_decided
-from tests.made_findings import numbers
+from tests.made_findings import as_needed, numbers
 from tests.made_reports import fail, made_runs, make_run, write_reports
 
 
@@ -212,8 +212,7 @@ def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
 def test_a_broken_rule_says_whether_it_touches_what_to_use(tmp_path, top1, touched):
     runs = [run for run in made_family() if run["scheme"] != "gossip" or run["workers"] == 1]
     folder = write_decided(tmp_path / "made", [*runs, *arm("gossip", 101, top1)])
-    analyse(folder)
-    (rule,) = broken_rules(read_findings(folder))
+    (rule,) = broken_rules(as_needed(folder))
     assert numbers(rule.headline)[3:] == (["1"] if touched else [])
     assert rule.text.endswith("gossip, 4 workers.") == touched
 

@@ -10,10 +10,12 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
 from paceline.report.chart.decision_chart import decision_chart
+from paceline.report.chart.map_chart import map_chart
 from paceline.report.charts import charts
 from paceline.report.findings import read_findings
 from paceline.report.words import scheme_name, scheme_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
+from tests.made_findings import as_needed
 from tests.tiny import CONF
 
 
@@ -98,8 +100,7 @@ def test_a_file_shows_one_situation_alone(tmp_path):
         runs += [*arm("sync_allreduce", 301, 0.9, workers=workers)]
         runs += [*arm("gossip", 201, 0.9, workers=workers)]
     folder = write_decided(tmp_path / "made", runs)
-    analyse(folder)
-    chart = next(c for c in charts(read_findings(folder)) if c.name == "decision")
+    chart = decision_chart(as_needed(folder))
     assert {row["situation"] for row in chart.rows} == {"s0", "s1"}
     rates = [re.findall(r">(\d+)</text>", static_svg(chart, name)) for name in ("s0", "s1")]
     assert "400" in rates[0]
@@ -123,8 +124,7 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
             first = 201 if late else 401
             runs += two_arms((301, first), workers, **{slow: late})
     folder = write_decided(tmp_path / "made", runs, axes=[*AXES, slow])
-    analyse(folder)
-    chart = next(c for c in charts(read_findings(folder)) if c.name == "map")
+    chart = map_chart(as_needed(folder))
     assert len(chart.rows) == 6
     named = {(row["across"], row["down"]): row["scheme"] for row in chart.rows}
     late = {name for place, name in named.items() if "one slow worker" in place}
@@ -141,8 +141,7 @@ def map_of_links(folder, lost=0, **about):
     for workers in (2, 4):
         for bandwidth, crossing in ((None, 201), (1e9, 301), (1e8, 901)):
             runs += two_arms((crossing + 50, crossing), workers, **{link: bandwidth})
-    analyse(write_decided(folder, runs, axes=[*AXES, link], **about))
-    return next(c for c in charts(read_findings(folder)) if c.name == "map")
+    return map_chart(as_needed(write_decided(folder, runs, axes=[*AXES, link], **about)))
 
 
 def test_a_map_names_nothing_to_use_where_runs_of_one_worker_are_lost(tmp_path):

@@ -24,14 +24,19 @@ def twice_as_fast(runs, **changes):
     ]
 
 
-@pytest.fixture
-def two(tmp_path):
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture(scope="module")
+def two(project):
     """A, and B with twice the images/s, at 0.05 more of top-1 under the asynchronous scheme."""
     a = made_two_schemes(spread=30)
     b = twice_as_fast(made_two_schemes(spread=30, accuracy=0.85), commit="fedcba")
     settings = [{"training.epochs": 5, "data.name": "x"}, {"training.epochs": 9, "data.name": "x"}]
     return [
-        analysed(tmp_path / "reports" / name, runs, settings=known)
+        analysed(project / "reports" / name, runs, settings=known)
         for name, runs, known in zip("ab", (a, b), settings, strict=True)
     ]
 
@@ -116,11 +121,11 @@ def test_where_no_run_got_there_no_speedup_is_shown(tmp_path, two):
     assert pd.isna(row["speedup_ratio"])
 
 
-def test_the_command_prints_and_writes(tmp_path, two, capsys):
+def test_the_command_prints_and_writes(project, tmp_path, two, capsys):
     path = tmp_path / "compared.csv"
-    folder = str(tmp_path / "reports/b")  # a path, as of a report of another commit
+    folder = str(project / "reports/b")  # a path, as of a report of another commit
     options = Namespace(study="a", other=folder, csv=str(path), open=False)
-    assert command("show").run(options, tmp_path) == 0
+    assert command("show").run(options, project) == 0
     assert capsys.readouterr().out == as_text(compare(*two)) + "\n"
     assert len(pd.read_csv(path)) == 4
 
@@ -133,9 +138,9 @@ def test_the_command_prints_and_writes(tmp_path, two, capsys):
         ({"csv": "/nowhere/x.csv"}, "csv", "no folder /nowhere"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path, two, changes, setting, text):
-    write_reports(tmp_path / "reports/raw")
+def test_what_is_not_there_is_named(project, two, changes, setting, text):
+    write_reports(project / "reports/raw")
     options = Namespace(**{"study": "a", "other": "a", "csv": None, "open": False} | changes)
     with pytest.raises(SettingError, match=text) as error:
-        command("show").run(options, tmp_path)
+        command("show").run(options, project)
     assert error.value.setting == setting

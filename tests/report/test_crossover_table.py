@@ -1,7 +1,6 @@
-from paceline.analysis.analyse import analyse
-from paceline.report.findings import read_findings
 from paceline.report.page_tables import page_tables
 from tests.made_decisions import arm, write_decided
+from tests.made_findings import as_needed
 
 
 def test_crossovers_are_told_between_and_beyond_the_numbers_of_workers(tmp_path):
@@ -14,8 +13,7 @@ def test_crossovers_are_told_between_and_beyond_the_numbers_of_workers(tmp_path)
         for run in arm(scheme, time, 0.9, workers=workers)
     ]
     folder = write_decided(tmp_path / "made", runs)
-    analyse(folder)
-    tables = page_tables(read_findings(folder))
+    tables = page_tables(as_needed(folder))
     (table,) = (each for each in tables if each.name == "Crossovers in scale")
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["gossip"][1].startswith("6.")

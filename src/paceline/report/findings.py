@@ -1,6 +1,6 @@
 """Reads all tables from which the page of a study is made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,14 +56,20 @@ def read_findings(folder: Path) -> StudyFindings:
     Raises SettingError("study") if a table is missing; its message names the command to run first.
     """
     tables = read_tables(folder)
-    concluded = {each.name: read_conclusion(folder, each.name) for each in CONCLUSIONS}
-    implied, of_size = implied_by_scheme(tables), _of_size(tables)
-    named = {name: _with(implied, own) for name, own in concluded.items()}
-    blank = {
-        name: own.assign(**{each: None for each in of_size if each in own})
-        for name, own in named.items()
-    }
-    return StudyFindings(tables, blank, of_size)
+    named = naming_of(tables)
+    concluded = {each.name: named(read_conclusion(folder, each.name)) for each in CONCLUSIONS}
+    return StudyFindings(tables, concluded, of_size(tables))
+
+
+def naming_of(tables: Tables) -> Callable[[Frame], Frame]:
+    """Return what adds the settings of schemes to a table of conclusions of this study."""
+    implied, blank = implied_by_scheme(tables), of_size(tables)
+
+    def named(rows: Frame) -> Frame:
+        rows = _with(implied, rows)
+        return rows.assign(**{each: None for each in blank if each in rows})
+
+    return named
 
 
 def read_conclusion(folder: Path, name: str) -> Frame:
@@ -74,7 +80,8 @@ def read_conclusion(folder: Path, name: str) -> Frame:
     return read_table(require(table_path(folder, name), f"paceline report {folder.name}"))
 
 
-def _of_size(tables: Tables) -> list[str]:
+def of_size(tables: Tables) -> list[str]:
+    """Return the settings of schemes that differ with the number of workers, and only so."""
     runs, names = tables.runs, [name for name in tables.axes if name.startswith("scheme.")]
     of_both, alone = runs.groupby(["scheme", "workers"]), runs.groupby("scheme")
     return [
