@@ -30,8 +30,14 @@ PROFILES = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", SCHEMES)
+CASES = [  # by turns two of the four of a scheme are not slow
+    pytest.param(name, profile, marks=pytest.mark.slow if (number + place) % 2 else [])
+    for number, name in enumerate(SCHEMES)
+    for place, profile in enumerate(PROFILES)
+]
+
+
+@pytest.mark.parametrize(("name", "profile"), CASES)
 def test_times_are_those_of_the_run_that_trains(name, profile):
     """Shards of several servers differ by a weight there, and here by none: times by as much in
     the mean, and who comes first of two that are as close.

@@ -1,5 +1,7 @@
 """The virtual clock: exact, in float64, against loops that know nothing of it."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -97,9 +99,21 @@ def test_recycled_buffers_are_deep_copies(scheme, at_least):
         )
 
 
-@every_scheme
-@pytest.mark.parametrize(("at_least", "num_steps"), [(4, 18), (6, 37), (2, 1)])
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+RUNS = list(itertools.product([(4, 18), (6, 37), (2, 1)], PLACES))
+
+
+def runs_of_every_rule():
+    """Each scheme in each of RUNS; by turns one of these is not slow."""
+    for number, (name, scheme) in enumerate(SCHEMES.items()):
+        for turn, ((at_least, num_steps), place) in enumerate(RUNS):
+            yield pytest.param(
+                *(scheme, at_least, num_steps, PLACES[place]),
+                id=f"{name}, {num_steps} steps on {place}",
+                marks=[] if turn == number % len(RUNS) else [pytest.mark.slow],
+            )
+
+
+@pytest.mark.parametrize(("scheme", "at_least", "num_steps", "place"), [*runs_of_every_rule()])
 def test_every_rule_runs_to_its_end(scheme, at_least, num_steps, place):
     """No process waits for what never comes, though periods and workers do not divide the run."""
     workers = workers_for(scheme(), at_least)
