@@ -11,7 +11,8 @@ import pytest
 
 from tests.tiny import REPOSITORY
 
-pytestmark = pytest.mark.slow
+SECONDS = 300  # limit for two torchrun, whose four interpreters import torch on a busy machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * SECONDS + 60)]
 SMALL = [
     "data=synthetic",
     "data.num_train=96",
@@ -52,7 +53,7 @@ def run_both(project, *command):
             processes.append(
                 subprocess.Popen(torchrun, cwd=project, env=environment, stdout=file, stderr=file)
             )
-    codes = [process.wait(120) for process in processes]
+    codes = [process.wait(SECONDS) for process in processes]
     return codes, [log.read_text() for log in logs]
 
 

@@ -74,10 +74,13 @@ def at_gate(outcome, project, key, name="worker_0"):
 
 
 def test_points_of_every_shape_in_one_sweep(project, write, capfd):
-    """Workers 1, 2, 4 of two schemes over one and two nodes; nothing is left to do then."""
-    schemes = "sync_allreduce,async_parameter_server"
+    """Workers 1, 2, 4 of two schemes over one and two nodes; nothing is left to do then.
+
+    After as many samples no order of pushes leaves the accuracy at chance.
+    """
+    schemes, long = "sync_allreduce,async_parameter_server", "training.samples=960"
     write([{"scheme": schemes, "workers": "1,2,4"}], points_per_job=2)
-    assert run(project)
+    assert run(project, long)
     found = results(project)
     shapes = {
         (each["scheme"], each["workers"], each["servers"], each["nodes"] == "n[1-2]")
@@ -88,7 +91,7 @@ def test_points_of_every_shape_in_one_sweep(project, write, capfd):
         for scheme in schemes.split(",")
         for workers in (1, 2, 4)
     }
-    assert {(each["status"], each["samples"]) for each in found.values()} == {("finished", 192)}
+    assert {(each["status"], each["samples"]) for each in found.values()} == {("finished", 960)}
     assert times_run(project) == dict.fromkeys(found, 1)
     (jobs,) = re.findall(r"6 points queued; jobs (.*)", capfd.readouterr().out)
     assert {each["job"].split("_")[0] for each in found.values()} == set(jobs.split(", "))
@@ -97,7 +100,7 @@ def test_points_of_every_shape_in_one_sweep(project, write, capfd):
         assert ended.fetchall() == [("FINISHED", 7)]  # with that of the study
         logged = database.execute("select count(*) from latest_metrics where key = 'final/top1'")
         assert logged.fetchone() == (6,)
-    assert run(project, "cluster.partition=low", "cluster.minutes=5")  # neither is in the key
+    assert run(project, long, "cluster.partition=low", "cluster.minutes=5")  # neither is in the key
     assert times_run(project) == dict.fromkeys(found, 1)
 
 
