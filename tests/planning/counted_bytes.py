@@ -11,6 +11,7 @@ import subprocess
 import sys
 from random import Random
 
+import pytest
 import torch
 
 from paceline.model.classifier import Classifier
@@ -26,7 +27,7 @@ from paceline.study.compose import composed
 from tests.tiny import CONF
 
 NARROW = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
-PROCESSORS = ["this processor", "AVX2"]
+PROCESSORS = ["this processor", pytest.param("AVX2", marks=pytest.mark.slow)]
 NETWORKS = {  # with the shape of an image
     "small_cnn": (lambda: SmallCNN((1, 28, 28), 10, 16, "batch"), (1, 28, 28)),
     "resnet18": (lambda: torchvision_network("resnet18", (3, 32, 32), 10, "batch"), (3, 32, 32)),

@@ -16,7 +16,11 @@ from paceline.analysis.statistics.pooled import pooled
 DRAWS = 1000
 
 
-@pytest.mark.parametrize("world", PROMISED, ids=lambda world: world.__name__)
+SLOW = (tuned_schemes, cut_off)
+WORLDS = [pytest.param(w, marks=pytest.mark.slow) if w in SLOW else w for w in PROMISED]
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 def test_what_is_promised_holds_in_planted_worlds(world):
     draws = 300 if world is cut_off else DRAWS  # its curves are not vectorized
     missed = [(row.name, row.share) for row in world(draws) if not row.holds]
