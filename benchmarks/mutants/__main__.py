@@ -33,7 +33,7 @@ SLOW_TO_IMPORT = (
     "pytorch_lightning",
     "pandas",
     "scipy.stats",
-    "altair",
+    "vl_convert",
     "pydantic",
 )
 _tree: Path  # of this process of the pool

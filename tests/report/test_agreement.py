@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from paceline.report.agreement import agreement, predictions
 from paceline.report.page_tables import page_tables
+from paceline.report.summary import agreement, predictions
 from tests.made_findings import made_findings, numbers
 from tests.made_reports import make_run
 

@@ -5,8 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from paceline.report.answer import answers
-from paceline.report.choice import ONE, UNKNOWN, choice
+from paceline.report.answer import ONE, UNKNOWN, answers, choice
 from paceline.report.summary import summary_sentences, use_counts
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
 from tests.made_findings import as_needed, decided, made_findings, numbers, spread
@@ -127,16 +126,6 @@ def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search():
     assert detail(answer, "mixed groups", "asynchronous servers") == answer.details[-1]
     assert "all-reduce" not in answer.details[-1]
     assert not any(text.startswith("Never") for text in answer.details)
-
-
-def test_tables_of_an_older_version_are_answered_by_what_they_have():
-    row = decided("gossip", "best", FASTER, **spread("top1_difference", 0.01, -0.02, 0.04))
-    rows = [row, decided("mixed", "behind", UNSURE)]
-    later = ("one_", "reference_", "baseline_")
-    older = [{n: v for n, v in row.items() if not n.startswith(later)} for row in rows]
-    answer = answer_of(*older)
-    assert numbers(answer.details[0]) == ["+1.00", "-2.00", "+4.00"]
-    assert not any("one worker:" in text for text in answer.details)
 
 
 def test_where_no_run_reaches_the_target_no_scheme_is_named():

@@ -9,10 +9,9 @@ import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
-from paceline.report.chart.decision_chart import decision_chart
-from paceline.report.chart.map_chart import map_chart
-from paceline.report.charts import charts
+from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.findings import read_findings
+from paceline.report.page import charts
 from paceline.report.words import scheme_name, scheme_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
 from tests.made_findings import as_needed

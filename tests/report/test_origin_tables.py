@@ -1,6 +1,6 @@
 """Where the numbers of a study come from: one value for all points, or each with its points."""
 
-from paceline.report.origin_tables import origin_tables
+from paceline.report.page_tables import origin_tables
 from tests.made_reports import make_run
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.record.archive import ARCHIVE
-from paceline.report.charts import charts
 from paceline.report.findings import read_findings
-from paceline.report.page import report, single_page
+from paceline.report.page import charts, report, single_page
 from paceline.report.page_tables import page_tables
 from tests.made_reports import made_runs, make_run, write_reports
 

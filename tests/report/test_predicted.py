@@ -5,9 +5,9 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
-from paceline.report.agreement import predictions
 from paceline.report.findings import read_findings
 from paceline.report.page import report
+from paceline.report.summary import predictions
 from tests.made_findings import numbers
 from tests.made_reports import concluded, fail, make_run, write_reports
 

@@ -38,9 +38,9 @@ def test_a_row_has_the_numbers_of_the_best(root):
     assert use == "**asynchronous servers** (tied with: all-reduce, of higher accuracy)"
     assert best["scheme"] == "async_parameter_server"
     low, high = best["speedup_low"], best["speedup_high"]
-    assert speed == f"{best['speedup_mean']:.1f} ({low:.1f} to {high:.1f}, n = 3)"
+    assert speed == f"{best['speedup_mean']:.1f} ({low:.1f} to {high:.1f}), n = 3"
     points = [100 * best[f"one_worker_top1_difference_{part}"] for part in ("mean", "low", "high")]
-    assert accuracy == "{:+.2f} ({:+.2f} to {:+.2f}, n = 3)".format(*points)
+    assert accuracy == "{:+.2f} ({:+.2f} to {:+.2f}), n = 3".format(*points)
     assert (kind, page) == ("measured", "[example](reports/example/README.md)")
 
 

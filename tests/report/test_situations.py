@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from paceline.report.situations import of_several_schemes, situations
+from paceline.report.findings import of_several_schemes, situations
 
 
 def made(rows, axes):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from paceline.report.how_it_was_run import target_origin
 from paceline.report.page_tables import page_tables
-from paceline.report.target_origin import target_origin
 from tests.made_findings import numbers
 from tests.made_reports import make_run
 

@@ -8,8 +8,8 @@ from paceline.analysis.analyse import analyse
 from paceline.record.rows import TUNING
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
-from paceline.report.origin_tables import tuning
 from paceline.report.page import report
+from paceline.report.page_tables import tuning
 from tests.made_reports import make_run, write_reports, write_rows
 
 COLUMNS = "key scheme workers lr top1 status chosen"

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from paceline.command.plain_table import plain_table
-from paceline.report.choice import MEANINGS, tier_of
+from paceline.report.answer import MEANINGS, tier_of
 
 _TIERS = [*MEANINGS, ""]
 

@@ -1,25 +1,45 @@
 """Answers which scheme to use in each situation, from decision.csv only."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pandas as pd
 
+from paceline.analysis.decision import is_faster
 from paceline.analysis.frames import Frame
-from paceline.report.choice import (
-    NOT_JUDGED,
-    ONE,
-    UNKNOWN,
-    Choice,
-    choice,
-    is_at_edge,
-    tier_of,
-)
-from paceline.report.findings import StudyFindings
+from paceline.analysis.tables import CURVE_IMAGES
+from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.number_format import count, interval, percent_points, times
-from paceline.report.phrases import say
-from paceline.report.situations import RATE, Situation, of_several_schemes
-from paceline.report.target_origin import target_words
-from paceline.report.words import scheme_words
+from paceline.report.words import say, scheme_name, scheme_words
+
+ONE = "one worker"  # what to use where no scheme is faster
+NONE = "no run reaches the target"
+UNKNOWN = "unknown, because runs missed the target"
+NOT_JUDGED = "not judged"
+MEANINGS = {
+    "best": "the shortest time to the target",
+    "tied": "not significantly different from the best",
+    "behind": "later than the best, or missed the target in some runs",
+    "never": "no run reached the target",
+    NOT_JUDGED: "behind or never, but its best rate is at the edge of the search range",
+}
+
+
+class Choice(NamedTuple):
+    """Choice of what to use in a situation.
+
+    `use`: in words, a scheme, or ONE, NONE or UNKNOWN. `row`: of that scheme, or else of the best
+    one; None if no run reached the target. `tied`: the rows that are tied with it.
+    """
+
+    use: str
+    row: Frame | None
+    tied: Frame
+
+    @property
+    def is_scheme(self) -> bool:
+        """Return True if a scheme is to be used."""
+        return self.use not in (ONE, NONE, UNKNOWN)
 
 
 class Answer(NamedTuple):
@@ -36,14 +56,37 @@ class Answer(NamedTuple):
     details: list[str]
 
 
-def answers(findings: StudyFindings) -> list[Answer]:
-    """Return an answer for each situation with several schemes, at tuned rates if there are any."""
-    decision = findings.concluded["decision"]
-    return [_answer(findings, each, each.of(decision)) for each in answered(findings)]
+def choice(rows: Frame) -> Choice:
+    """Choose the best scheme that is shown to be faster than one worker, by a situation's rows.
+
+    That may be one that is tied with the best, if the best missed the target in some runs, so that
+    its speed-up is unknown. Where runs of one worker missed the target, no speed-up is known.
+    """
+    best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
+    ranked = pd.concat([best, tied.sort_values("target_seconds_mean")])
+    if ranked.empty:
+        return Choice(NONE, None, ranked)
+    for place, (_, row) in enumerate(ranked.iterrows()):
+        if is_faster(row):
+            return Choice(scheme_words(row), row, ranked.drop(ranked.index[place]))
+    first = ranked.iloc[0]
+    return Choice(UNKNOWN if pd.isna(first["speedup_mean"]) else ONE, first, ranked.iloc[1:])
+
+
+def tier_of(row: Mapping[str, Any]) -> str:
+    """Return the word of MEANINGS for a row of decision.csv, "" without a target.
+
+    Nothing is said against a scheme whose best rate is at the edge of the search range, so that a
+    better one may lie beyond.
+    """
+    tier = str(row["tier"])
+    if tier in ("behind", "never") and row["at_edge"]:
+        return NOT_JUDGED
+    return tier if tier in MEANINGS else ""
 
 
 def answered(findings: StudyFindings) -> list[Situation]:
-    """Return the situations that answers are for, in their order."""
+    """Return the situations of several schemes, those of rates by rule only without tuned ones."""
     several = of_several_schemes(findings)
     tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
     return [
@@ -59,30 +102,46 @@ def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
     return [(each, choice(each.of(decision))) for each in answered(findings)]
 
 
+def answers(findings: StudyFindings) -> list[Answer]:
+    """Return an answer for each situation of `answered`."""
+    decision = findings.concluded["decision"]
+    return [_answer(findings, each, each.of(decision)) for each in answered(findings)]
+
+
+def target_metric(findings: StudyFindings) -> str:
+    """Return the metric of the target: top1, top5, or loss, of which less is better."""
+    return (findings.tables.about["target"] or {"metric": "top1"})["metric"]
+
+
+def validation_images(findings: StudyFindings) -> str:
+    """Name the images on which targets are set and reached, as in "2,000 validation images"."""
+    return say("validation_images", images=findings.tables.about["settings"].get(CURVE_IMAGES))
+
+
+def _target(findings: StudyFindings, value: float) -> str:
+    """Say a target, as in "87.7 % on validation images"."""
+    metric, images = target_metric(findings), validation_images(findings)
+    return say("target", metric=metric, value=value, images=images)
+
+
 def _without_rate(situation: Situation) -> tuple[str, ...]:
     return tuple(str(value) for name, value in situation.values.items() if name != RATE)
 
 
 def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answer:
-    chosen, title = choice(rows), situation.title
-    row = chosen.row
-    if row is None:
-        return _by_throughput(findings, rows, title)
-    first, speed = scheme_words(row), interval(row, "speedup", times)
-    runs = row["n"] - row["n_failed"]
-    reached = say("reached", row, runs=runs, target=target_words(findings, row["target"]))
-    numbers = {"scheme": first, "speed": speed, "reached": reached}
+    chosen = choice(rows)
+    if chosen.row is None:
+        return _by_throughput(findings, rows, situation.title)
+    numbers = _known(chosen.row) | {"scheme": scheme_words(chosen.row)}
+    numbers["speed"] = interval(chosen.row, "speedup", times)
+    numbers["reached"] = say("reached", numbers, target=_target(findings, chosen.row["target"]))
     if chosen.use == ONE:
-        name = "answer_slower" if row["speedup_high"] < 1 else "answer_one_worker"
-    elif speed:
-        name = "answer_scheme"
+        name = "answer_slower" if chosen.row["speedup_high"] < 1 else "answer_one_worker"
     else:
-        name = "answer_without_speedup"
-        ends = {name: row.get(name) for name in ("baseline_n", "baseline_reached")}
-        ends = {name: None if pd.isna(number) else number for name, number in ends.items()}
-        numbers |= ends | {"first": first if chosen.use == UNKNOWN else ""}
+        name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
     use = "" if chosen.use == UNKNOWN else chosen.use
-    return Answer(title, use, say(name, numbers), [*_compared(row), *_others(rows, chosen)])
+    details = [*_compared(chosen.row), *_others(rows, chosen)]
+    return Answer(situation.title, use, say(name, numbers, use=use), details)
 
 
 def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
@@ -90,11 +149,11 @@ def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
 
     It is not one to use: nothing says whether it learns.
     """
+    tiers = [tier_of(row) for _, row in rows.iterrows()]
     none = ""
     if (rows["tier"] == "never").any():
-        target = target_words(findings, rows["target"].iloc[0])
-        at_edge = any(tier_of(row) == NOT_JUDGED for _, row in rows.iterrows())
-        none = say("none_reached", target=target, at_edge=at_edge)
+        target = _target(findings, rows["target"].iloc[0])
+        none = say("none_reached", target=target, at_edge=NOT_JUDGED in tiers)
     rates = rows["images_per_second_mean"].dropna()
     if rates.empty:
         return Answer(title, "", f"{none} {say('none_finished')}".strip(), [])
@@ -106,57 +165,32 @@ def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
 
 def _compared(row: Frame) -> list[str]:
     """Compare the scheme with one worker, and with the reference scheme if that is another."""
-    sides = [(ONE, "", _accuracy(row, "one_worker_"))]
+    sides = [(ONE, "", "one_worker_")]
     if row["scheme"] != row["reference"]:
         speed = interval(row, "reference_speedup", times)
-        words = say("compared_speed", speed=speed) if speed else ""
-        sides.append((scheme_words({"scheme": row["reference"]}), words, _accuracy(row, "")))
-    return [
-        say("compared", other=other, speed=speed, accuracy=accuracy)
-        for other, speed, accuracy in sides
-        if speed or accuracy
-    ]
-
-
-def _accuracy(row: Frame, side: str) -> str:
-    points = interval(row, f"{side}top1_difference", percent_points)
-    if not points:
-        return ""
-    return say(
-        "compared_accuracy",
-        points=points,
-        accuracy=row[f"{side}accuracy"],
-        within_margin=row[f"{side}within_margin"],
-        at_edge=is_at_edge(row),
-    )
+        sides.append((scheme_name(str(row["reference"])), speed, ""))
+    texts = []
+    for other, speed, side in sides:
+        numbers = {name: row[f"{side}{name}"] for name in ("accuracy", "within_margin")}
+        numbers |= {"other": other, "speed": speed, "at_edge": row["at_edge"]}
+        numbers["points"] = interval(row, f"{side}top1_difference", percent_points)
+        if speed or numbers["points"]:
+            texts.append(say("compared", numbers))
+    return texts
 
 
 def _others(rows: Frame, chosen: Choice) -> list[str]:
-    """Name the other schemes by tier; nothing is said against one at the edge of its search."""
+    """Name the other schemes by tier."""
     tiers = pd.Series([tier_of(row) for _, row in rows.iterrows()], rows.index)
+    of_tier = {tier: rows[tiers == tier] for tier in ("behind", "never", NOT_JUDGED)}
     named = {
-        "schemes_tied": chosen.tied,
-        "schemes_behind": rows[tiers == "behind"],
-        "schemes_never": rows[tiers == "never"],
-        "schemes_not_judged": rows[tiers == NOT_JUDGED],
+        tier: [_known(row) | {"words": scheme_words(row)} for _, row in own.iterrows()]
+        for tier, own in ({"tied": chosen.tied} | of_tier).items()
     }
-    with_speeds = ("schemes_tied", "schemes_behind")
-    return [
-        say(
-            name,
-            speeds=own["speedup_mean"].notna().any(),
-            names="; ".join(
-                _with_speed(row) if name in with_speeds else scheme_words(row)
-                for _, row in own.iterrows()
-            ),
-        )
-        for name, own in named.items()
-        if len(own)
-    ]
+    return [say("schemes", tier=tier, schemes=own) for tier, own in named.items() if own]
 
 
-def _with_speed(row: Frame) -> str:
-    """Name a scheme with its speed-up; of one that missed the target, how many runs reached it."""
-    speed = None if pd.isna(row["speedup_mean"]) else row["speedup_mean"]
-    numbers = {"n_reached": row["n_reached"], "runs": row["n"] - row["n_failed"]}
-    return say("scheme_speed", numbers, scheme=scheme_words(row), speed=speed)
+def _known(row: Frame) -> dict[str, Any]:
+    """Return the cells of a row by column, None for those that are missing, and its runs."""
+    known = {name: None if pd.isna(value) else value for name, value in row.items()}
+    return known | {"runs": row["n"] - row["n_failed"]}

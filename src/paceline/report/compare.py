@@ -1,8 +1,8 @@
 """Compares two reports: how far each scheme came in the situations that both have."""
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -10,37 +10,16 @@ from paceline.analysis.configuration import matching
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.tables import Tables, read_tables
 from paceline.errors import SettingError
-from paceline.report.choice import tier_of
+from paceline.report.answer import tier_of
 from paceline.report.findings import read_conclusion
-from paceline.report.number_format import (
-    MISSING,
-    decimals,
-    interval,
-    percent_points,
-    setting,
-    times,
-)
-from paceline.report.table import Column, value
-from paceline.report.words import scheme_words, value_words
+from paceline.report.number_format import setting
+from paceline.report.table import Column, columns
+from paceline.report.words import say, scheme_words, value_words
 
 _ORIGIN = ("hardware.", "versions.", "commit")  # columns of runs.csv that say where it was run
-_ASKED = ("target", "margin")
-_COLUMNS = (
-    Column("tier A -> B", lambda row: " -> ".join(_tiers(row))),
-    Column("speed-up A", lambda row: interval(row, "speedup_a", times) or MISSING),
-    Column("speed-up B", lambda row: interval(row, "speedup_b", times) or MISSING),
-    value("B / A", "speedup_ratio", decimals),
-    value("top-1 B - A, points", "top1_difference", percent_points),
-    value("images/s B / A", "images_per_second_ratio", decimals),
-)
 
 
-def _tiers(row: Frame) -> dict[str, None]:
-    return dict.fromkeys(row[f"tier_{side}"] or "no target" for side in "ab")
-
-
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """Tables of a report: `columns` of `decision` say of which situation and scheme a row is."""
 
     tables: Tables
@@ -48,8 +27,7 @@ class Report:
     columns: Sequence[str]
 
 
-@dataclass(frozen=True)
-class ComparedReports:
+class ComparedReports(NamedTuple):
     """Two reports, joined.
 
     `differs`: what differs between how they were run, a line each. `rows`: one for each situation
@@ -85,39 +63,36 @@ def compare(a: Report, b: Report) -> ComparedReports:
     extra = [name for name in (*a.columns, *b.columns) if name not in shared]
     both_tested = all(each.tables.runs["test_top1"].notna().any() for each in (a, b))
     metric = "test_top1" if both_tested else "top1"
-    of_b = [name for name in b.columns if name not in shared]
+    own = a.columns, [name for name in b.columns if name not in shared]
     sides = [
-        _numbers(report, side, metric).join(report.decision[columns])
-        for report, side, columns in ((a, "a", a.columns), (b, "b", of_b))
+        _numbers(report, side, metric, shared).join(report.decision[columns])
+        for report, side, columns in zip((a, b), "ab", own, strict=True)
     ]
-    keys = [_keys(each, shared) for each in (a, b)]
-    rows = sides[0].assign(key=keys[0]).merge(sides[1].assign(key=keys[1]), on="key")
+    rows = sides[0].merge(sides[1], on="key")
     rows["speedup_ratio"] = rows["speedup_b_mean"] / rows["speedup_a_mean"]
     rows["top1_difference"] = rows[f"{metric}_b"] - rows[f"{metric}_a"]
     rows["images_per_second_ratio"] = rows["images_per_second_b"] / rows["images_per_second_a"]
-    varying = _varying([a.decision, b.decision], [*shared, *extra])
+    names = [*shared, *extra]
+    varying = [name for name in names if name in ("scheme", "workers") or _varies(name, a, b)]
     known = set(rows["key"])
-    only = [_only(*each, varying, known) for each in zip((a, b), keys, strict=True)]
-    numbers = [name for name in rows if name not in ("key", *shared, *extra)]
-    return ComparedReports(_differs(a, b, extra), varying, rows[[*shared, *extra, *numbers]], only)
+    only = [_only(*each, varying, known) for each in zip((a, b), sides, strict=True)]
+    rows = rows[names + [name for name in rows if name not in ("key", *names)]]
+    return ComparedReports(_differs(a, b, extra), varying, rows, only)
 
 
 def as_text(compared: ComparedReports) -> str:
     """Lay the comparison out for a terminal."""
-    lines = [f"  {line}" for line in compared.differs]
-    lines = [*(["What differs (A | B):", *lines] if lines else ["Both were run alike."]), ""]
-    if compared.rows.empty:
-        lines.append("There is no situation and scheme that both have.")
-    else:
-        cells = [
-            [*_words(row, compared.columns), *(column.text(row) for column in _COLUMNS)]
-            for _, row in compared.rows.iterrows()
-        ]
-        lines += _aligned([["situation", "scheme", *(each.title for each in _COLUMNS)], *cells])
-        lines.append("Each speed-up is over the best single worker of the same report.")
-    for name, only in zip("AB", compared.only, strict=True):
-        lines += ["", f"Only {name} has:", *(f"  {text}" for text in only)] if only else []
-    return "\n".join(lines)
+    shown = (
+        Column("situation", lambda row: _situation(row, compared.columns)),
+        Column("scheme", lambda row: _scheme(row, compared.columns)),
+        *columns("compared"),
+    )
+    rows = [[each.heading for each in shown]]
+    rows += [[each.text(row) for each in shown] for _, row in compared.rows.iterrows()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    only = dict(zip("AB", compared.only, strict=True))
+    return say("compared_reports", differs=compared.differs, rows=lines, only=only)
 
 
 def _completed(one: Report, other: Report) -> Report:
@@ -127,13 +102,6 @@ def _completed(one: Report, other: Report) -> Report:
     return Report(one.tables, one.decision.assign(**same), [*one.columns, *same])
 
 
-def _keys(report: Report, shared: Sequence[str]) -> list[str]:
-    """Return what identifies each row of the decision, equal in both reports."""
-    return [
-        repr([_comparable(row[name]) for name in shared]) for _, row in report.decision.iterrows()
-    ]
-
-
 def _comparable(value: Entry) -> Entry:
     """Return a value that equals itself, also if it is empty or was read as another type."""
     if pd.isna(value) or value == "":
@@ -141,63 +109,53 @@ def _comparable(value: Entry) -> Entry:
     return value if isinstance(value, str) else float(value)
 
 
-def _numbers(report: Report, side: str, metric: str) -> Frame:
-    """Return the compared numbers of each row of the decision, under names of this side."""
-    rows = report.decision
+def _varies(name: str, *reports: Report) -> bool:
+    known = [each.decision[name] for each in reports if name in each.decision]
+    return len({_comparable(cell) for column in known for cell in column}) > 1
+
+
+def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> Frame:
+    """Return the compared numbers of each row of the decision, and what identifies the row."""
+    rows, finished = report.decision, report.tables.finished
     reached = rows["n_reached"] > 0  # without, a speed-up is only a bound
-    of_points = [name for name in report.columns if name in report.tables.finished]
-    tops = [
-        matching(report.tables.finished, dict(row))[metric].astype(float).mean()
-        for _, row in rows[of_points].iterrows()
-    ]
+    points = rows[[name for name in report.columns if name in finished]]
+    keys = [repr([_comparable(row[name]) for name in shared]) for _, row in rows.iterrows()]
     numbers: Row = {f"tier_{side}": [tier_of(row) for _, row in rows.iterrows()]}
-    for part in ("mean", "low", "high"):
-        numbers[f"speedup_{side}_{part}"] = rows[f"speedup_{part}"].where(reached)
-    rates = rows["images_per_second_mean"]
-    numbers |= {f"{metric}_{side}": tops, f"images_per_second_{side}": rates}
-    return pd.DataFrame(numbers, rows.index)
+    ends = ("mean", "low", "high")
+    numbers |= {f"speedup_{side}_{end}": rows[f"speedup_{end}"].where(reached) for end in ends}
+    numbers[f"{metric}_{side}"] = [
+        matching(finished, dict(row))[metric].astype(float).mean() for _, row in points.iterrows()
+    ]
+    numbers[f"images_per_second_{side}"] = rows["images_per_second_mean"]
+    return pd.DataFrame(numbers | {"key": keys}, rows.index)
 
 
-def _only(
-    report: Report, keys: Sequence[str], varying: Sequence[str], known: Container[str]
-) -> list[str]:
+def _only(report: Report, rows: Frame, varying: Sequence[str], known: Container[str]) -> list[str]:
     """Name each situation of rows that the other report lacks, with their schemes."""
     own = [name for name in varying if name in report.columns]
     found: dict[str, list[str]] = {}
-    for key, (_, row) in zip(keys, report.decision.iterrows(), strict=True):
+    for key, (_, row) in zip(rows["key"], report.decision.iterrows(), strict=True):
         if key not in known:
-            situation, scheme = _words(row, own)
-            found.setdefault(situation, []).append(scheme)
+            found.setdefault(_situation(row, own), []).append(_scheme(row, own))
     return [f"{situation}: {'; '.join(schemes)}" for situation, schemes in found.items()]
 
 
-def _varying(decisions: Sequence[Frame], columns: Sequence[str]) -> list[str]:
-    """Return the columns by which rows differ, and in any case the scheme and its workers."""
-    values = {
-        name: {_comparable(value) for each in decisions if name in each for value in each[name]}
-        for name in columns
-    }
-    return [name for name in columns if len(values[name]) > 1 or name in ("scheme", "workers")]
+def _situation(row: Frame, columns: Sequence[str]) -> str:
+    names = dict.fromkeys(["workers", *(name for name in columns if not _is_of_scheme(name))])
+    return ", ".join(row[n] if n in ("kind", "data") else value_words(n, row[n]) for n in names)
 
 
-def _words(row: Frame | Row, columns: Sequence[str]) -> list[str]:
-    """Say of which situation and scheme a row is."""
-    own = [name for name in columns if name == "scheme" or name.startswith("scheme.")]
-    names = ["workers", *(name for name in columns if name not in own and name != "workers")]
-    texts = [row[n] if n in ("kind", "data") else value_words(n, row[n]) for n in names]
-    return [", ".join(texts), scheme_words({name: row[name] for name in own})]
+def _scheme(row: Frame, columns: Sequence[str]) -> str:
+    return scheme_words({name: row[name] for name in columns if _is_of_scheme(name)})
+
+
+def _is_of_scheme(name: str) -> bool:
+    return name == "scheme" or name.startswith("scheme.")
 
 
 def _differs(a: Report, b: Report, extra: Sequence[str]) -> list[str]:
-    abouts = [each.tables.about for each in (a, b)]
-    sides = [
-        {f"asked {name}": about[name] for name in _ASKED}
-        | {"target reached for": ", ".join(map(setting, each.decision["target"].unique()))}
-        | dict(about["settings"])
-        | _origin(each.tables.runs)
-        for about, each in zip(abouts, (a, b), strict=True)
-    ]
-    names = dict.fromkeys([*sides[0], *sides[1]])
+    sides = [_how(each) for each in (a, b)]
+    names = {**sides[0], **sides[1]}
     texts = {name: [str(side.get(name, "not known")) for side in sides] for name in names}
     lines = [f"{name}: {one} | {other}" for name, (one, other) in texts.items() if one != other]
     for name, each in zip("AB", (a, b), strict=True):
@@ -205,11 +163,14 @@ def _differs(a: Report, b: Report, extra: Sequence[str]) -> list[str]:
     return lines
 
 
-def _origin(runs: Frame) -> Row:
-    names = [name for name in runs if name.startswith(_ORIGIN)]
-    return {name: ", ".join(dict.fromkeys(map(setting, runs[name]))) for name in names}
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+def _how(report: Report) -> Mapping[str, Entry]:
+    """Return what was asked, with which settings, and where it was run."""
+    about, runs = report.tables.about, report.tables.runs
+    origin = [name for name in runs if name.startswith(_ORIGIN)]
+    return {
+        "asked target": about["target"],
+        "asked margin": about["margin"],
+        "target reached for": ", ".join(map(setting, report.decision["target"].unique())),
+        **about["settings"],
+        **{name: ", ".join(dict.fromkeys(map(setting, runs[name]))) for name in origin},
+    }

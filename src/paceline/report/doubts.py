@@ -7,13 +7,13 @@ from paceline.analysis.block_drift import MOST
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.frames import Frame
 from paceline.report.answer import choices
-from paceline.report.findings import StudyFindings
+from paceline.report.findings import RATE, StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, searched_with
-from paceline.report.phrases import say
-from paceline.report.words import scheme_words, value_words
+from paceline.report.words import say, scheme_name, scheme_words, value_words
 
 _ON_TIME = ("crowded", "late", "unlike")  # rows of cautions.csv, before and after other sentences
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
+_OF_RECORDS = ("missing", "unfit", "other_records", "stale_code")  # entries of study.json
 _OF_ACCURACY = 1  # the rule of which the table of equal accuracy has the cases
 
 
@@ -26,13 +26,14 @@ class BrokenRule(NamedTuple):
 
 def cautions(findings: StudyFindings) -> list[str]:
     """Return a sentence for each caution; none if the study gives no reason for one."""
+    about = findings.tables.about
     return [
         *_found(findings, "virtual"),
         *_free_links(findings),
         *(text for name in _ON_TIME for text in _found(findings, name)),
         *_ended_badly(findings),
         *_without_a_worker(findings.tables.finished),
-        *_records(findings),
+        *(say(f"records_{name}", about) for name in _OF_RECORDS if about[name]),
         *(text for name in _ON_CHANCE for text in _found(findings, name)),
         *_tuned_elsewhere(findings),
     ]
@@ -40,22 +41,20 @@ def cautions(findings: StudyFindings) -> list[str]:
 
 def _found(findings: StudyFindings, what: str) -> Iterator[str]:
     for _, row in matching(findings.concluded["cautions"], {"what": what}).iterrows():
-        known = dict(row)
-        if row["scheme"]:
-            known["scheme"] = scheme_words({"scheme": row["scheme"]})
-        yield say(what, known, limit=f"{100 * MOST:.0f}")
+        scheme = scheme_name(row["scheme"]) if row["scheme"] else ""
+        yield say(what, row, scheme=scheme, limit=f"{100 * MOST:.0f}")
 
 
 def _free_links(findings: StudyFindings) -> list[str]:
     """A study that has links of several kinds says so by its situations."""
-    known = findings.tables.about["settings"]
     is_virtual = "virtual" in set(findings.tables.runs["kind"])
-    return [say("free_links")] if is_virtual and known.get(BANDWIDTH, 0) is None else []
+    is_free = findings.tables.about["settings"].get(BANDWIDTH, 0) is None
+    return [say("free_links")] if is_virtual and is_free else []
 
 
 def _tuned_elsewhere(findings: StudyFindings) -> list[str]:
     runs, at = findings.tables.runs, findings.tables.tuned_at
-    tuned = matching(runs, {"training.rate": "tuned"}) if "training.rate" in runs else runs
+    tuned = matching(runs, {RATE: "tuned"}) if RATE in runs else runs
     others = len(tuned) - len(matching(tuned, at))
     if not at or not others:
         return []
@@ -68,10 +67,9 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
         for group, points in groups(runs[runs["status"] == status], ["scheme", "kind"]):
             yield say(
                 "ended",
+                group | {"scheme": scheme_name(group["scheme"])},
                 points=len(points),
-                kind=group["kind"],
                 status=status,
-                scheme=scheme_words({"scheme": group["scheme"]}),
                 settings=_settings_with_seeds(findings, points),
                 reasons=list(dict.fromkeys(points["reason"])),
             )
@@ -91,19 +89,7 @@ def _without_a_worker(finished: Frame) -> Iterator[str]:
     """Name the finished runs that lost a worker; only such runs have a reason."""
     lost = finished[finished["reason"] != ""]
     for group, _ in groups(lost, ["scheme", "workers", "seed", "reason"]):
-        yield say("lost_worker", group | {"scheme": scheme_words({"scheme": group["scheme"]})})
-
-
-def _records(findings: StudyFindings) -> Iterator[str]:
-    about = findings.tables.about
-    if about["missing"]:
-        yield say("missing", missing=about["missing"], of=about["num_points"])
-    if about["unfit"]:
-        yield say("unfit", unfit=about["unfit"])
-    if about["other_records"]:
-        yield say("other_records", others=about["other_records"])
-    if about["stale_code"]:
-        yield say("stale_code", number=about["stale_code"])
+        yield say("lost_worker", group | {"scheme": scheme_name(group["scheme"])})
 
 
 def broken_rules(findings: StudyFindings) -> list[BrokenRule]:
@@ -111,11 +97,8 @@ def broken_rules(findings: StudyFindings) -> list[BrokenRule]:
     found = list[BrokenRule]()
     for _, row in matching(findings.concluded["rules"], {"verdict": "broken"}).iterrows():
         touched = _recommended(findings) if row["rule"] == _OF_ACCURACY else None
-        number = None if touched is None else len(touched)
-        rule = say("rule", row)
-        headline = say("rule_headline", rule=rule, recommended=number)
-        text = say("rule_text", dict(row) | {"rule": rule}, recommended=touched)
-        found.append(BrokenRule(headline, text))
+        headline = say("rule_headline", row, recommended=touched)
+        found.append(BrokenRule(headline, say("rule_text", row, recommended=touched)))
     return found
 
 

@@ -1,60 +1,29 @@
 """Writes the front page of all studies: what each found, and every scheme in every situation."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
-from paceline.analysis.frames import Frame, read_table
+from paceline.analysis.frames import Frame, Row, read_table
 from paceline.errors import SettingError
+from paceline.report.answer import MEANINGS, Answer, answers, tier_of
 from paceline.report.chart.chart_style import TIER_COLOURS
-from paceline.report.choice import MEANINGS, tier_of
-from paceline.report.findings import StudyFindings, read_conclusion, read_findings
-from paceline.report.number_format import count, percent
+from paceline.report.exchange_page import recommended
+from paceline.report.findings import of_several_schemes, read_conclusion, read_findings
+from paceline.report.how_it_was_run import cost
+from paceline.report.number_format import plural
 from paceline.report.page import render
-from paceline.report.phrases import say
 from paceline.report.readme_answer import STUDIES
-from paceline.report.situations import of_several_schemes
-from paceline.report.study_cards import StudyCard, exchange_card, study_card
-from paceline.report.table import Column, Table, table
-from paceline.report.words import scheme_name, scheme_words
+from paceline.report.summary import summary_sentences
+from paceline.report.table import Table, columns, table
+from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
-_VERDICTS = (
-    Column("verdict", lambda row: row["verdict"]),
-    Column("numbers", lambda row: count(row["numbers"])),
-    Column("median error", lambda row: percent(row["median"])),
-    Column("within 10 %", lambda row: count(row["within_10"])),
-    Column("within 25 %", lambda row: count(row["within_25"])),
-)
-
-
-class TierCell(NamedTuple):
-    """Tier of a scheme: a word of MEANINGS. `settings` are those of its variant, or ""."""
-
-    settings: str
-    tier: str
-
-
-class TierRow(NamedTuple):
-    """A situation with the cells of its schemes, by their names."""
-
-    situation: str
-    cells: Mapping[str, Sequence[TierCell]]
-
-    @property
-    def is_reached(self) -> bool:
-        """False if all schemes were judged, and none ever reached the target."""
-        return {cell.tier for cells in self.cells.values() for cell in cells} != {"never"}
-
-
-class _Study(NamedTuple):
-    """A study with its rows of the matrix; `unreached`: situations in which no run got there."""
-
-    card: StudyCard
-    rows: Sequence[TierRow]
-    unreached: Sequence[str]
+_FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
+_DETAIL = re.compile(r" \([^()]{40,}\)")  # which the page gives, and the card does not
+_MOST = 2  # situations with a sentence on a card, if it says nothing else
 
 
 def write_front_page(reports: Path) -> Path:
@@ -63,17 +32,20 @@ def write_front_page(reports: Path) -> Path:
     A study that was not analysed, or by an older version of the code, is named with what is to be
     done first. Equal tables result in equal bytes.
     """
-    shown: list[_Study] = []
+    cards: list[Row] = []
     missing: list[str] = []
     for folder in sorted((path.parent for path in reports.glob("*/study.json")), key=_place):
         try:
-            shown.append(_study(folder))
+            cards.append(_exchange_card(folder) if is_of_exchanges(folder) else _card(folder))
         except SettingError as error:
             missing.append(f"{folder.name}: {error.message.replace(f'{reports}/', '')}")
-    matrix = [study for study in shown if study.rows or study.unreached]
-    names = dict.fromkeys(n for study in matrix for row in study.rows for n in row.cells)
+    matrix = [card for card in cards if card["rows"] or card["unreached"]]
+    names = dict.fromkeys(
+        name for card in matrix for cells in card["rows"].values() for name in cells
+    )
     content = {
-        "cards": [study.card for study in shown],
+        "cards": cards,
+        "most": _MOST,
         "missing": missing,
         "matrix": matrix,
         "schemes": {name: scheme_name(name) for name in names},
@@ -86,44 +58,88 @@ def write_front_page(reports: Path) -> Path:
     return page
 
 
-def _place(folder: Path) -> tuple[bool, int, str]:
-    """Studies of which README has answers come first, in its order."""
-    name = folder.name
-    first = STUDIES.index(name) if name in STUDIES else 0
-    return name not in STUDIES, first, name
-
-
 def is_of_exchanges(folder: Path) -> bool:
     """Return whether a study's points are exchanges, and not trainings."""
     return (folder / NAME).is_file()
 
 
-def _study(folder: Path) -> _Study:
-    if not is_of_exchanges(folder):
-        findings = read_findings(folder)
-        rows = _tier_rows(findings)
-        unreached = [row.situation for row in rows if not row.is_reached]
-        reached = [row for row in rows if row.is_reached]
-        return _Study(study_card(folder, findings), reached, unreached)
+def dates(rows: Frame) -> str:
+    """Return the first and the last day on which points started, or "" if no table has them."""
+    days = sorted(str(text)[:10] for text in rows["started"] if text) if "started" in rows else []
+    return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
+
+
+def _place(folder: Path) -> tuple[int, str]:
+    """Studies of which README has answers come first, in its order."""
+    name = folder.name
+    return STUDIES.index(name) if name in STUDIES else len(STUDIES), name
+
+
+def _card(folder: Path) -> Row:
+    """Return what the card of a study of training shows, with its part of the matrix of tiers.
+
+    `rows` has the cells of each situation, without those of `unreached`, in which all schemes were
+    judged and no run reached the target.
+    """
+    findings = read_findings(folder)
+    runs, about = findings.tables.runs, findings.tables.about
+    num_finished = len(findings.tables.finished)
+    says = summary_sentences(findings)
+    ends = dict.fromkeys([*says[:1], *says[-1:]])  # on clocks or predictions; on all together
+    decision, several = findings.concluded["decision"], of_several_schemes(findings)
+    cells = {each.words: _cells(each.of(decision)) for each in several}
+    unreached = [
+        words
+        for words, of in cells.items()
+        if {tier for tiers in of.values() for _, tier in tiers} == {"never"}
+    ]
+    return _made(folder, about["question"], answers(findings), runs) | {
+        "says": [_DETAIL.sub("", text) for text in ends],
+        "done": f"{num_finished} of {plural(about['num_points'], 'point')} finished",
+        "cost": cost(runs),
+        "rows": {words: of for words, of in cells.items() if of and words not in unreached},
+        "unreached": unreached,
+    }
+
+
+def _exchange_card(folder: Path) -> Row:
     exchanges = read_exchanges(folder)
-    best = read_conclusion(folder, recommendation.__name__)
-    return _Study(exchange_card(folder, exchanges, best), [], [])
+    rows, best = exchanges.rows, read_conclusion(folder, recommendation.__name__)
+    number = rows["key"].nunique()
+    unfinished = rows.loc[rows["status"] != "finished", "key"].nunique()
+    return _made(folder, exchanges.question, recommended(exchanges, best), rows) | {
+        "says": [],
+        "done": f"{number - unfinished} of {plural(number, 'exchange')} finished",
+        "cost": "",
+        "rows": {},
+        "unreached": [],
+    }
 
 
-def _tier_rows(findings: StudyFindings) -> list[TierRow]:
-    """Return a row for each situation of several schemes in which there was a target."""
-    decision = findings.concluded["decision"]
-    made = [TierRow(each.words, _cells(each.of(decision))) for each in of_several_schemes(findings)]
-    return [row for row in made if row.cells]
+def _made(folder: Path, question: str | None, found: Sequence[Answer], rows: Frame) -> Row:
+    page = folder / "README.md"
+    figure = _FIGURE.search(page.read_text()) if page.is_file() else None
+    if figure and not (folder / figure[2]).is_file():
+        figure = None
+    return {
+        "study": folder.name,
+        "question": question or f"{folder.name} states no question.",
+        "answers": found,
+        "figure": f"{folder.name}/{figure[2]}" if figure else "",
+        "title": figure[1] if figure else "",
+        "kinds": list(dict.fromkeys(rows["kind"])),
+        "dates": dates(rows),
+    }
 
 
-def _cells(rows: Frame) -> dict[str, list[TierCell]]:
-    found: dict[str, list[TierCell]] = {}
+def _cells(rows: Frame) -> dict[str, list[tuple[str, str]]]:
+    """Return for each scheme the settings of its variants, each with its tier."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for _, row in rows.iterrows():
         if tier := tier_of(row):
             name = str(row["scheme"])
             settings = scheme_words(row).removeprefix(scheme_name(name)).removeprefix(", ")
-            found.setdefault(name, []).append(TierCell(settings, tier))
+            found.setdefault(name, []).append((settings, tier))
     return found
 
 
@@ -140,5 +156,5 @@ def _published(reports: Path) -> Table | None:
         within_10=lambda error: (error <= 0.1).sum(),
         within_25=lambda error: (error <= 0.25).sum(),
     ).reset_index()
-    caption = say("caption_published")
-    return table("Published numbers, predicted", caption, _PUBLISHED, _VERDICTS, counts)
+    caption, own = say("caption_published"), columns("published")
+    return table("Published numbers, predicted", caption, _PUBLISHED, own, counts)

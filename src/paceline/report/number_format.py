@@ -1,5 +1,6 @@
-"""Formats numbers for a reader: few digits, and a mean with its interval and n."""
+"""Formats numbers for a reader, by their unit: few digits, and a mean with its interval and n."""
 
+import math
 from collections.abc import Callable, Iterable
 
 import pandas as pd
@@ -13,37 +14,36 @@ MISSING = "–"  # noqa: RUF001 (an en dash is what a reader expects in an empty
 
 
 def count(value: float) -> str:
-    """Format a number without decimals."""
     return f"{value:,.0f}"
 
 
-def percent(value: float) -> str:
-    """Format a share as percent with one decimal."""
-    return f"{100 * value:.1f} %"
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
 
 
-def whole_percent(value: float) -> str:
-    """Format a share as percent without decimals."""
-    return f"{100 * value:.0f} %"
+def whole_percent(share: float) -> str:
+    return percent(share, 0)
 
 
-def percent_of_point(value: float) -> str:
-    """Format a share as percent with two decimals, one more than a mean has, to rank points."""
-    return f"{100 * value:.2f} %"
+def percent_of_point(share: float) -> str:
+    """Format with one more decimal than a mean has, to rank points."""
+    return percent(share, 2)
 
 
-def percent_points(value: float) -> str:
+def signed_percent(share: float) -> str:
+    return f"{100 * share:+.0f} %"
+
+
+def percent_points(share: float) -> str:
     """Format a difference of shares in percentage points, with its sign."""
-    return f"{100 * value:+.2f}"
+    return signed(100 * share)
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """Format a number with its sign, with two decimals or so many."""
     return f"{value:+.{digits}f}"
 
 
 def decimals(value: float, digits: int = 2) -> str:
-    """Format a number with two decimals, or with so many."""
     return f"{value:.{digits}f}"
 
 
@@ -64,31 +64,27 @@ def general(value: float) -> str:
 
 def size(num_bytes: float) -> str:
     """Format a number of bytes with three digits, as in "30.7 kB" or "1.5 MB"."""
-    if num_bytes < 1e6:
-        return f"{_three_digits(num_bytes / 1e3)} kB"
-    return f"{_three_digits(num_bytes / 1e6)} MB"
+    return _three_digits(num_bytes, "kB", "MB", 1e3)
 
 
 def bit_rate(bytes_per_second: float) -> str:
     """Format the bandwidth of a link with three digits, as in "200 Mbit/s" or "10 Gbit/s"."""
-    megabits = 8 * bytes_per_second / 1e6
-    if megabits < 1e3:
-        return f"{_three_digits(megabits)} Mbit/s"
-    return f"{_three_digits(megabits / 1e3)} Gbit/s"
+    return _three_digits(8 * bytes_per_second, "Mbit/s", "Gbit/s", 1e6)
 
 
-def _three_digits(value: float) -> str:
-    return f"{float(f'{value:.3g}'):,g}"
+def _three_digits(value: float, small: str, large: str, unit: float) -> str:
+    unit, name = (unit, small) if value < 1000 * unit else (1000 * unit, large)
+    return f"{float(f'{value / unit:.3g}'):,g} {name}"
 
 
 def plural(number: float, noun: str) -> str:
     """Format a count with its noun, as in "2 workers"."""
-    return f"{number:.0f} {noun}" if number == 1 else f"{number:.0f} {noun}s"
+    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
 
 
-def listed(names: Iterable[str]) -> str:
-    """Join names as in "a, b and c"."""
-    *first, last = names
+def listed(names: Iterable[object]) -> str:
+    """Join names or whole numbers as in "a, b and c"."""
+    *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -99,8 +95,18 @@ def setting(value: Entry) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-FORMS = (count, percent, whole_percent, percent_points, signed, decimals, times, seconds)
-FORMS += (plural, listed, setting)  # that phrases use
+def crossing(workers: float, least: int, most: int) -> str:
+    """Format a number of workers between those that were compared, or beyond them."""
+    if pd.isna(workers):
+        return MISSING
+    if not workers:
+        return f"{least} or fewer"
+    return f"more than {most}" if math.isinf(workers) else f"{workers:.3g}"
+
+
+_USED = (count, percent, whole_percent, percent_of_point, signed_percent, percent_points, signed)
+_USED += (decimals, times, seconds, general, size, bit_rate, plural, listed, setting, crossing)
+FORMS: dict[str, Callable[..., str]] = {each.__name__: each for each in _USED}  # for templates
 
 _OF_UNIT: dict[Unit, Form] = {
     "images/s": count,
@@ -125,30 +131,19 @@ def shown(value: Entry, form: Callable[..., str]) -> str:
     return MISSING if value is None or pd.isna(value) else form(value)
 
 
-def with_interval(row: Frame, name: str, form: Form) -> str:
-    """Format `<name>_mean` to `<name>_n` of `row` as "mean (low to high), n = 3".
-
-    The result is a dash without a mean.
-    """
-    n = int(row[f"{name}_n"])
-    mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
-    if pd.isna(mean):
-        return MISSING
-    spread = "no interval" if pd.isna(low) else f"{_bare(form(low))} to {_bare(form(high))}"
-    return f"{form(mean)} ({spread}), n = {n}"
-
-
 def interval(row: Frame, name: str, form: Form) -> str:
-    """Format `<name>_mean` to `<name>_high` of `row` as "mean (low to high)".
-
-    It is "" without a mean, or without the columns, as in a table of an older version of the code.
-    """
-    mean, low, high = (row.get(f"{name}_{part}") for part in ("mean", "low", "high"))
+    """Format `<name>_mean` to `<name>_high` of `row` as "mean (low to high)", "" without a mean."""
+    mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
     if pd.isna(mean):
         return ""
     return form(mean) if pd.isna(low) else f"{form(mean)} ({form(low)} to {form(high)})"
 
 
-def _bare(text: str) -> str:
-    """Remove the unit from a number, since the mean beside it has one."""
-    return text.removesuffix(" %")
+def with_interval(row: Frame, name: str, form: Form | str) -> str:
+    """Format `<name>_mean` to `<name>_n` as "mean (low to high), n = 3", a dash without a mean."""
+    form = FORMS[form] if isinstance(form, str) else form
+    mean, low, high, n = (row.get(f"{name}_{part}") for part in ("mean", "low", "high", "n"))
+    if pd.isna(mean):
+        return MISSING
+    ends = "no interval" if pd.isna(low) else f"{form(low)} to {form(high)}"
+    return f"{form(mean)} ({ends.replace(' %', '')}), n = {n:.0f}"  # the mean has the unit

@@ -1,8 +1,12 @@
 """Writes the figures, the page and the README of a study, all from the same tables."""
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -11,29 +15,34 @@ from paceline.analysis.analyse import CONCLUSIONS, table_path
 from paceline.analysis.frames import Row
 from paceline.record.archive import ARCHIVE
 from paceline.report.answer import answers
+from paceline.report.chart.accuracy_charts import scale_chart, time_chart, tuning_chart
 from paceline.report.chart.chart_style import Chart, static_svg
-from paceline.report.charts import charts
+from paceline.report.chart.decision_charts import decision_chart, map_chart
+from paceline.report.chart.prediction_chart import prediction_charts
+from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
 from paceline.report.doubts import broken_rules, cautions
-from paceline.report.findings import StudyFindings, read_findings
-from paceline.report.how_it_was_run import how_it_was_run, subtitle
-from paceline.report.origin_tables import all_points, origin_tables
-from paceline.report.page_data import as_json, chart_json, points_json, situation_names
-from paceline.report.page_tables import page_tables
-from paceline.report.phrases import say
-from paceline.report.situations import Situation, situations
+from paceline.report.findings import StudyFindings, read_findings, situations
+from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
+from paceline.report.number_format import setting
+from paceline.report.page_tables import all_points, origin_tables, page_tables
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
-from paceline.report.target_origin import target_origin
+from paceline.report.table import Table
+from paceline.report.words import say
 
-KINDS = {
-    "measured": "observed on real processes and a wall clock",
-    "paced": "real processes; computing slowed to the pace of the accelerator it stands for",
-    "virtual": "real gradients on a virtual clock: time is modelled",
-    "predicted": "by a model, not observed",
-}
+CHARTS = (  # in the reader's order, after those of predictions
+    map_chart,
+    decision_chart,
+    time_chart,
+    scale_chart,
+    phase_chart,
+    staleness_chart,
+    timeline_chart,
+    tuning_chart,
+)
+_BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
 _MOST_ROWS = 60  # of a table that is there before it is opened; longer ones are made then
-_COLLECTED = ("runs", "tuning")
 
 
 def report(folder: Path) -> Path:
@@ -43,28 +52,44 @@ def report(folder: Path) -> Path:
     equal bytes. Raises SettingError("study") if the output of `collect` or `analyse` is missing.
     """
     findings = read_findings(folder)
-    drawn = charts(findings)
-    paths = [folder / f"{name}.csv" for name in _COLLECTED]
+    paths = [folder / "runs.csv", folder / "tuning.csv"]
     paths += [table_path(folder, conclusion.name) for conclusion in CONCLUSIONS]
     csvs = [str(path.relative_to(folder)) for path in paths if path.is_file()]
-    return write_page(folder, drawn, _content(findings, drawn) | {"csvs": csvs})
+    return write_page(folder, charts(findings), _content(findings) | {"csvs": csvs})
 
 
-def write_page(folder: Path, drawn: Sequence[Chart], content: Row) -> Path:
+def charts(findings: StudyFindings) -> list[Chart]:
+    """Return the charts for which the study has numbers; equal findings make equal charts."""
+    predicted = prediction_charts(findings)
+    made = (make(findings) for make in (_BESIDE_PREDICTIONS if predicted else CHARTS))
+    return [*predicted, *(chart for chart in made if chart is not None)]
+
+
+def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any]) -> Path:
     """Write the figures, README.md and index.html of a study; return the path of the last."""
-    shown: Sequence[Situation] = content["situations"]
-    write_figures(folder / "figures", drawn, shown[0] if shown else None)
-    content = content | {
+    rows = [row for chart in drawn for row in chart.rows]
+    names = {row["situation"] for row in rows if "situation" in row}
+    content = {
+        **content,
+        "situations": [each for each in content["situations"] if each.name in names],
         "charts": drawn,
-        "charts_json": chart_json(drawn),
+        "charts_json": _json([_chart(chart) for chart in drawn]),
         "records": ARCHIVE if (folder / ARCHIVE).is_file() else "",
-        "scheme_names": list(
-            dict.fromkeys(str(row["scheme"]) for chart in drawn for row in chart.rows)
-        ),
+        "scheme_names": list(dict.fromkeys(str(row["scheme"]) for row in rows)),
+        "most_rows": _MOST_ROWS,
+        "library": Markup(_LOADED),
     }
+    figures = folder / "figures"
+    figures.mkdir(exist_ok=True)
+    for old in figures.glob("*.svg"):  # left by earlier settings
+        old.unlink()
+    for chart in drawn:  # each for the situation that the page shows first
+        shown = content["situations"][:1] if chart.by_situation else []
+        svg = static_svg(chart, *(text for each in shown for text in (each.name, each.words)))
+        (figures / f"{chart.name}.svg").write_text(svg)
     (folder / "README.md").write_text(render("readme.md.j2", content))
     page = folder / "index.html"
-    page.write_text(render("page.html.j2", content | _assets()))
+    page.write_text(render("page.html.j2", content))
     (folder.parent / LIBRARY).write_text(vl_convert.javascript_bundle())  # pyright: ignore[reportCallIssue]
     return page
 
@@ -75,14 +100,22 @@ def single_page(page: Path) -> str:
     return page.read_text().replace(_LOADED, f"<script>{library}</script>")
 
 
-def _assets() -> Row:
-    """Return the style and the scripts of a page, which needs no network."""
-    return {
-        "most_rows": _MOST_ROWS,
-        "css": Markup(_source("page.css")),
-        "script": Markup(_source("page.js")),
-        "library": Markup(_LOADED),
+def render(template: str, content: Mapping[str, Any]) -> str:
+    """Fill a file of templates/."""
+    environment = Environment(
+        loader=PackageLoader("paceline.report"),
+        autoescape=lambda name: bool(name and ".html" in name),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "cell": _markdown_cell,
+        "folded": folded,
+        "json_table": lambda table: _json({"columns": table.columns, "rows": table.rows}),
     }
+    return environment.get_template(template).render(content)
 
 
 def folded(text: str) -> Markup:
@@ -93,23 +126,17 @@ def folded(text: str) -> Markup:
     return Markup('{}<br><small class="spread">({}</small>').format(mean, spread)
 
 
-def write_figures(folder: Path, drawn: Sequence[Chart], situation: Situation | None) -> None:
-    """Write each chart as a file, for the situation that the page shows first."""
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):  # left by earlier settings
-        old.unlink()
-    for chart in drawn:
-        shown = situation if chart.by_situation else None
-        svg = static_svg(chart, shown.name if shown else None, shown.words if shown else "")
-        (folder / f"{chart.name}.svg").write_text(svg)
+def _markdown_cell(text: str) -> str:
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
-    runs = findings.tables.runs
-    points, how, counts = all_points(findings), how_it_was_run(findings), use_counts(findings)
+def _content(findings: StudyFindings) -> Row:
+    about, runs = findings.tables.about, findings.tables.runs
+    how, counts = how_it_was_run(findings), use_counts(findings)
+    points = all_points(findings)
     return {
-        "about": findings.tables.about,
-        "question": findings.tables.about["question"] or "This study states no question.",
+        "about": about,
+        "question": about["question"] or "This study states no question.",
         "subtitle": subtitle(findings),
         "cluster": dict(how).get("Cluster", ""),
         "target": target_origin(findings),
@@ -122,45 +149,61 @@ def _content(findings: StudyFindings, drawn: Sequence[Chart]) -> Row:
         "hedge": say("hedge"),
         "broken_rules": broken_rules(findings),
         "cautions": cautions(findings),
-        "kinds": {kind: KINDS.get(kind, "") for kind in dict.fromkeys(runs["kind"])},
+        "kinds": {kind: say(f"kind_{kind}", paced="computing") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
-        "situations": situation_names(drawn, situations(findings)),
+        "situations": situations(findings),
         "how": how,
         "tables": page_tables(findings),
-        "points_json": points_json(findings, points),
+        "points_json": _points(findings, points),
         "points_source": points.source,
         "origin": origin_tables(findings),
     }
 
 
-def render(template: str, content: Row) -> str:
-    return _environment().get_template(template).render(content)
+def _json(value: object) -> Markup:
+    """Return JSON that is safe inside a script element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("paceline.report"),
-        autoescape=lambda name: bool(name and ".html" in name),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "cell": _markdown_cell,
-        "folded": folded,
-        "json_table": lambda table: as_json({"columns": table.columns, "rows": table.rows}),
+def _chart(chart: Chart) -> Row:
+    """Return what the page's script draws: rows by column, and texts by number, to save space."""
+    columns = list(dict.fromkeys(name for row in chart.rows for name in row))
+    different = [list(dict.fromkeys(row.get(name) for row in chart.rows)) for name in columns]
+    texts = [each if all(isinstance(value, str) for value in each) else [] for each in different]
+    places = [{text: place for place, text in enumerate(each)} for each in texts]
+    rows = [
+        [own.get(row.get(name), row.get(name)) for name, own in zip(columns, places, strict=True)]
+        for row in chart.rows
+    ]
+    return {
+        "name": chart.name,
+        "title": chart.title,
+        "spec": chart.spec,
+        "bySituation": chart.by_situation,
+        "columns": columns,
+        "texts": texts,
+        "rows": rows,
     }
-    return environment
 
 
-def _source(name: str) -> str:
-    """Return a file of templates/ as it is."""
-    environment = _environment()
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
+def _points(findings: StudyFindings, table: Table) -> Markup:
+    """Return the table of all points, with the command that repeats each.
 
-
-def _markdown_cell(text: str) -> str:
-    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+    A tuned rate is that of the study's own trials, whose records must be there.
+    """
+    about, runs = findings.tables.about, findings.tables.runs
+    axes = [name for name in about["axes"] if name in runs]
+    settings = (
+        (shlex.quote(f"{name}={setting(row[name])}") for name in axes if pd.notna(row[name]))
+        for _, row in runs.iterrows()
+    )
+    return _json(
+        {
+            "columns": list(table.columns),
+            "rows": [list(row) for row in table.rows],
+            "command": f"paceline train experiments={about['study']} ",
+            "commands": [" ".join(each) for each in settings],
+        }
+    )

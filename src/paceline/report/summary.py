@@ -7,19 +7,21 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.comparison import FAULT
-from paceline.analysis.configuration import groups
-from paceline.analysis.frames import Frame
-from paceline.report.agreement import agreement, predictions
-from paceline.report.answer import choices
-from paceline.report.choice import NONE, UNKNOWN, Choice
-from paceline.report.findings import StudyFindings
+from paceline.analysis.clocks import POINTS, WALL
+from paceline.analysis.comparison import FAULT, REFERENCE
+from paceline.analysis.configuration import groups, matching
+from paceline.analysis.configuration_table import known
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
+from paceline.report.answer import NONE, UNKNOWN, Choice, choices
+from paceline.report.findings import Situation, StudyFindings
 from paceline.report.number_format import plural
-from paceline.report.phrases import say
-from paceline.report.situations import Situation
-from paceline.report.words import scheme_words, value_words
+from paceline.report.words import configuration_words, say, scheme_name, scheme_words, value_words
 
 MOST = 8  # situations with a sentence each; more are counted by what to use
+_MOST_NAMED = 3  # configurations that a sentence names
+_SIDES = {"right": "right", "wrong": "wrong", "close": "too close"}  # verdicts of comparisons
+_MANY = 6  # settings, above which they have one sentence together
 
 
 class UseCount(NamedTuple):
@@ -42,21 +44,20 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     """Return sentences on the study as a whole: on faults and clocks, and on what is best."""
     if findings.tables.finished.empty:
         return [say("nothing_finished")]
-    texts = [*fault_sentences(findings), *agreement(findings), *predictions(findings)]
+    if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings)]:
+        return texts
     found = choices(findings)
-    if len(found) > MOST and not texts:
-        used = Counter(
-            each.use if each.use not in (NONE, UNKNOWN) else "unknown" for _, each in found
-        )
-        uses = "; ".join(f"{name} in {number}" for name, number in used.most_common())
-        texts.append(say("uses", situations=len(found), uses=uses))
-    elif not found and not texts:
-        texts.append(say("nothing_to_compare"))
-    return texts
+    if not found:
+        return [say("nothing_to_compare")]
+    if len(found) <= MOST:
+        return []
+    unknown = (NONE, UNKNOWN)
+    used = Counter("unknown" if each.use in unknown else each.use for _, each in found)
+    return [say("uses", situations=len(found), uses=used.most_common())]
 
 
 def use_counts(findings: StudyFindings) -> list[UseCount]:
-    """Count what to use by size, if situations are many and the study asks for that first."""
+    """Count what to use by size, if there are more than MOST situations to choose in."""
     found = choices(findings)
     if len(found) <= MOST or asks_of_time(findings):
         return []
@@ -94,35 +95,150 @@ def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
 def fault_sentences(findings: StudyFindings) -> list[str]:
     """Return a sentence for each fault; none if the study has none."""
     table = findings.known("fault_seconds_ratio_n")
-    each = groups(table, [FAULT]) if len(table) else []
-    return [_fault(group[FAULT], rows) for group, rows in each]
+    return (
+        [_fault(each[FAULT], rows) for each, rows in groups(table, [FAULT])] if len(table) else []
+    )
 
 
 def _fault(fault: str, rows: Frame) -> str:
+    """Say which schemes continue, with the ratio of seconds if its interval is without 1."""
+    low, high = rows["fault_seconds_ratio_low"], rows["fault_seconds_ratio_high"]
+    rows = rows.assign(differs=(low > 1) | (high < 1))
     all_continue, all_end = rows["n_finished"] == rows["n"], rows["n_finished"] == 0
-    longest = rows.loc[all_end, "fault_seconds_to_end"].max()
-    parts = [
-        say("fault_all_continue", names=_each(rows[all_continue], "fault_scheme")),
-        say("fault_some_continue", names=_each(rows[~all_continue & ~all_end], "fault_some")),
-        say(
-            "fault_all_end",
-            names=[scheme_words(row) for _, row in rows[all_end].iterrows()],
-            # rounded up to the hundredths that are shown, so that no number is above its bound
-            seconds=None if pd.isna(longest) else math.ceil(100 * longest) / 100,
-        ),
+    unharmed, harmed, ended = rows[all_continue], rows[~all_continue & ~all_end], rows[all_end]
+    longest = ended["fault_seconds_to_end"].max()
+    return say(
+        "fault",
+        fault=say(f"fault_{fault}"),
+        unharmed=[say("fault_unharmed", r, scheme=scheme_words(r)) for _, r in unharmed.iterrows()],
+        harmed=[say("fault_harmed", r, scheme=scheme_words(r)) for _, r in harmed.iterrows()],
+        ended=[scheme_words(row) for _, row in ended.iterrows()],
+        # rounded up to the hundredths that are shown, so that no number is above its bound
+        seconds=None if pd.isna(longest) else math.ceil(100 * longest) / 100,
+    )
+
+
+def has_twins(findings: StudyFindings) -> bool:
+    """Return True if the study has runs on both clocks."""
+    kinds = set(findings.tables.runs["kind"])
+    return "virtual" in kinds and bool(kinds.intersection(WALL))
+
+
+def agreement(findings: StudyFindings) -> list[str]:
+    """Return two sentences for each kind that the virtual clock is compared with."""
+    if not has_twins(findings):
+        return []
+    table = findings.concluded["clock_agreement"]
+    if not len(table):
+        return [say("no_twins")]
+    texts = []
+    for group, rows in groups(table, ["against"]):
+        of = {
+            what: _agreeing(findings, matching(rows, {"what": what}), phrase)
+            for what, phrase in (
+                ("images_per_second", "twin_value"),
+                ("staleness_mean", "twin_value"),
+                ("test_top1", "twin_interval"),
+            )
+        }
+        speeds, staleness, top1 = of.values()
+        texts += [
+            say("clocks_agree", against=group["against"], speeds=speeds, staleness=staleness),
+            say("accuracies_agree", top1, against=group["against"], points=f"{100 * POINTS:g}"),
+        ]
+    return texts
+
+
+def _agreeing(findings: StudyFindings, rows: Frame, phrase: str) -> Row:
+    """Count rows by verdict; name those inside, those outside, and the one that agrees least."""
+    inside, outside = (matching(rows, {"verdict": word}) for word in ("within", "outside"))
+    return {
+        "inside": len(inside),
+        "known": len(inside) + len(outside),
+        "unknown": _number(rows, "unknown"),
+        "within": _named(findings, inside, phrase),
+        "outside": _named(findings, outside, phrase),
+        "closest": _named(findings, inside[:1], phrase),
+    }
+
+
+def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
+    """Say the first rows by `phrase`, and count the others."""
+    names, rest = ["workers", *findings.varying], len(rows) - _MOST_NAMED
+    texts = [
+        say(phrase, row, name=configuration_words(row, names))
+        for _, row in rows[:_MOST_NAMED].iterrows()
     ]
-    return say("fault", fault=say(f"fault_{fault}"), parts=parts)
+    return [*texts, f"{rest} more"] if rest > 0 else texts
 
 
-def _each(rows: Frame, phrase: str) -> list[str]:
-    """Name schemes, with the ratio of seconds if its interval does not contain 1."""
-    return [
-        say(
-            phrase,
-            row,
-            scheme=scheme_words(row),
-            ratio=row["fault_seconds_ratio_mean"],
-            differs=row["fault_seconds_ratio_low"] > 1 or row["fault_seconds_ratio_high"] < 1,
+def predictions(findings: StudyFindings) -> list[str]:
+    """Return sentences on rates by kind and setting, on comparisons, exchange and staleness.
+
+    Settings besides scheme and workers have one sentence together if they are many. Validation
+    comes before development.
+    """
+    rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
+    compared, texts = findings.concluded["predicted_comparisons"], list[str]()
+    judged = rates[rates["rate_verdict"] != "calibrated"] if len(rates) else rates
+    for half in sorted(judged["rate_half"].unique(), reverse=True) if len(judged) else ():
+        of_half = _of_half(
+            findings,
+            matching(judged, {"rate_half": half}),
+            matching(compared, {"half": half}),
+            matching(exchanged, {"exchange_half": half}) if len(exchanged) else exchanged,
         )
-        for _, row in rows.iterrows()
-    ]
+        texts += [say("half", half=half, text=text) if half else text for text in of_half]
+    return texts
+
+
+def _of_half(findings: StudyFindings, rates: Frame, compared: Frame, exchanged: Frame) -> list[str]:
+    settings = groups(rates, ["kind", *findings.varying])
+    if len(settings) > _MANY:
+        settings = groups(rates, ["kind"])
+    texts = [_rates_near(about, rows) for about, rows in settings]
+    ratios = matching(compared, {"kind": "paced", "against": REFERENCE})
+    pushing = known(exchanged, "exchange_staleness_p")
+    if len(compared):
+        texts.append(_faster(compared))
+    if len(ratios):
+        near = (ratios["error"].abs() <= NEAR["paced"]).map({True: "near", False: "far"})
+        texts.append(_near("ratios_near", ratios.assign(verdict=near), NEAR["paced"]))
+    if len(exchanged):
+        texts.append(_near("exchange_near", exchanged, EXCHANGE_NEAR, "exchange_"))
+    return [*texts, _staleness(pushing)] if len(pushing) else texts
+
+
+def _rates_near(about: Row, rows: Frame) -> str:
+    kind = about["kind"]
+    named = [value_words(axis, value) for axis, value in about.items() if axis != "kind"]
+    worst = configuration_words(rows.loc[rows["rate_error"].abs().idxmax()], ["workers"])
+    words = {"settings": ", ".join(named), "kind": kind, "worst": worst}
+    return _near("rates_near", rows, NEAR[kind], "rate_", **words)
+
+
+def _near(phrase: str, rows: Frame, limit: float, prefix: str = "", **more: str) -> str:
+    """Say how many rows are near, and the median and the worst error, besides the limit."""
+    errors, near = rows[f"{prefix}error"], (rows[f"{prefix}verdict"] == "near").sum()
+    worst = errors.loc[errors.abs().idxmax()]
+    numbers = {"limit": limit, "reference": scheme_name(REFERENCE)}
+    numbers["share"] = say("share", near=near, of=len(rows))
+    numbers["errors"] = say("errors", median=errors.abs().median(), worst=worst)
+    return say(phrase, numbers, **more)
+
+
+def _faster(rows: Frame) -> str:
+    numbers = {name: _number(rows, verdict) for name, verdict in _SIDES.items()}
+    reference = scheme_name(REFERENCE)
+    return say("faster_predicted", numbers, of=len(rows), reference=reference, noise=NOISE)
+
+
+def _staleness(rows: Frame) -> str:
+    alike = int((rows["exchange_staleness_verdict"] != "apart").sum())
+    far = rows["exchange_staleness_distance"]
+    numbers = {"alike": alike, "of": len(rows), "size": SIZE}
+    return say("staleness_predicted", numbers, median=far.median(), most=far.max())
+
+
+def _number(rows: Frame, verdict: str) -> int:
+    return int((rows["verdict"] == verdict).sum())

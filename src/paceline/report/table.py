@@ -1,12 +1,19 @@
-"""Makes tables whose cells are text, the same for HTML, Markdown and the terminal."""
+"""Makes tables from declared columns; their cells are text, the same for HTML and Markdown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from paceline.analysis.analyse import FOLDER
-from paceline.analysis.frames import Frame
-from paceline.report.findings import StudyFindings
-from paceline.report.number_format import Form, setting, shown, with_interval
+from paceline.analysis.frames import Frame, Row
+from paceline.report.number_format import (
+    FORMS,
+    MISSING,
+    Form,
+    interval,
+    setting,
+    shown,
+    with_interval,
+)
+from paceline.report.words import phrase, read
 
 
 @dataclass(frozen=True)
@@ -27,27 +34,39 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table: its title, with the unit, and the text of a row's cell."""
+    """Column of a table: its heading, with the unit, and the text of a row's cell."""
 
-    title: str
+    heading: str
     text: Callable[[Frame], str]
 
 
-def value(title: str, name: str, form: Form = setting) -> Column:
+def columns(name: str, facts: Row | None = None) -> list[Column]:
+    """Return the columns that templates/tables.yaml declares; phrases also know the facts."""
+    return [_column(facts or {}, **each) for each in read("tables")[name]["columns"]]
+
+
+def _column(facts: Row, heading: str, form: str = "setting", **shown: str) -> Column:
+    ((kind, what),) = shown.items()
+    if kind == "text":
+        return Column(heading, lambda row: phrase(what).render(facts | dict(row), row=row))
+    if kind == "interval":
+        return Column(heading, lambda row: interval(row, what, FORMS[form]) or MISSING)
+    return {"value": of_value, "mean": of_mean}[kind](heading, what, FORMS[form])
+
+
+def of_value(heading: str, name: str, form: Form = setting) -> Column:
     """Show the number or word in the column `name`; a dash if it is missing."""
-    return Column(title, lambda row: shown(row.get(name), form))
+    return Column(heading, lambda row: shown(row.get(name), form))
 
 
-def mean(title: str, name: str, form: Form) -> Column:
+def of_mean(heading: str, name: str, form: Form) -> Column:
     """Show the mean, interval and n in `<name>_mean` to `<name>_n`; a dash without a mean."""
-    return Column(
-        title, lambda row: shown(row.get(f"{name}_mean"), lambda _: with_interval(row, name, form))
-    )
+    return Column(heading, lambda row: with_interval(row, name, form))
 
 
-def axis(name: str) -> Column:
-    """Show the setting `name`; "null" if it has no value."""
-    return Column(name, lambda row: setting(row[name]))
+def axes(names: Iterable[str]) -> list[Column]:
+    """Show these settings; "null" where one has no value."""
+    return [Column(name, lambda row, name=name: setting(row[name])) for name in names]
 
 
 def table(
@@ -59,26 +78,6 @@ def table(
     says: Sequence[str] = (),
 ) -> Table:
     """Show each row of `frame` in these columns, and last its kind where it has one."""
-    columns = [*columns, *([axis("kind")] if "kind" in frame else [])]
+    columns = [*columns, *axes(["kind"] if "kind" in frame else [])]
     rows = [[column.text(row) for column in columns] for _, row in frame.iterrows()]
-    return Table(name, caption, source, [column.title for column in columns], rows, says)
-
-
-def axes_of(findings: StudyFindings, frame: Frame) -> list[Column]:
-    """Return the columns that say of which configuration a row is."""
-    return [axis(n) for n in ("scheme", "workers", *findings.varying) if n in frame]
-
-
-def concluded(
-    findings: StudyFindings,
-    conclusion: str,
-    name: str,
-    caption: str,
-    columns: Sequence[Column],
-    says: Sequence[str] = (),
-    rows: Frame | None = None,
-) -> Table:
-    """Show rows of the table `conclusion` of analysis, or all, under the heading `name`."""
-    frame = findings.concluded[conclusion] if rows is None else rows
-    columns = [*axes_of(findings, frame), *columns]
-    return table(name, caption, f"{FOLDER}/{conclusion}.csv", columns, frame, says)
+    return Table(name, caption, source, [column.heading for column in columns], rows, says)

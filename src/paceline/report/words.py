@@ -1,53 +1,46 @@
-"""Says schemes, settings and their values in the reader's words, not in configuration keys."""
+"""Says findings, schemes and settings in the reader's words, not in configuration keys.
+
+The sentences are in templates/phrases.yaml, and words for settings in templates/settings.yaml. The
+code decides which sentence holds, and with which numbers; how it is said, and with how many digits,
+is decided in these tables.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import pandas as pd
+import yaml
+from jinja2 import Environment, StrictUndefined, Template
 
 from paceline.analysis.frames import Entry, Frame, Row
-from paceline.report.number_format import bit_rate, plural, setting, size
+from paceline.report.number_format import FORMS, bit_rate, plural, setting, size, with_interval
 
 _NAME = re.compile(r'"""([^:(.\n]+)')
-SETTINGS = {
-    "batch_size": "images per worker and step",
-    "global_batch_size": "images per step, all workers",
-    "cluster.slow_workers": "slow workers",
-    "cluster.fault": "fault:",
-    "cluster.link.bandwidth": "bytes/s of a link",
-    "cluster": "cluster",
-    "cluster.step_seconds": "seconds of a step",
-    "cluster.server_seconds": "seconds of an update at a server",
-    "cluster.nodes": "nodes",
-    "model": "network",
-    "data": "data set",
-    "training.samples": "images in all",
-    "training.precision": "precision",
-    "training.rate": "learning rate",
-    "training.lr": "learning rate",
-    "training.momentum": "momentum",
-    "scheme.period": "steps between means",
-    "scheme.group_size": "workers in a group",
-    "model.shards": "processes of a worker",
-    "model.split": "layers divided",
-    "workload": "network that gradients stand for",
-    "workload.num_bytes": "bytes of a gradient",
-    "measurement.repeat": "repetition",
-}
-COUNTED = {
-    "scheme.backup_workers": "backup worker",
-    "scheme.servers": "server",
-}
-_VALUES = {
-    ("training.rate", "tuned"): "tuned rate",
-    ("training.rate", "by_rule"): "rate by rule",
-    ("cluster.slow_workers", 0): "even workers",
-    ("cluster.slow_workers", 1): "one slow worker",
-    ("training.precision", "64-true"): "64 bits",
-    ("training.precision", "32-true"): "32 bits",
-}
+
+
+def say(name: str, numbers: Mapping[Any, Any] | None = None, /, **more: Any) -> str:
+    """Return the phrase `name`, with its places filled from `numbers` and `more`.
+
+    Raises KeyError without such a phrase, and jinja2.UndefinedError without one of its numbers.
+    """
+    return phrase(read("phrases")[name]).render(dict(numbers if numbers is not None else {}) | more)
+
+
+@cache
+def phrase(text: str) -> Template:
+    """Return a text with places to be filled, in which formats of numbers are filters."""
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # pages escape
+    environment.filters |= FORMS | {"with_interval": with_interval}
+    return environment.from_string(text)
+
+
+@cache
+def read(name: str) -> Mapping[str, Any]:
+    """Return what templates/<name>.yaml contains."""
+    return yaml.safe_load((files("paceline.report") / f"templates/{name}.yaml").read_text())
 
 
 @cache
@@ -65,17 +58,16 @@ def scheme_name(scheme: str) -> str:
 
 def scheme_words(row: Frame | Row) -> str:
     """Name the scheme of a row, with those of its settings that the study sets."""
-    parts = [
-        _setting_words(name, row[name])
-        for name in dict(row)
-        if name.startswith("scheme.") and not pd.isna(row[name]) and row[name] != 0
-    ]
-    shards = row.get("model.shards", 1)
-    if shards > 1:
-        parts.append(f"{plural(int(row['workers']), 'worker')} of {shards:.0f} processes")
+    parts = [scheme_name(str(row["scheme"]))]
+    for name, value in dict(row).items():
+        if name.startswith("scheme.") and not pd.isna(value) and value != 0:
+            words = read("settings")["words"].get(name, name.removeprefix("scheme."))
+            parts.append(counted(name, value) or f"{words} {setting(value)}")
+    if (shards := row.get("model.shards", 1)) > 1:
+        parts.append(f"{counted('workers', row['workers'])} of {shards:.0f} processes")
         if isinstance(row.get("model.split"), str):
             parts.append(row["model.split"].replace("_", " "))
-    return ", ".join([scheme_name(str(row["scheme"])), *parts])
+    return ", ".join(parts)
 
 
 def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
@@ -84,21 +76,20 @@ def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
     return ", ".join([scheme_words(row), *(value_words(name, row[name]) for name in others)])
 
 
-def _setting_words(name: str, value: Entry) -> str:
-    if name in COUNTED:
-        return plural(int(value), COUNTED[name])
-    return f"{SETTINGS.get(name, name.removeprefix('scheme.'))} {setting(value)}"
+def counted(name: str, number: float) -> str:
+    """Say a setting that is a number of things, as in "2 servers"; "" for another setting."""
+    noun = read("settings")["counted"].get(name)
+    return plural(int(number), noun) if noun else ""
 
 
 def value_words(name: str, value: Entry) -> str:
     """Say a setting with its value, as in "one slow worker" or "32 images per worker and step"."""
-    if name == "processes":
-        return "1 process" if value == 1 else f"{value:.0f} processes"
+    known = read("settings")
+    words = known["words"].get(name, name)
     if name == "workers":
-        return plural(int(value), "worker")
-    if (name, value) in _VALUES:
-        return _VALUES[name, value]
-    words = SETTINGS.get(name, name)
+        return counted(name, value)
+    if value in (values := known["values"].get(name, {})):
+        return values[value]
     if name.endswith(".bandwidth"):
         return "links without a limit" if pd.isna(value) else f"links of {bit_rate(value)}"
     if pd.isna(value):

@@ -1,24 +1,28 @@
-"""Says what all charts have in common: a form for the page and for files, colours, and type."""
+"""Makes charts of rows by the specifications in templates/charts, in one style, also as files.
+
+A specification is YAML for Vega-Lite with a title and a caption, in which Jinja fills values. A
+chart is drawn from its `rows`; the page shows those of one situation.
+"""
 
 import colorsys
 import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
-import altair as alt
 import pandas as pd
 import vl_convert
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from paceline.analysis.frames import Row
-from paceline.report.words import scheme_name
+from paceline.analysis.frames import Frame, Row
+from paceline.report.findings import StudyFindings, situations
+from paceline.report.words import scheme_name, scheme_words
 
-Marks: TypeAlias = Any  # an Altair chart of any kind
-
-ROWS = alt.NamedData("rows")  # of a chart; the page puts those of one situation there
 COLOURS = {  # distinct for the colour-blind as well, after Okabe and Ito, extended
     "sync_allreduce": "#0072B2",
     "async_parameter_server": "#D55E00",
@@ -33,11 +37,20 @@ COLOURS = {  # distinct for the colour-blind as well, after Okabe and Ito, exten
     "sync_then_async": "#8C510A",
 }
 INK, FAINT = "#1a1a1a", "#8a8a8a"  # of files; on the page, text has the colour of the page
-COMPUTE_COLOUR, EXCHANGE_COLOUR = "#56B4E9", "#009E73"
 TIER_COLOURS = {"best": "#0072B2", "tied": "#56B4E9", "behind": "#E69F00", "never": "#B2182B"}
-LOG_TICKS = [mark * 10.0**power for power in range(-3, 7) for mark in (1, 2, 5)]
-_FONT = "system-ui, -apple-system, Segoe UI, sans-serif"
-HIGHLIGHT = alt.param(name="highlight", value="")
+_CLIP = re.compile(r"\bclip\d+\b")
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("paceline.report"),
+    autoescape=False,  # it is no HTML
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.globals |= {
+    "faint": FAINT,
+    "colours": list(COLOURS.values()),
+    "ticks": [mark * 10.0**power for power in range(-3, 7) for mark in (1, 2, 5)],
+}
 
 
 @dataclass(frozen=True)
@@ -57,32 +70,31 @@ class Chart:
 
     def of(self, situation: str | None) -> list[Row]:
         """Return the rows to be shown for a situation."""
-        if not self.by_situation:
-            return list(self.rows)
-        return [row for row in self.rows if row["situation"] == situation]
+        return [r for r in self.rows if not self.by_situation or r["situation"] == situation]
 
 
-def specification(marks: Marks) -> Row:
-    """Return the chart in Vega-Lite, styled, with currentColor for what has the page's ink."""
-    styled = marks.configure(
-        font=_FONT,
-        background="transparent",
-        axis=alt.AxisConfig(
-            labelColor="currentColor",
-            titleColor="currentColor",
-            gridColor="#8a8a8a40",
-            domainColor=FAINT,
-            tickColor=FAINT,
-            titleFontWeight="normal",
-            labelLimit=220,
-        ),
-        legend=alt.LegendConfig(labelColor="currentColor", titleColor="currentColor"),
-        header=alt.HeaderConfig(labelColor="currentColor", titleColor="currentColor"),
-        title=alt.TitleConfig(color="currentColor", fontWeight="bold", fontSize=12, anchor="start"),
-        text=alt.MarkConfig(color="currentColor"),
-        view=alt.ViewConfig(stroke=None),
-    )
-    return styled.to_dict()
+def chart(
+    name: str, rows: Sequence[Row], schemes: Iterable[str] | None = None, **values: Any
+) -> Chart | None:
+    """Return the chart templates/charts/<name>.yaml of these rows; None if there are none.
+
+    `values` fill its places. `schemes` have a colour each, by default those of the rows.
+    """
+    if not rows:
+        return None
+    names = list(dict.fromkeys((row["scheme"] for row in rows) if schemes is None else schemes))
+    values = {"faded": _faded, "scheme_colour": partial(_scheme_colour, names)} | values
+    text = _ENVIRONMENT.get_template(f"charts/{name}.yaml").render(values)
+    known = yaml.safe_load(text)
+    spec = yaml.safe_load(_ENVIRONMENT.get_template("charts/style.yaml").render()) | known["spec"]
+    return Chart(name, known["title"], known["caption"], spec, rows, "situation" in rows[0])
+
+
+def situation_rows(findings: StudyFindings, table: Frame) -> Iterator[tuple[Frame, Row]]:
+    """Yield each row of a table of conclusions, with situation and scheme as a mark has them."""
+    for situation in situations(findings):
+        for _, row in situation.of(table).iterrows():
+            yield row, {"situation": situation.name, "scheme": scheme_words(row)}
 
 
 def short(value: float | None, digits: int = 5) -> float | None:
@@ -93,37 +105,17 @@ def short(value: float | None, digits: int = 5) -> float | None:
 def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> str:
     """Return the SVG of a file: black on white, for one situation; equal charts, equal bytes."""
     spec = json.loads(json.dumps(chart.spec).replace("currentColor", INK))
-    own = spec.get("datasets", {})
-    spec |= {"datasets": {**own, "rows": chart.of(situation)}, "background": "white"}
+    spec |= {"datasets": {"rows": chart.of(situation)}, "background": "white"}
     if title:
         spec["title"] = {"text": title}
-    return _renumbered(vl_convert.vegalite_to_svg(spec))
-
-
-def _renumbered(svg: str) -> str:
-    """Number clipping paths from 0, which Vega numbers on from chart to chart of a process."""
-    places: dict[str, int] = {}
-
-    def number(found: re.Match[str]) -> str:
-        return f"clip{places.setdefault(found[1], len(places))}"
-
-    return re.sub(r"\bclip(\d+)\b", number, svg)
-
-
-def scheme_colour(names: Sequence[str], **legend: Any) -> alt.Color:
-    """Return the encoding of schemes, of which each has the same colour in all studies."""
-    return colour(names, scheme_colours(names), **legend)
-
-
-def colour(names: Sequence[str], colours: Sequence[str], **legend: Any) -> alt.Color:
-    """Return the encoding of the field `scheme` with these names by these colours."""
-    scale = alt.Scale(domain=list(names), range=list(colours))
-    legend = {"legend": alt.Legend(columns=1, labelLimit=220)} | legend
-    return alt.Color("scheme:N", title=None, scale=scale, **legend)
+    svg = vl_convert.vegalite_to_svg(spec)
+    # Vega numbers clipping paths on from chart to chart of a process
+    places = {name: place for place, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
+    return _CLIP.sub(lambda found: f"clip{places[found[0]]}", svg)
 
 
 def scheme_colours(names: Sequence[str]) -> list[str]:
-    """Return a colour for each scheme, named in words with its settings.
+    """Return a colour for each scheme, named in words with its settings, equal in all studies.
 
     A scheme that is not in COLOURS has one that follows from its name. Of several variants of a
     scheme, those after the first have lighter shades of its colour.
@@ -138,6 +130,19 @@ def scheme_colours(names: Sequence[str]) -> list[str]:
     return colours
 
 
+def _scheme_colour(names: Sequence[str], **legend: str) -> str:
+    """Return the encoding of schemes by colours."""
+    known = {"field": "scheme", "type": "nominal", "title": None}
+    known["legend"] = {"columns": 1, "labelLimit": 220} | legend
+    return json.dumps(known | {"scale": {"domain": names, "range": scheme_colours(names)}})
+
+
+def _faded(opacity: float) -> str:
+    """Return the encoding that leaves a highlighted scheme, or all if none is highlighted."""
+    chosen = "highlight == '' || highlight == datum.scheme"
+    return json.dumps({"condition": {"test": chosen, "value": opacity}, "value": 0.12})
+
+
 def _colour_of(name: str) -> str:
     hue = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
     return _hexadecimal(colorsys.hls_to_rgb(hue, 0.4, 0.6))
@@ -150,19 +155,3 @@ def _lightened(colour: str, share: float) -> str:
 
 def _hexadecimal(parts: Iterable[float]) -> str:
     return "#" + "".join(f"{round(255 * part):02X}" for part in parts)
-
-
-def tips(**shown: str | tuple[str, str]) -> list[alt.Tooltip]:
-    """Return what is told of a mark: fields of its row with a title; of a number with a format."""
-    return [
-        alt.Tooltip(f"{name}:N", title=about)
-        if isinstance(about, str)
-        else alt.Tooltip(f"{name}:Q", title=about[0], format=about[1])
-        for name, about in shown.items()
-    ]
-
-
-def faded(full: float = 1.0) -> Any:
-    """Return the opacity that leaves a highlighted scheme, or all if none is highlighted."""
-    chosen = "highlight == '' || highlight == datum.scheme"
-    return alt.condition(chosen, alt.value(full), alt.value(0.12))

@@ -1,0 +1,105 @@
+"""Draws accuracy against time, against the number of workers, and against the trials of tuning."""
+
+import numpy as np
+import pandas as pd
+
+from paceline.analysis.comparison import reference_scheme
+from paceline.analysis.configuration import PROCESSES, groups, situation_columns
+from paceline.analysis.configuration_table import NAME
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.searches import tuning_axes
+from paceline.report.answer import target_metric, validation_images
+from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
+from paceline.report.findings import StudyFindings, situations
+from paceline.report.words import scheme_name, scheme_words, value_words
+
+_MOST = 4000  # points of the page, 75 bytes each
+
+
+def time_chart(findings: StudyFindings) -> Chart | None:
+    """Return accuracy against time, with the front of what no other had reached by then."""
+    decision, curves = findings.concluded["decision"], findings.concluded["mean_curves"]
+    curves = curves[curves["seconds"] > 0] if len(curves) else curves
+    decision = decision if target_metric(findings) == "top1" else decision[:0]
+    targets = {each.name: each.of(decision)["target"].dropna() for each in situations(findings)}
+    rows = [
+        known
+        | {"seconds": short(row["seconds"]), "top1": short(row["top1"])}
+        | {"front": int(row["is_front"]), "n": int(row["n"])}
+        | {"target": next(map(float, targets[known["situation"]]), None)}
+        for row, known in situation_rows(findings, curves)
+    ]
+    ahead = {(row["situation"], row["scheme"]) for row in rows if row["front"]}
+    rows = [row | {"ahead": (row["situation"], row["scheme"]) in ahead} for row in _thinned(rows)]
+    return chart("time", rows, images=validation_images(findings))
+
+
+def _thinned(rows: list[Row]) -> list[Row]:
+    """Return at most about _MOST points: of each line its last, and every so many before it."""
+    every = -(-len(rows) // _MOST)
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row["situation"], row["scheme"]), []).append(row)
+    return [row for line in lines.values() for row in line[::-1][::every][::-1]]
+
+
+def scale_chart(findings: StudyFindings) -> Chart | None:
+    """Return test accuracy against the number of workers: a panel per scheme, never all in one."""
+    table, columns = findings.concluded[NAME], situation_columns(findings.tables.axes)
+    if PROCESSES in columns:  # a line by workers would leave out of how many processes each is
+        return None
+    metric = "test_top1" if table["test_top1_mean"].notna().any() else "top1"
+    known = table[table[f"{metric}_mean"].notna()]
+    reference, several = reference_scheme(findings.tables.runs), situations(findings)
+    rows: list[Row] = []
+    for values, own in groups(known, [n for n in columns if n in known and n != "workers"]):
+        if own["workers"].nunique() > 1:
+            panels = _panel_rows(own, reference, metric)
+            of = [each.name for each in several if _agree(each.values, values)]
+            rows += [{"situation": name} | row for name in of for row in panels]
+    return chart("scale", rows, reference=scheme_name(reference))
+
+
+def _agree(situation: Row, values: Row) -> bool:
+    return all(
+        (pd.isna(value) and pd.isna(situation[name])) or situation[name] == value
+        for name, value in values.items()
+    )
+
+
+def _panel_rows(rows: Frame, reference: str, metric: str) -> list[Row]:
+    """Return a row per scheme and number of workers; each panel also has the reference's."""
+    drawn = {scheme_words(row) for _, row in rows.iterrows()}
+    grey = rows[rows["scheme"] == reference]
+    others = sorted(drawn - {scheme_name(reference)})
+    return [
+        *(_panel_row(row, panel, 0, metric) for panel in others for _, row in grey.iterrows()),
+        *(_panel_row(row, scheme_words(row), 1, metric) for _, row in rows.iterrows()),
+    ]
+
+
+def _panel_row(row: Frame, panel: str, own: int, metric: str) -> Row:
+    ends = {end: row[f"{metric}_{end}"] for end in ("mean", "low", "high")}
+    shares = {end: short(float(np.clip(share, 0, 1))) for end, share in ends.items()}
+    n, diverged = int(row[f"{metric}_n"]), int(row["n_diverged"])
+    known = {"scheme": panel, "own": own, "workers": int(row["workers"])}
+    return known | shares | {"n": n, "diverged": diverged}
+
+
+def tuning_chart(findings: StudyFindings) -> Chart | None:
+    """Return the best that tuning finds against its trials, a panel per setting tuned apart."""
+    curve = findings.concluded["tuning_curve"]
+    axes = [name for name in tuning_axes(findings.tables) if name in curve]
+    varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]
+    settings = [n for n in varying if n != "scheme" and not n.startswith("scheme.")] or ["workers"]
+    rows = [
+        {
+            "panel": ", ".join(value_words(name, value) for name, value in values.items()),
+            "scheme": scheme_words(row),
+            "trials": int(row["trials"]),
+            "best": short(row["expected_best"]),
+        }
+        for values, own in groups(curve, [name for name in settings if name in curve])
+        for _, row in own.iterrows()
+    ]
+    return chart("tuning", rows, panels=list(dict.fromkeys(row["panel"] for row in rows)))

@@ -1,0 +1,150 @@
+"""Draws which scheme to use: what decides in a situation, and a map of all situations."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+
+from paceline.analysis.frames import Frame, Row
+from paceline.report.answer import NOT_JUDGED, ONE, UNKNOWN, Choice, choice, tier_of
+from paceline.report.chart.chart_style import FAINT, TIER_COLOURS, Chart, chart, short
+from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
+from paceline.report.how_it_was_run import BANDWIDTH
+from paceline.report.number_format import count, plural, shown, times
+from paceline.report.words import scheme_name, scheme_words, value_words
+
+_FEWEST = 6  # situations, below which sentences say the same
+
+
+def decision_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart, with a row per scheme; None if no situation has several schemes."""
+    decision, margin = findings.concluded["decision"], findings.tables.about["margin"]
+    side, other = _side(decision)
+    rows = [
+        _decision_row(each.name, place, row, side)
+        for each in of_several_schemes(findings)
+        for place, (_, row) in enumerate(_best_first(each.of(decision)).iterrows())
+    ]
+    return chart(
+        "decision",
+        rows,
+        other=other,
+        margin=margin,
+        has_target=any(row["target_known"] for row in rows),
+        has_accuracy=any(row["points"] is not None for row in rows),
+    )
+
+
+def _side(decision: Frame) -> tuple[str, str]:
+    """Return the prefix of the columns with differences of accuracy, and whose accuracy is taken.
+
+    That is one worker's, as for times, where it is known; else the reference scheme's.
+    """
+    if decision["one_worker_top1_difference_mean"].notna().any():
+        return "one_worker_", ONE
+    references = [name for name in decision["reference"] if name]
+    return "", scheme_name(references[0]) if references else ""
+
+
+def _best_first(rows: Frame) -> Frame:
+    seconds = rows["target_seconds_mean"].where(rows["tier"] != "never")
+    order = ["seconds", "images_per_second_mean"]
+    return rows.assign(seconds=seconds).sort_values(order, ascending=[True, False])
+
+
+def _decision_row(situation: str, place: int, row: Frame, side: str) -> Row:
+    runs, tier = row["n"] - row["n_failed"], tier_of(row)
+    lost = row["n_reached"] < runs
+    reached = f"{row['n_reached']:.0f} of {plural(runs, 'run')}"
+    ends = ("mean", "low", "high")
+    speedup, low, high = (short(row[f"speedup_{end}"], 6) for end in ends)
+    points = [short(100 * row[f"{side}top1_difference_{end}"], 6) for end in ends]
+    return {
+        "situation": situation,
+        "place": place,
+        "scheme": scheme_words(row),
+        "tier": tier,
+        "tier_colour": TIER_COLOURS.get(tier, FAINT),
+        "target_known": bool(pd.notna(row["target"])),
+        "speedup": speedup,
+        "low": low,
+        "high": high,
+        "instead": _instead(tier, reached) if lost else "",
+        "reached": reached,
+        **dict(zip(("points", "points_low", "points_high"), points, strict=True)),
+        "rate": short(row["images_per_second_mean"], 6),
+        "rate_text": shown(row["images_per_second_mean"], count),
+        "cost": shown(None if lost else row["worker_seconds"], times),
+    }
+
+
+def _instead(tier: str, reached: str) -> str:
+    if tier == NOT_JUDGED:
+        return f"{reached}, rate at the edge"
+    return f"never ({reached})" if tier == "never" else f"{reached} reached it"
+
+
+def map_chart(findings: StudyFindings) -> Chart | None:
+    """Return the map over two settings; None for few situations, or if only one setting varies."""
+    several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
+    decision = findings.concluded["decision"]
+    axes = _axes(several)
+    if len(several) < _FEWEST or len(axes) < 2:
+        return None
+    *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
+    words = partial(_axis_words, findings.tables.about["settings"].get("workload.num_bytes"))
+    rows = [
+        {
+            "panel": ", ".join(value_words(name, each.values[name]) for name in panels),
+            "down": words(down, each),
+            "across": words(across, each),
+            "words": each.words,
+            **_cell(choice(each.of(decision))),
+        }
+        for each in several
+    ]
+    names = [scheme_words(row) for each in several for _, row in each.of(decision).iterrows()]
+    orders = {
+        "down": list(dict.fromkeys(words(down, each) for each in _ascending(several, down))),
+        "across": list(dict.fromkeys(words(across, each) for each in _ascending(several, across))),
+    }
+    return chart("map", rows, names, **orders)
+
+
+def _axes(several: Sequence[Situation]) -> dict[str, int]:
+    """Return the settings by which situations differ, with how many values each has."""
+    names = [name for name in (several[0].values if several else ()) if name not in ("kind", RATE)]
+    counts = {name: len({str(each.values[name]) for each in several}) for name in names}
+    return {name: count for name, count in counts.items() if count > 1}
+
+
+def _ascending(several: Sequence[Situation], name: str) -> list[Situation]:
+    """Sort by a setting; those in which it is not set come last."""
+    return sorted(several, key=lambda each: (pd.isna(each.values[name]), each.values[name]))
+
+
+def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str:
+    """Say a setting; of links, a second line says how long a gradient takes, if its size is set."""
+    value = situation.values[name]
+    words = value_words(name, value)
+    if name != BANDWIDTH or num_bytes is None:
+        return words
+    return f"{words}\na gradient in {0 if pd.isna(value) else num_bytes / value:.2g} s"
+
+
+def _cell(chosen: Choice) -> Row:
+    """Return what a cell says in two lines, its colour's scheme, and whether it is pale."""
+    scheme, tied, pale = "", len(chosen.tied), False
+    if chosen.row is None:
+        speed, others = "no run", "reaches it"
+    elif chosen.use == UNKNOWN:
+        speed, others = "unknown:", "runs missed it"
+    elif chosen.use == ONE:
+        scheme, speed = ONE, ONE
+        others = f"{shown(chosen.row['speedup_mean'], times)} at best"
+    else:
+        scheme, speed = chosen.use, shown(chosen.row["speedup_mean"], times)
+        others, pale = f"{tied} tied" if tied else "no tie", tied > 0
+    tied_with = ", ".join(scheme_words(row) for _, row in chosen.tied.iterrows())
+    known = {"tied_with": tied_with, "scheme": scheme, "speed": speed}
+    return known | {"others": others, "pale": pale}

@@ -1,0 +1,84 @@
+"""Draws why schemes differ: what workers do with their time and when, and how stale pushes are."""
+
+from paceline.analysis.comparison import reference_scheme
+from paceline.analysis.configuration import matching
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.phase_shares import PHASES
+from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
+from paceline.report.findings import Situation, StudyFindings, situations
+from paceline.report.words import scheme_name, scheme_words
+
+_SHARE_WORDS = ("compute", "exchange and waiting", "waiting for data")
+_SPAN_WORDS = {"compute": "compute", "communicate": "exchange", "wait": "wait"}
+_MOST_WORKERS = 6
+_MOST_SPANS = 2400  # of the whole page; more make it heavy, and are too thin to see
+
+
+def phase_chart(findings: StudyFindings) -> Chart | None:
+    """Return stacked shares of a worker's time, a bar per scheme."""
+    rows = [
+        known
+        | {"phase": words, "order": order}
+        | {"share": short(row[f"phase_{phase}"])}
+        | {"seconds": short(row[f"phase_{phase}_seconds"], 4)}
+        for row, known in situation_rows(findings, findings.known("phase_compute"))
+        for order, (phase, words) in enumerate(zip(PHASES.values(), _SHARE_WORDS, strict=True))
+    ]
+    return chart("phases", rows)
+
+
+def staleness_chart(findings: StudyFindings) -> Chart | None:
+    """Return mean and spread of staleness, a row per scheme with a server."""
+    rows = [
+        known | {name: short(row[f"pushes_{name}"]) for name in ("mean", "low", "median", "high")}
+        for row, known in situation_rows(findings, findings.known("pushes"))
+    ]
+    return chart("staleness", rows)
+
+
+def timeline_chart(findings: StudyFindings) -> Chart | None:
+    """Return what workers did when: the first seconds of one finished run of two schemes."""
+    timeline, finished = findings.tables.timeline, findings.tables.finished
+    spans = {key: rows for key, rows in timeline.groupby("key", sort=False)}
+    runs, reference = finished[finished["key"].isin(spans)], reference_scheme(findings.tables.runs)
+    every = situations(findings)
+    shown = {each.name: _runs(findings, runs, each, reference) for each in every}
+    most = max(40, _MOST_SPANS // max(1, sum(map(len, shown.values()))))
+    rows: list[Row] = []
+    for situation, own in shown.items():
+        chosen = [_first_workers(spans[run["key"]]) for run in own]
+        end = min((_end(each, most) for each in chosen), default=0)
+        for run, each in zip(own, chosen, strict=True):
+            known = {"situation": situation, "scheme": scheme_words(run.drop(findings.of_size))}
+            rows += [
+                known
+                | {"worker": int(span["worker"])}
+                | {"phase": _SPAN_WORDS.get(span["phase"], span["phase"])}
+                | {"start": short(span["start"]), "end": short(min(span["end"], end))}
+                for _, span in each[each["start"] < end].iterrows()
+            ]
+    return chart("timeline", rows, workers=_MOST_WORKERS, reference=scheme_name(reference))
+
+
+def _runs(
+    findings: StudyFindings, runs: Frame, situation: Situation, reference: str
+) -> list[Frame]:
+    """Return a run of the reference, and one of the best of the others."""
+    own, decision = situation.of(runs), situation.of(findings.concluded["decision"])
+    ranked = decision.sort_values("target_seconds_mean", kind="stable")["scheme"]
+    found = []
+    for name in dict.fromkeys([reference, *ranked]):
+        same = matching(own, {"scheme": name}).sort_values("seed", kind="stable")
+        if len(same) and len(found) < 2:
+            found.append(same.iloc[0])
+    return found
+
+
+def _first_workers(rows: Frame) -> Frame:
+    return rows[rows["worker"] < _MOST_WORKERS].sort_values("start", kind="stable")
+
+
+def _end(rows: Frame, most: int) -> float:
+    """Return the time up to which so many spans of each worker can be drawn [seconds]."""
+    cut = rows["start"].iloc[most] if len(rows) > most else float("inf")
+    return float(min(rows.groupby("worker")["end"].max().min(), cut))
