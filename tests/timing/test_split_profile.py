@@ -6,8 +6,9 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
-from paceline.timing.profile import ClusterProfile, Link
-from paceline.timing.split_profile import (
+from paceline.timing.profile import (
+    ClusterProfile,
+    Link,
     check_places,
     of_first_processes,
     of_like_processes,

@@ -20,7 +20,7 @@ from paceline.timing.step_times import AbstractPacing, StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
-    from paceline.clock.split_worker import SplitWorker
+    from paceline.clock.split.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 Device = Literal["cpu", "cuda"]

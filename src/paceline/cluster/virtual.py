@@ -12,13 +12,18 @@ from paceline.cluster.launcher import launch
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings
-from paceline.timing.profile import ClusterProfile, Link, ServerPlacement, SharedCores
-from paceline.timing.split_profile import check_places
+from paceline.timing.profile import (
+    ClusterProfile,
+    Link,
+    ServerPlacement,
+    SharedCores,
+    check_places,
+)
 from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
-    from paceline.clock.split_worker import SplitWorker
+    from paceline.clock.split.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 

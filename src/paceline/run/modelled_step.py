@@ -25,7 +25,7 @@ def split_step_of(
         return None
     if point.workload.name != OWN:
         return point.workload.split_step(sharding, point.batch_size)
-    from paceline.split.modelled_split import modelled_split  # Lightning takes seconds
+    from paceline.clock.split.network_plan import modelled_split  # Lightning takes seconds
 
     dtype = torch.float64 if point.training.precision == "64-true" else torch.float32
     return modelled_split(module(), sharding, point.batch_size, image_shape(), dtype)

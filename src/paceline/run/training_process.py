@@ -14,7 +14,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer, seed_everythin
 from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import tolerate
 from paceline.cluster.cluster import device

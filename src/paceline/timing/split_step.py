@@ -1,4 +1,4 @@
-"""Messages between the processes of a split worker in a step, and their bytes."""
+"""Messages between the processes of a split worker in a step, and the moves that need them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +43,60 @@ def with_first(num_bytes: int, shards: int) -> ShardMessages:
     return ShardMessages(shards - 1, (shards - 1) * num_bytes, 1)
 
 
+class State(NamedTuple):
+    """State of an activation.
+
+    `dimension`: along which each process has its part; None: each has the whole. `adds_up`: the
+    gradients that the processes compute are terms of a sum; else each has that of its values.
+    """
+
+    dimension: int | None
+    adds_up: bool = False
+
+
+WHOLE = State(None)
+SHARED = State(None, adds_up=True)  # whole, and each process computes something else of it
+BATCH = State(0)  # a part of the images
+
+
+class Move(NamedTuple):
+    """A move of a tensor between the processes, which is of one of six kinds.
+
+    `joined`: dimension along which the parts of all are joined; None: each has the whole, or, if it
+    `adds`, a term of it. `cut`: dimension along which each keeps its part; None: it keeps all.
+    """
+
+    joined: int | None = None
+    cut: int | None = None
+    adds: bool = False
+
+    def messages(self, whole: int, shards: int) -> ShardMessages:
+        """Return what is sent if the whole tensor has `whole` bytes."""
+        if self.adds:  # an all-reduce, or a reduce-scatter
+            return (all_reduced if self.cut is None else swapped)(whole, shards)
+        if self.joined is None:
+            return NOTHING
+        if self.cut is None:
+            return all_gathered(whole, shards)
+        return swapped(whole // shards, shards)
+
+
+SUM_OF_TERMS = Move(adds=True)  # of a layer whose inputs are divided
+
+
+class Conversion(NamedTuple):
+    """Conversion of an activation: what forward does to it, and backward to its gradient."""
+
+    forward: Move
+    backward: Move
+
+
+def conversion(have: State, want: State) -> Conversion:
+    """Return the conversion from the state of a result to that in which an operation wants it."""
+    backward = Move(want.dimension, have.dimension, want.adds_up)
+    return Conversion(Move(have.dimension, want.dimension), backward)
+
+
 @dataclass(frozen=True)
 class SplitStep:
     """Messages between the `shards` processes of a worker in a step.
@@ -69,6 +123,12 @@ class SplitStep:
     def activation_bytes(self) -> int:
         """Bytes of activations and of their gradients that the processes send together."""
         return sum(each.num_senders * each.num_bytes for each in self.activations)
+
+    @property
+    def process_bytes(self) -> int:
+        """Bytes that one process sends to the others, with gradients that are summed among them."""
+        gradient = all_reduced(self.element_size * self.summed, self.shards)
+        return sum(each.num_bytes for each in (*self.activations, gradient))
 
     def to_first(self) -> list[ShardMessages]:
         """Return what brings a step's gradient, and the statistics, to the first process."""

@@ -12,7 +12,7 @@ from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize, Sharding
 from paceline.settings import UNKEYED, Count, Whole, settings
 from paceline.timing.backward import Bucket
-from paceline.timing.split_layers import split_layers
+from paceline.timing.split_plan import counted_network, plan_split
 from paceline.timing.split_step import SplitStep
 
 OWN = "own"  # the trained network itself
@@ -187,7 +187,8 @@ class CountedNetwork(AbstractWorkload):
         return 0
 
     def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
-        return split_layers(self.layers, self.num_classes, sharding, batch_size)
+        network = counted_network(self.layers, self.num_classes, batch_size)
+        return plan_split(network, sharding.split, sharding.shards).step
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
         """Fill buckets with the layers' gradients, from the last layer to the first.

@@ -6,11 +6,11 @@ import json
 import pytest
 from torch.testing import assert_close
 
+from paceline.clock.split.network_plan import plan_network
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.record.observed import Observed
 from paceline.run.run_point import run_point
-from paceline.split.split_plan import plan_split
 from tests.clock.references import averaged, elastic, gossiped, plain_weights
 from tests.clock.replay import replayed
 from tests.clock.wall.splits import (
@@ -91,7 +91,7 @@ def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_fo
     config, (reports, _) = OF_FOUR[name], of_four[name]
     model, workers = config["model"], config["workers"]
     network, shards = point_of(config).model.build().double().network, model["shards"]
-    plan = plan_split(network, model["split"], shards, config["batch_size"], [1, 8, 8])
+    plan = plan_network(network, model["split"], shards, config["batch_size"], [1, 8, 8])
     steps = num_steps(config)
     sizes = {key: each.numel() for key, each in network.named_parameters()}
     summed = sum(size for key, size in sizes.items() if key in plan.summed)
@@ -106,7 +106,7 @@ def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_fo
         sent = [native.volumes(4, summed)[rank].sent for rank in processes]
         sent += [native.volumes(workers, others)[report.worker].sent] * shards
         assert report.bytes_sent == 8 * steps * sum(sent)
-        assert report.activation_bytes_sent == steps * shards * plan.activation_bytes > 0
+        assert report.activation_bytes_sent == steps * plan.step.activation_bytes > 0
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path, virtual
     assert_close(weights, plain_state(config), **EXACT)
     (worker,) = seen.workers
     network = point_of(config).model.build().network
-    plan = plan_split(network, "all", 2, 16, [1, 8, 8])
+    plan = plan_network(network, "all", 2, 16, [1, 8, 8])
     state = {name: each for name, each in network.state_dict().items() if each.is_floating_point()}
     parts = {name: each.numel() // (1 + (name in plan.slices)) for name, each in state.items()}
     held = dict(network.named_parameters())

@@ -12,8 +12,8 @@ from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.exchange.find_collective import collective
 from paceline.exchange.schedule.volume import Volume, Volumes
 from paceline.scheme.rule import AbstractScheme
-from paceline.timing.profile import ClusterProfile
-from paceline.timing.split_profile import (
+from paceline.timing.profile import (
+    ClusterProfile,
     of_first_processes,
     of_like_processes,
     seconds_inside,

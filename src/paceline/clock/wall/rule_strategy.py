@@ -28,7 +28,7 @@ from paceline.clock.rule_driver import RuleDriver, complete
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
 from paceline.clock.snapshot import Snapshot, statistics_of
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.supported_options import check_honoured
 from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.beside import Beside

@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.process_group import count_workers

@@ -13,7 +13,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch.optim import Optimizer
 
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.supported_options import check_one_optimizer
 from paceline.clock.wall.synchronous_strategy import AbstractSynchronousStrategy
 from paceline.exchange.find_collective import collective

@@ -16,7 +16,7 @@ from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, check_schedulers
 from paceline.clock.snapshot import Snapshot, flatten, state_of, statistics_of
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.process_group import count_workers, members, worker_index
 from paceline.timing.pace import Pace

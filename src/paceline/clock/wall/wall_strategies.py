@@ -4,7 +4,7 @@ import torch
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.wall.ddp import OneWorkerStrategy, SyncAllReduceStrategy
 from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
 from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy

@@ -16,7 +16,7 @@ from paceline.clock.reports import StrategyReport, WorkerReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import Schedules, ScheduleState
 from paceline.clock.snapshot import weights_digest
-from paceline.clock.split_worker import SplitWorker
+from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
@@ -205,7 +205,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         sent, received = map(sum, pairs)
         inside, activations = (0, 0), (0, 0)
         if self.split is not None:
-            inside, activations = self.split.bytes_exchanged, self.split.group.bytes_of_activations
+            inside, activations = self.split.bytes_exchanged, (self.split.group.num_bytes,) * 2
         worker = WorkerReport(
             worker=worker_index(),
             steps=self.num_steps,

@@ -4,13 +4,15 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
+from paceline.clock.snapshot import fill
+from paceline.clock.split.network_plan import plan_network
+from paceline.clock.split.shard_group import ShardGroup
+from paceline.clock.split.split_network import split_network
+from paceline.clock.split.split_worker import gather_state
 from paceline.exchange.process_group import join
 from paceline.exchange.socket_bytes import socket_bytes
-from paceline.split.shard_group import ShardGroup
-from paceline.split.split_network import split_network
-from paceline.split.split_plan import plan_split
-from paceline.split.whole_weights import gather_state, load_state, sum_gradients
-from tests.split.networks import CLASSES, IMAGE, as_data_parallel, build
+from paceline.timing.split_step import all_reduced
+from tests.clock.split.networks import CLASSES, IMAGE, as_data_parallel, build
 
 BATCH = 16
 
@@ -35,7 +37,7 @@ def train(network, steps, after_backward):
 
 
 def on_one_process(name, steps, plan):
-    by_images = [name for name, way in plan.uses.items() if way == "by_images"]
+    by_images = [name for name, way in plan.ways.items() if way == "by_images"]
     network = as_data_parallel(build(name), by_images, plan.shards)
     torch.manual_seed(3)
     logits = train(network, steps, lambda: None)
@@ -46,9 +48,22 @@ def divided(name, steps, plan, group):
     network = split_network(build(name), plan, group)
     torch.manual_seed(3 + group.shard)  # one generator in the group must be enough
     group.share_random_state(torch.device("cpu"))
-    logits = train(network, steps, lambda: sum_gradients(network, plan, group))
+    summed = []  # bytes in each step
+    logits = train(network, steps, lambda: summed.append(sum_gradients(network, plan, group)))
     whole = gather_state(network, plan, group)
-    return logits, whole, network
+    return logits, whole, network, sum(summed)
+
+
+def sum_gradients(network, plan, group):
+    """Sum the gradients of the parameters by images over the group; return the bytes sent."""
+    weights = [weight for name, weight in network.named_parameters() if name in plan.summed]
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    if not gradients:
+        return 0
+    total = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    dist.all_reduce(total, group=group.group)
+    fill(gradients, total)
+    return all_reduced(total.nbytes, group.shards).num_bytes
 
 
 def largest(one, other):
@@ -65,12 +80,12 @@ def smallest_step(state, initial):
 
 def law(name, split, steps, group):
     """Return differences to one process, and bytes; differences of weights in shard 0 alone."""
-    plan = plan_split(build(name), split, group.shards, BATCH, IMAGE)
-    logits, whole, network = divided(name, steps, plan, group)
+    plan = plan_network(build(name), split, group.shards, BATCH, IMAGE)
+    logits, whole, network, gradient_bytes = divided(name, steps, plan, group)
+    planned = sum(each.num_bytes for each in plan.step.activations)
     seen = {
-        "activations": group.bytes_of_activations,
-        "gradients": group.bytes_of_gradients,
-        "planned": (steps * plan.activation_bytes, steps * plan.gradient_bytes),
+        "bytes": (group.num_bytes, gradient_bytes),
+        "planned": (steps * planned, steps * (plan.step.process_bytes - planned)),
         "digest": [float(logits.sum()), float(logits.square().sum())],
     }
     if whole is not None:
@@ -84,7 +99,7 @@ def law(name, split, steps, group):
 
 def loads(network, name, plan, group):
     """Put the initial weights back: are the slices those of a network that was never trained?"""
-    load_state(network, build(name).state_dict(), plan, group)
+    network.load_state_dict(plan.slices_of(build(name).state_dict(), group.shard))
     fresh = split_network(build(name), plan, group).state_dict()
     return largest(network.state_dict(), fresh) == 0
 
@@ -121,9 +136,9 @@ def with_first(length):
 
 
 def _moved(group, exchange, own):
-    counted = group.bytes_of_activations.sent
+    counted = group.num_bytes
     sent, received = _by_kernel(lambda: exchange(own))
-    return group.bytes_of_activations.sent - counted, sent, received
+    return group.num_bytes - counted, sent, received
 
 
 def _by_kernel(exchange):

@@ -8,21 +8,33 @@ import torch
 from torch import nn
 from torchvision import models
 
+from paceline.clock.split.network_plan import plan_network
+from paceline.clock.split.traced import facts_of, trace
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
 from paceline.model.small_alexnet import SmallAlexNet
 from paceline.model.small_nin import SmallNiN
-from paceline.split.divided_graph import weighted_layers
-from paceline.split.split_plan import divided_plan, plan_split
-from paceline.split.traced import trace
-from paceline.split.whole_weights import gathered, slices_of
-from tests.split.networks import IMAGE, NETWORKS, build
+from paceline.timing.split_plan import divided_plan
+from tests.clock.split.networks import IMAGE, NETWORKS, build
 
 IMAGENET, FASHION = (3, 224, 224), (1, 28, 28)
 
 
-def ways(plan):
-    return {layer.name: layer.way for layer in plan.layers}
+def layers_of(plan):
+    """By name: the way of each layer, and the bytes that a process sends for it there and back."""
+    nodes = [str(node.target) for node in plan.traced.graph.nodes]
+    return {
+        name: (placed.way, num_bytes(placed.forward), num_bytes(placed.backward))
+        for name, placed in zip(nodes, plan.placed, strict=True)
+    }
+
+
+def num_bytes(exchanges):
+    return sum(each.num_bytes for each in exchanges)
+
+
+def activation_bytes(plan):
+    return num_bytes(plan.step.activations)
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +45,19 @@ def alexnet():
 
 def test_alexnet_by_hand(alexnet):
     """Krizhevsky 2014: convolutions by images, then every linear layer by channels."""
-    plan = plan_split(alexnet, "fully_connected", 2, 128, IMAGENET)
-    assert all(ways(plan)[f"features.{place}"] == "by_images" for place in (0, 4, 8, 10, 12))
-    linear = {layer.name: layer for layer in plan.layers if layer.name.startswith("classifier")}
+    plan = plan_network(alexnet, "fully_connected", 2, 128, IMAGENET)
+    layers = layers_of(plan)
+    assert all(layers[f"features.{place}"][0] == "by_images" for place in (0, 4, 8, 10, 12))
     piece = 4 * 128 // 2  # bytes of one activation of half of the images
-    assert linear["classifier.1"][1:] == ("by_channels", piece * 9216, piece * 9216, 0)
-    assert linear["classifier.4"][1:] == ("by_channels", piece * 4096, piece * 4096, 0)
-    assert linear["classifier.7"][1:] == ("by_inputs", 2 * piece * 1000, 0, 0)
+    assert layers["classifier.1"] == ("by_channels", piece * 9216, piece * 9216)
+    assert layers["classifier.4"] == ("by_channels", piece * 4096, piece * 4096)
+    assert layers["classifier.7"] == ("by_inputs", 2 * piece * 1000, 0)
     convolutions = sum(parameter.numel() for parameter in alexnet.features.parameters())
-    assert plan.gradient_bytes == 4 * convolutions  # 2 (p-1)/p of them, for two processes
-    assert plan.activation_bytes == piece * (2 * 9216 + 2 * 4096 + 2 * 1000)
+    assert activation_bytes(plan) == piece * (2 * 9216 + 2 * 4096 + 2 * 1000)
+    gradient_bytes = plan.step.process_bytes - activation_bytes(plan)
+    assert gradient_bytes == 4 * convolutions  # 2 (p-1)/p of them, for two processes
     assert len(plan.summed) == 10
+    assert all(name.startswith("features.") for name in plan.summed)
     assert plan.slices == {
         **dict.fromkeys(["classifier.1.weight", "classifier.1.bias"], 0),
         **dict.fromkeys(["classifier.4.weight", "classifier.4.bias"], 0),
@@ -57,17 +71,19 @@ def test_alexnet_by_hand(alexnet):
 def test_auto_sends_the_fewest_bytes_of_all_choices(network, batch_size, shards):
     with torch.device("meta"):
         traced = trace(network(FASHION, 10, 0.5), batch_size, FASHION)
-    layers = weighted_layers(traced)
+    facts = facts_of(traced, traced, shards)
+    layers = [each.name for each in facts.operations if each.layer is not None]
     chosen = itertools.product(*(((), (name,)) for name in layers))
     every = [frozenset(itertools.chain(*names)) for names in chosen]
-    sent = [bytes_sent(traced, divided, shards) for divided in every]
-    assert plan_split(traced, "auto", shards, batch_size, FASHION).num_bytes == min(sent)
+    sent = [bytes_sent(facts, divided, shards) for divided in every]
+    plan = plan_network(traced, "auto", shards, batch_size, FASHION)
+    assert plan.step.process_bytes == min(sent)
     assert len(set(sent)) > 4
 
 
-def bytes_sent(traced, divided, shards):
+def bytes_sent(facts, divided, shards):
     try:
-        return divided_plan(traced, divided, shards).num_bytes
+        return divided_plan(facts, divided, shards).step.process_bytes
     except SettingError:  # a layer that cannot be divided
         return math.inf
 
@@ -78,30 +94,28 @@ def test_auto_sends_no_more_than_the_others(name, batch_size):
     with torch.device("meta"):
         network = models.get_model(name, weights=None, num_classes=10)
     auto, *others = (
-        plan_split(network, split, 2, batch_size, IMAGENET).num_bytes
+        plan_network(network, split, 2, batch_size, IMAGENET).step.process_bytes
         for split in ("auto", "fully_connected", "all")
     )
     assert auto <= min(others)
 
 
 def test_a_step_of_one_process_moves_nothing(alexnet):
-    plan = plan_split(alexnet, "all", 1, 8, IMAGENET)
-    assert (plan.activation_bytes, plan.gradient_bytes) == (0, 0)
+    assert plan_network(alexnet, "all", 1, 8, IMAGENET).step.process_bytes == 0
 
 
 def test_one_conversion_serves_all_layers_that_want_it():
     """The input of a residual block goes into a convolution and into a shortcut of stride 2."""
-    plan = plan_split(build("narrow_resnet"), "all", 4, 16, IMAGE)
-    moved = {layer.name: layer.forward_bytes for layer in plan.layers}
-    assert moved["layer2.0.conv1"] > 0
-    assert moved["layer2.0.downsample.0"] == 0
+    plan = plan_network(build("narrow_resnet"), "all", 4, 16, IMAGE)
+    layers = layers_of(plan)
+    assert layers["layer2.0.conv1"][1] > 0
+    assert layers["layer2.0.downsample.0"][1] == 0
 
 
 def test_layers_that_follow_move_nothing():
-    plan = plan_split(build("mixed"), "all", 4, 16, IMAGE)
-    layers = {layer.name: layer for layer in plan.layers}
-    assert layers["depthwise"][1:] == layers["groups"][1:] == ("by_channels", 0, 0, 0)
-    assert layers["norm"][1:] == ("by_channels", 0, 0, 0)
+    plan = plan_network(build("mixed"), "all", 4, 16, IMAGE)
+    layers = layers_of(plan)
+    assert layers["depthwise"] == layers["groups"] == layers["norm"] == ("by_channels", 0, 0)
     assert "scale" not in plan.summed | plan.slices.keys()
 
 
@@ -109,10 +123,10 @@ def test_layers_that_follow_move_nothing():
 @pytest.mark.parametrize("split", ["all", "fully_connected", "auto"])
 def test_slices_are_the_whole(name, split):
     network = build(name)
-    plan = plan_split(network, split, 2, 8, IMAGE)
+    plan = plan_network(network, split, 2, 8, IMAGE)
     whole = network.state_dict()
-    parts = [slices_of(whole, plan, shard) for shard in range(2)]
-    back = gathered(parts, plan)
+    parts = [plan.slices_of(whole, shard) for shard in range(2)]
+    back = plan.joined(parts)
     assert list(back) == list(whole)
     assert all(torch.equal(back[key], whole[key]) for key in whole)
     assert all(2 * parts[0][key].numel() == whole[key].numel() for key in plan.slices)
@@ -122,7 +136,7 @@ def test_slices_are_the_whole(name, split):
 def test_a_network_is_planned_without_being_changed():
     network = build("mixed").eval()
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    plan_split(network, "auto", 2, 8, IMAGE)
+    plan_network(network, "auto", 2, 8, IMAGE)
     assert not network.training
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
 
@@ -133,9 +147,9 @@ def test_a_network_is_planned_without_being_changed():
 def test_networks_of_torchvision_can_be_divided(name, split):
     with torch.device("meta"):
         network = models.get_model(name, weights=None, num_classes=10)
-    plan = plan_split(network, split, 2, 8, IMAGENET)
+    plan = plan_network(network, split, 2, 8, IMAGENET)
     assert plan.slices
-    assert plan.activation_bytes > 0
+    assert activation_bytes(plan) > 0
 
 
 class Choosing(nn.Linear):
@@ -188,5 +202,5 @@ def sequence(*layers):
 )
 def test_what_cannot_be_divided_is_refused_by_name(network, split, shards, line):
     with pytest.raises(SettingError) as caught:
-        plan_split(network, split, shards, 6, (1, 2, 2))
+        plan_network(network, split, shards, 6, (1, 2, 2))
     assert str(caught.value).startswith(line)

@@ -3,22 +3,25 @@
 import pytest
 import torch
 
+from paceline.clock.split.network_plan import plan_network
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
 from paceline.model.count_layers import count_layers
 from paceline.model.network_size import Layer, Sharding
-from paceline.split.modelled_split import step_of
-from paceline.split.split_plan import plan_split
-from paceline.timing.split_layers import split_layers
+from paceline.timing.split_plan import counted_network, plan_split
 from paceline.timing.split_step import all_gathered, all_reduced, swapped
-from tests.split.networks import CLASSES, IMAGE, build
+from tests.clock.split.networks import CLASSES, IMAGE, build
 
 IMAGENET = (3, 224, 224)
 
 
 def by_plan(network, image, sharding, batch_size):
-    plan = plan_split(network, sharding.split, sharding.shards, batch_size, image)
-    return step_of(plan, network)
+    return plan_network(network, sharding.split, sharding.shards, batch_size, image).step
+
+
+def by_layers(layers, num_classes, sharding, batch_size):
+    network = counted_network(layers, num_classes, batch_size)
+    return plan_split(network, sharding.split, sharding.shards).step
 
 
 @pytest.mark.parametrize("shards", [2, 4])
@@ -29,7 +32,7 @@ def test_alexnet_by_its_layers_is_alexnet_by_its_plan(shards, batch_size, split)
         network = AlexNet(IMAGENET, 1000)
     sharding = Sharding(shards=shards, split=split)
     layers = count_layers(AlexNet(IMAGENET, 1000), IMAGENET).layers
-    found = split_layers(layers, 1000, sharding, batch_size)
+    found = by_layers(layers, 1000, sharding, batch_size)
     assert found == by_plan(network, IMAGENET, sharding, batch_size)
     assert found.num_weights == sum(layer.weights for layer in layers)
 
@@ -46,14 +49,14 @@ def test_a_chain_by_its_layers_is_the_chain_by_its_plan(name, split):
     sharding = Sharding(shards=2, split=split)
     network = build(name).float()
     layers = count_layers(build(name).float(), IMAGE).layers
-    found = split_layers(layers, CLASSES, sharding, 8)
+    found = by_layers(layers, CLASSES, sharding, 8)
     assert found == by_plan(network, IMAGE, sharding, 8)
 
 
 def test_by_hand():
     """A convolution by images; a linear layer by channels, one by inputs; 2 processes, 4 images."""
     layers = [Layer("a", 10, 1000, 30), Layer("b", 210, 200, 20), Layer("c", 55, 50, 10)]
-    found = split_layers(layers, 5, Sharding(shards=2, split="fully_connected"), 4)
+    found = by_layers(layers, 5, Sharding(shards=2, split="fully_connected"), 4)
     given = 4 * 4 * 20  # bytes
     assert found.activations == [
         all_gathered(given, 2),
@@ -70,6 +73,6 @@ def test_by_hand():
 def test_what_cannot_be_divided_is_refused(setting, split, shards, batch_size):
     layers = [Layer("a", 10, 1000, 30), Layer("b", 210, 200, 20), Layer("c", 55, 50, 10)]
     with pytest.raises(SettingError) as error:
-        split_layers(layers, 5, Sharding(shards=shards, split=split), batch_size)
+        by_layers(layers, 5, Sharding(shards=shards, split=split), batch_size)
     assert error.value.setting == setting
     assert "\n" not in str(error.value)

@@ -1,24 +1,22 @@
 """A worker whose network is split over several processes: the part of one of them."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from pytorch_lightning.plugins.precision import Precision
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.clock.snapshot import fill, flatten
+from paceline.clock.split.network_plan import NetworkPlan, Tensors, network_of, plan_network
+from paceline.clock.split.shard_group import ShardGroup
+from paceline.clock.split.split_network import split_network
 from paceline.exchange.process_group import Division
 from paceline.model.classifier import Classifier
 from paceline.model.network_size import Sharding
-from paceline.split.modelled_split import network_of
-from paceline.split.shard_group import ShardGroup
-from paceline.split.split_network import split_network
-from paceline.split.split_plan import plan_split
-from paceline.split.whole_weights import gather_state, gather_tensors, slices_of
 
 
 class SplitWorker:
@@ -32,7 +30,7 @@ class SplitWorker:
 
     def __init__(self, module: Any, sharding: Sharding, division: Division, images: Tensor) -> None:
         network, (size, *image_shape) = network_of(module), images.shape
-        self._plan = plan_split(network, sharding.split, sharding.shards, size, image_shape)
+        self._plan = plan_network(network, sharding.split, sharding.shards, size, image_shape)
         self._division = division
         self._own = division.own
         self.shard = dist.get_rank(self._own)
@@ -110,7 +108,7 @@ class SplitWorker:
         sliced = {name: weight for name, weight in weights.items() if name in self._plan.slices}
         common = [weight for name, weight in weights.items() if name not in sliced]
         flag = self._like.new_full((1,), float(goes_on))
-        parts = (slices_of(sliced, self._plan, shard).values() for shard in range(self.shards))
+        parts = (self._plan.slices_of(sliced, shard).values() for shard in range(self.shards))
         self._scatter([self._vector([flag, *common, *part]) for part in parts])
 
     @torch.no_grad()
@@ -192,3 +190,37 @@ class SplitWorker:
         else:
             sent += times * num_bytes
         self.bytes_exchanged = sent, received
+
+
+@torch.no_grad()
+def gather_state(
+    network: nn.Module, plan: NetworkPlan, group: ShardGroup
+) -> dict[str, Tensor] | None:
+    """Return the whole state of a divided network in shard 0, and None elsewhere.
+
+    All processes of the group call it. Its values are copies; its bytes are not counted.
+    """
+    own = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+    return gather_tensors(own, plan, group)
+
+
+@torch.no_grad()
+def gather_tensors(
+    own: Tensors, plan: NetworkPlan, group: ShardGroup, summed: Collection[str] = ()
+) -> dict[str, Tensor] | None:
+    """Return the whole tensors of which each process has `own`, in shard 0, and None elsewhere.
+
+    All processes of the group call it. `summed`: names of those to be added up. Others without
+    slices are shard 0's.
+    """
+    names = [name for name in own if name in plan.slices or name in summed]
+    if not names:
+        return dict(own) if group.shard == 0 else None
+    sizes = [own[name].numel() for name in names]
+    vectors = group.collect(torch.cat([own[name].reshape(-1) for name in names]))
+    if vectors is None:
+        return None
+    views = [zip(names, vector.split(sizes), strict=True) for vector in vectors]
+    parts = [{**own, **{name: view.view_as(own[name]) for name, view in each}} for each in views]
+    totals = {name: torch.stack([part[name] for part in parts]).sum(0) for name in summed}
+    return plan.joined(parts) | totals

@@ -1,0 +1,197 @@
+"""The part of a network that one process of a worker's group has.
+
+torch's own differentiable collectives do not serve here: on gloo their reduce-scatter moves twice
+the bytes (an all-reduce, of which a part is kept; seen with torch 2.15), none sums the gradient
+only, and none counts. DTensor divides no convolution by its channels.
+"""
+# pyright: basic
+
+from copy import deepcopy
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.autograd import Function
+from torch.nn import Parameter
+from torch.nn.functional import linear
+
+from paceline.clock.split.network_plan import NetworkPlan
+from paceline.clock.split.shard_group import ShardGroup
+from paceline.clock.split.traced import layer_of, tensors_into
+from paceline.timing.split_plan import BY_CHANNELS, BY_INPUTS
+from paceline.timing.split_step import SUM_OF_TERMS, Conversion, Move, State, conversion
+
+_ADDED = "added_by_split"  # module of what a divided network has beside its own layers
+
+
+def split_network(network: nn.Module, plan: NetworkPlan, group: ShardGroup) -> nn.Module:
+    """Return the part of `network` that process `group.shard` trains; `network` is not changed.
+
+    It maps the worker's images [N, C, H, W] to logits [N, classes], whole in every process, and its
+    layers have the names of the original. N is divisible by the shards where a layer is by images.
+    All processes of the group call it, with equal weights and the same images; their random
+    generators take the state of shard 0's.
+
+    BatchNorm by channels is exact. By images its statistics are those of the part of the images in
+    this process, as they are of the worker's own under data parallelism.
+    """
+    own = deepcopy(network)
+    for name, way in plan.ways.items():
+        if way in (BY_INPUTS, BY_CHANNELS):
+            _keep_slices(own, name, plan, group)
+        if way == BY_INPUTS:
+            own.set_submodule(name, SummedLayer(own.get_submodule(name), group))
+        if way == BY_CHANNELS:
+            _count_channels(own.get_submodule(name), group.shards)
+    graph, added = _divided_graph(plan, own, group)
+    own.add_module(_ADDED, added)
+    weights = list(own.parameters())
+    group.share_random_state(weights[0].device if weights else torch.device("cpu"))
+    computing = type(fx.GraphModule(own, graph)).forward  # names modules by their paths
+    own.forward = MethodType(computing, own)
+    return own
+
+
+def _divided_graph(
+    plan: NetworkPlan, own: nn.Module, group: ShardGroup
+) -> tuple[fx.Graph, nn.ModuleList]:
+    """Return the operations with conversions between them, and the modules that these call."""
+    graph, added = deepcopy(plan.traced.graph), nn.ModuleList()
+    gives: dict[fx.Node, State] = {}
+    converted: dict[tuple[fx.Node, State], fx.Node] = {}
+
+    def add(module: nn.Module) -> str:
+        added.append(module)
+        return f"{_ADDED}.{len(added) - 1}"
+
+    for node, placed in zip(list(graph.nodes), plan.placed, strict=True):
+        for given in tensors_into(node):
+            if gives[given] == placed.wants:
+                continue
+            if (given, placed.wants) not in converted:
+                name = add(Converted(conversion(gives[given], placed.wants), group))
+                with graph.inserting_before(node):
+                    converting = graph.create_node("call_module", name, (given,))
+                converted[given, placed.wants] = converting
+            node.replace_input_with(given, converted[given, placed.wants])
+        gives[node] = placed.gives
+        layer, dimension = layer_of(plan.traced, node), placed.gives.dimension
+        if isinstance(layer, nn.Dropout | nn.Dropout2d) and dimension is not None:
+            node.target = add(PartOfDropout(own.get_submodule(str(node.target)), dimension, group))
+    return graph, added
+
+
+@torch.no_grad()
+def _keep_slices(network: nn.Module, name: str, plan: NetworkPlan, group: ShardGroup) -> None:
+    layer = network.get_submodule(name)
+    for key in layer.state_dict():
+        dimension = plan.slices.get(f"{name}.{key}")
+        if dimension is not None:
+            whole = getattr(layer, key)
+            own = whole.tensor_split(group.shards, dimension)[group.shard].clone()
+            is_weight = isinstance(whole, Parameter)
+            setattr(layer, key, Parameter(own, whole.requires_grad) if is_weight else own)
+
+
+def _count_channels(layer: nn.Module, shards: int) -> None:
+    """Tell a layer whose slices are kept how many channels it has."""
+    match layer:
+        case nn.Linear():
+            layer.out_features //= shards
+        case nn.Conv2d():
+            layer.out_channels //= shards
+            if layer.groups > 1:
+                layer.groups //= shards
+                layer.in_channels //= shards
+        case nn.GroupNorm():
+            layer.num_groups //= shards
+            layer.num_channels //= shards
+        case nn.BatchNorm1d() | nn.BatchNorm2d():
+            layer.num_features //= shards
+
+
+def carry_out(move: Move, own: Tensor, group: ShardGroup) -> Tensor:
+    """Return what this process has after a move of `own`. All processes of the group call it.
+
+    Raises ValueError for a tensor that cannot be cut into equal parts.
+    """
+    if move.cut is None:
+        if move.adds:
+            return group.sum(own)
+        return own if move.joined is None else torch.cat(group.gather(own).unbind(), move.joined)
+    if own.shape[move.cut] % group.shards:
+        equal = f"along {move.cut} into {group.shards} equal parts"
+        raise ValueError(f"{list(own.shape)} cannot be cut {equal}")
+    parts = own.chunk(group.shards, move.cut)
+    if move.adds:
+        return group.swap(torch.stack(parts)).sum(0)
+    if move.joined is None:
+        return parts[group.shard].clone()
+    return torch.cat(group.swap(torch.stack(parts)).unbind(), move.joined)
+
+
+class _Moved(Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, conversion: Conversion, group: ShardGroup) -> Tensor:
+        ctx.conversion, ctx.group = conversion, group
+        return carry_out(conversion.forward, own, group)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return carry_out(ctx.conversion.backward, gradients[0], ctx.group), None, None
+
+
+class Converted(nn.Module):
+    """Module that converts an activation between the processes of `group`."""
+
+    def __init__(self, conversion: Conversion, group: ShardGroup) -> None:
+        super().__init__()
+        self._conversion = conversion
+        self._group = group
+
+    def forward(self, own: Tensor) -> Tensor:
+        return _Moved.apply(own, self._conversion, self._group)  # type: ignore[no-any-return]
+
+
+class SummedLayer(nn.Module):
+    """Linear layer or convolution whose inputs are divided: its outputs are summed, and whole.
+
+    `layer` has this process's part of the weight [outputs, inputs / shards, ...], and the whole
+    bias, which is added once.
+    """
+
+    def __init__(self, layer: Any, group: ShardGroup) -> None:
+        super().__init__()
+        self.weight = layer.weight
+        self.bias = layer.bias
+        self._product = linear if isinstance(layer, nn.Linear) else layer._conv_forward
+        self._sum = Converted(Conversion(SUM_OF_TERMS, Move()), group)
+        self._ones = (1, 1) if isinstance(layer, nn.Conv2d) else ()
+
+    def forward(self, own: Tensor) -> Tensor:
+        """Map the own part of the inputs to all outputs."""
+        outputs = self._sum(self._product(own, self.weight, None))
+        return outputs if self.bias is None else outputs + self.bias.view(-1, *self._ones)
+
+
+class PartOfDropout(nn.Module):
+    """Dropout of a part: the own part of what `layer` would keep of the whole activation.
+
+    The processes' random generators are in the same state: see ShardGroup.share_random_state.
+    """
+
+    def __init__(self, layer: nn.Module, dimension: int, group: ShardGroup) -> None:
+        super().__init__()
+        self._layer = layer
+        self._dimension = dimension
+        self._group = group
+
+    def forward(self, own: Tensor) -> Tensor:
+        """Drop the same elements of the own part as one process would of the whole."""
+        if not self._layer.training:
+            return own
+        shape = list(own.shape)
+        shape[self._dimension] *= self._group.shards
+        kept = self._layer(torch.ones(shape, dtype=own.dtype, device=own.device))
+        return own * kept.chunk(self._group.shards, self._dimension)[self._group.shard]

@@ -1,0 +1,304 @@
+"""Plan of a network that is divided over the processes of a worker, by facts of its operations.
+
+    by_images    each process has the layer and its part of the images; gradients are summed
+    by_channels  each process has some of the outputs, for all images; the input is gathered
+    by_inputs    each process has some of the inputs, for all images; the outputs are summed
+    whole        each process computes the same
+
+Fully connected layers have many weights and few activations, convolutions the reverse: so "conv ->
+data, FC -> model" (Krizhevsky 2014, arXiv:1404.5997; Iandola 2016, arXiv:1511.00175). But what a
+layer moves depends on how its neighbours are divided, so `auto` compares whole networks.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from paceline.errors import SettingError
+from paceline.model.network_size import BYTES, Layer
+from paceline.timing.split_step import (
+    BATCH,
+    NOTHING,
+    SHARED,
+    SUM_OF_TERMS,
+    WHOLE,
+    ShardMessages,
+    SplitStep,
+    State,
+    conversion,
+)
+
+SPLITS = ("all", "fully_connected", "auto")
+BY_IMAGES = "by_images"
+BY_CHANNELS = "by_channels"
+BY_INPUTS = "by_inputs"
+NOT_DIVIDED = "whole"
+Layers = frozenset[str]
+
+
+class WeightedLayer(NamedTuple):
+    """A linear layer or a convolution, for `images` at a time.
+
+    `inputs`, `outputs`: numbers of channels, which are `dimension` of the activation; 0: not known,
+    and taken to be divisible.
+    """
+
+    linear: bool
+    images: int
+    inputs: int = 0
+    outputs: int = 0
+    groups: int = 1
+    dimension: int = 1
+
+    def can_be_divided(self, shards: int) -> bool:
+        sizes = (self.groups,) if self.groups > 1 else (self.inputs, self.outputs)
+        return any(size % shards == 0 for size in sizes)
+
+    def divided_way(self, sliced: bool, shards: int) -> str | None:
+        """Choose between channels and inputs; None: it cannot be divided.
+
+        `sliced`: the input comes divided by channels.
+        """
+        if self.groups > 1:
+            return BY_CHANNELS if self.groups % shards == 0 else None
+        by_inputs = self.inputs % shards == 0
+        fewer = self.linear and sliced and self.outputs < self.inputs and by_inputs
+        if self.outputs % shards == 0 and not fewer:
+            return BY_CHANNELS
+        return BY_INPUTS if by_inputs else None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Facts about an operation of a network.
+
+    `takes`: numbers of the operations whose results it takes. `num_bytes`: of its whole result.
+    `learns`: True if gradients reach its result. `works_on`: returns whether parts of what it takes
+    along a dimension give that part of its result; None: it needs the whole. `layer`: None for what
+    is not a WeightedLayer. `has_channels`: True for another layer that has something of each
+    channel, such as BatchNorm. `weights`: their number; `matrix`: of these, without the bias;
+    `statistics`: number of BatchNorm's.
+    """
+
+    name: str
+    takes: Sequence[int] = ()
+    num_bytes: int = 0
+    learns: bool = False
+    works_on: Callable[[int], bool] | None = None
+    layer: WeightedLayer | None = None
+    has_channels: bool = False
+    weights: int = 0
+    matrix: int = 0
+    statistics: int = 0
+
+
+class Network(NamedTuple):
+    """Operations of a network, in order; its weights, and the bytes of each."""
+
+    operations: Sequence[Operation]
+    num_weights: int
+    element_size: int
+
+
+class Placed(NamedTuple):
+    """Division of one operation: its way, the state that it wants inputs in, that of its result.
+
+    `forward`, `backward`: exchanges of activations, and of their gradients, for it.
+    """
+
+    way: str
+    wants: State
+    gives: State
+    forward: Sequence[ShardMessages]
+    backward: Sequence[ShardMessages]
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """Plan of a divided network. `placed`: its operations, in order; `step`: what a step sends.
+
+    `ways`: of all layers with weights or channels, by name.
+    """
+
+    placed: Sequence[Placed]
+    ways: dict[str, str]
+    step: SplitStep
+
+
+def plan_split(network: Network, split: str, shards: int) -> SplitPlan:
+    """Plan how to divide a network over `shards` processes.
+
+    `split`: "all" divides all its weighted layers, "fully_connected" the linear ones, "auto" those
+    with which a process sends the fewest bytes in a step: never more than by the other two, and no
+    single layer saves bytes if it is done the other way. Raises SettingError("model.split"),
+    ("model.shards"), or ("batch_size") where images cannot be divided.
+    """
+    if split not in SPLITS:
+        raise SettingError("model.split", f"{split!r} is none of {', '.join(SPLITS)}")
+    if shards < 1:
+        raise SettingError("model.shards", f"{shards} is not a number of processes")
+    layers = {each.name: each.layer for each in network.operations if each.layer}
+    linear = frozenset(name for name, layer in layers.items() if layer.linear)
+
+    def plan(divided: Layers) -> SplitPlan:
+        return divided_plan(network, divided, shards)
+
+    if split == "all":
+        return plan(frozenset(layers))
+    if split == "fully_connected":
+        return plan(linear)
+    possible = frozenset(name for name, layer in layers.items() if layer.can_be_divided(shards))
+    return plan(_fewest_bytes(linear, possible, lambda divided: plan(divided).step.process_bytes))
+
+
+def _fewest_bytes(linear: Layers, possible: Layers, num_bytes: Callable[[Layers], int]) -> Layers:
+    """Change one layer after the other, as long as that saves bytes.
+
+    A choice that cannot be is left out, but for that of no layer: then the processes cannot share
+    the images.
+    """
+    num_bytes(frozenset())
+
+    def counted(divided: Layers) -> float:
+        try:
+            return num_bytes(divided)
+        except SettingError:
+            return math.inf
+
+    divided = min((Layers(), linear & possible, possible), key=counted)
+    least, unchanged = counted(divided), False
+    while not unchanged:
+        unchanged = True
+        for name in sorted(possible):
+            other = divided ^ {name}
+            if (found := counted(other)) < least:
+                divided, least, unchanged = other, found, False
+    return divided
+
+
+def divided_plan(network: Network, divided: Layers, shards: int) -> SplitPlan:
+    """Return the plan in which the layers `divided` are not computed by images."""
+    placed = list[Placed]()
+    converted = set[tuple[int, State]]()  # one conversion serves all that want it
+    layers = dict[str, tuple[Operation, str]]()
+    for operation in network.operations:
+        states = [placed[given].gives for given in operation.takes]
+        way, wants, gives = _wanted(operation, states, divided, shards)
+        if operation.layer or operation.has_channels:
+            _, before = layers.setdefault(operation.name, (operation, way))
+            if before != way:
+                message = f"{operation.name} is used twice, {way} and {before}"
+                raise SettingError("model.split", f"{message}; it cannot be divided")
+        forward, backward = list[ShardMessages](), list[ShardMessages]()
+        for given, have in zip(operation.takes, states, strict=True):
+            if have != wants and (given, wants) not in converted:
+                converted.add((given, wants))
+                moves, whole = conversion(have, wants), network.operations[given].num_bytes
+                forward.append(moves.forward.messages(whole, shards))
+                if network.operations[given].learns:
+                    backward.append(moves.backward.messages(whole, shards))
+        placed.append(Placed(way, wants, gives, forward, backward))
+    ways = {name: way for name, (_, way) in layers.items()}
+    step = _step(network, placed, list(layers.values()), shards)
+    return SplitPlan(placed, ways, step)
+
+
+def _wanted(
+    operation: Operation, states: Sequence[State], divided: Layers, shards: int
+) -> tuple[str, State, State]:
+    """Return an operation's way, the state that it wants inputs in, and that of its result."""
+    name, layer = operation.name, operation.layer
+    if layer is None:
+        works_on, parts = operation.works_on, (state.dimension for state in states)
+        possible = (each for each in parts if each is not None and works_on and works_on(each))
+        dimension = next(possible, None)
+        way = NOT_DIVIDED if dimension is None else BY_CHANNELS if dimension else BY_IMAGES
+        return way, State(dimension), State(dimension)
+    if name not in divided:
+        if layer.images % shards:
+            message = f"{layer.images} images cannot be divided over {shards} processes"
+            raise SettingError("batch_size", f"{message}, as {name} asks")
+        return BY_IMAGES, BATCH, BATCH
+    channels = State(layer.dimension)
+    way = layer.divided_way(states[0] == channels, shards)
+    if way is None:
+        because = f"{layer.inputs} inputs and {layer.outputs} outputs"
+        because = because if layer.groups == 1 else f"{layer.groups} groups"
+        message = f"{name} cannot be divided over {shards} processes: it has {because}"
+        raise SettingError("model.shards", message)
+    if way == BY_INPUTS:
+        return way, channels, WHOLE
+    return way, SHARED if layer.groups == 1 else channels, channels
+
+
+def _step(
+    network: Network,
+    placed: Sequence[Placed],
+    layers: Sequence[tuple[Operation, str]],
+    shards: int,
+) -> SplitStep:
+    activations = list[ShardMessages]()
+    for operation, each in zip(network.operations, placed, strict=True):
+        activations += [*each.forward, *each.backward]
+        if each.way == BY_INPUTS:
+            activations.append(SUM_OF_TERMS.messages(operation.num_bytes, shards))
+    by_channels = [each for each, way in layers if way == BY_CHANNELS]
+    sliced = [each.weights for each in by_channels]
+    sliced += [each.matrix for each, way in layers if way == BY_INPUTS]
+    summed = sum(each.weights for each, way in layers if way == BY_IMAGES)
+    num_sliced = sum(size // shards for size in sliced)
+    return SplitStep(
+        shards=shards,
+        activations=[each for each in activations if each != NOTHING],
+        element_size=network.element_size,
+        summed=summed,
+        sliced=num_sliced,
+        repeated=network.num_weights - summed - shards * num_sliced,
+        statistics=sum(each.statistics // shards for each in by_channels),
+    )
+
+
+def counted_network(layers: Sequence[Layer], num_classes: int, batch_size: int) -> Network:
+    """Return the operations of a network whose layers were counted, for `batch_size` images.
+
+    What a list of layers does not say is assumed: they are a chain, between them are only
+    operations that work on parts, and channels of convolutions are divisible.
+    """
+    found, learns = [Operation("images")], False
+
+    def follow(name: str, num_elements: int, has_channels: bool = False, weights: int = 0) -> None:
+        found.append(
+            Operation(
+                name,
+                takes=[len(found) - 1],
+                num_bytes=BYTES * batch_size * num_elements,
+                learns=learns,
+                works_on=lambda _: True,
+                has_channels=has_channels,
+                weights=weights,
+            )
+        )
+
+    for layer in layers:
+        if not layer.multiply_adds:  # BatchNorm follows its input, and so do unused layers
+            follow(layer.name, 0, has_channels=True, weights=layer.weights)
+            continue
+        follow(f"input of {layer.name}", layer.activations)
+        learns, outputs = True, layer.multiply_adds // layer.activations
+        linear = layer.multiply_adds <= layer.weights  # each weight is used once for an image
+        sizes = (layer.activations, outputs) if linear else ()
+        found.append(
+            Operation(
+                layer.name,
+                takes=[len(found) - 1],
+                num_bytes=BYTES * batch_size * outputs,
+                learns=True,
+                layer=WeightedLayer(linear, batch_size, *sizes),
+                weights=layer.weights,
+                matrix=layer.multiply_adds,
+            )
+        )
+    follow("logits", num_classes)
+    found.append(Operation("loss", takes=[len(found) - 1]))
+    return Network(found, sum(layer.weights for layer in layers), BYTES)
