@@ -15,7 +15,6 @@ from benchmarks.row import row
 from paceline.cluster.launcher import launch
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join
-from paceline.exchange.schedule.group_wire import busiest_bytes
 from paceline.run.exchange_turns import carry_out
 from paceline.timing.profile import ClusterProfile, Link
 
@@ -66,6 +65,15 @@ def _lines(title: str, name: str, seen: list[Seen], native: float) -> list[dict[
         _within("  sent by the worker that sends most / by the kernel", by_wire, by_kernel, 0.01),
         row("  time / native's", seconds, native, "s", seconds / native, "shown", True),
     ]
+
+
+def busiest_bytes(rounds: list[list[tuple[int, int]]]) -> int:
+    """Add up what the busiest link carries in each round; `rounds` of each worker's wire.
+
+    A link carries both directions at once, and a round lasts as long as its busiest worker. Over
+    the bandwidth this is the time that cost formulas speak of, latency apart.
+    """
+    return sum(max(max(counted) for counted in at_once) for at_once in zip(*rounds, strict=True))
 
 
 def _within(name: str, ours: float, theirs: float, part: float) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.shard import shard_bounds
-from paceline.exchange.wire.header import Header
-from paceline.exchange.wire.push_pull import ServerWire
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.predict_paced import emulating
 from paceline.prediction.timed_run import timed_clock

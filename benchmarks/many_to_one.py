@@ -18,7 +18,8 @@ from benchmarks.row import row
 from paceline.cluster.launcher import launch
 from paceline.cluster.namespaces import shaped_network
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.predict_paced import UNEVENNESS
 

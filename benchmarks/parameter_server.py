@@ -16,7 +16,8 @@ import torch.distributed as dist
 from benchmarks.row import row
 from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 
 LARGE, SMALL = 11_000_000, 7_674  # weights: 44 MB, ResNet-18; 30 KB, the small CNN

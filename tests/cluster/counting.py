@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import torch.distributed as dist
 
-from paceline.exchange.lost import LostPeerError
+from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import STORE, count_workers, join, leave
 from paceline.model.classifier import Classifier
 

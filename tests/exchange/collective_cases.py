@@ -10,9 +10,8 @@ import torch
 import torch.distributed as dist
 
 from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.group_wire import GroupWire, socket_bytes
 from paceline.exchange.process_group import join
-from paceline.exchange.schedule.group_wire import GroupWire
-from paceline.exchange.socket_bytes import socket_bytes
 
 
 def brought(worker, length, dtype):

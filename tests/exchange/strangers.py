@@ -4,7 +4,7 @@ import random
 import socket
 import struct
 
-from paceline.exchange.wire.handshake import CHALLENGE_BYTES, HELLO_BYTES, Hello, say_hello
+from paceline.exchange.wire.connection import CHALLENGE_BYTES, HELLO_BYTES, Hello, say_hello
 
 LIMIT = 5  # seconds that anybody waits for an answer
 

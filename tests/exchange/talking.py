@@ -10,14 +10,12 @@ import torch
 import torch.distributed as dist
 
 from paceline.cluster.child import tolerate
-from paceline.exchange.lost import Lost
-from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.process_group import SECRET, join, joined, leave
+from paceline.exchange.liveness import Lost
+from paceline.exchange.process_group import SECRET, join, joined, leave, receive_json, send_json
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.exchange.wire.connection import Address
-from paceline.exchange.wire.header import HEADER_BYTES, pack
-from paceline.exchange.wire.pieces import bytes_of
-from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.frame import HEADER_BYTES, Header, bytes_of, pack
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 
 NUM_WEIGHTS, NUM_STATISTICS = 7, 2

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.collectives import busiest_bytes
 from paceline.cluster.launcher import launch
+from paceline.exchange.abstract_collective import AbstractScheduledCollective
 from paceline.exchange.find_collective import collective, collective_names
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective
-from paceline.exchange.schedule.group_wire import busiest_bytes
 from paceline.timing.profile import ClusterProfile, Link
 
 CASES = 10

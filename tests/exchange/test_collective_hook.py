@@ -8,9 +8,8 @@ import torch
 from paceline.cluster.launcher import launch
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
-from paceline.exchange.compression import COMPRESSIONS
 from paceline.exchange.ddp_hook import BucketMean
-from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.find_collective import COMPRESSIONS, collective, collective_names
 from tests.exchange.collective_ddp import PER_NODE, SHAPES, STEPS
 
 WORKERS = 3

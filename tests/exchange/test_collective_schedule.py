@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.exchange.abstract_collective import AbstractScheduledCollective
 from paceline.exchange.collective.multicolor import num_colors, trees
 from paceline.exchange.find_collective import collective, collective_names
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective
-from paceline.exchange.schedule.moves import pieces
-from paceline.exchange.schedule.volume import Volume
+from paceline.exchange.schedule import Volume, pieces
 
 LAYOUTS = [  # a collective, and workers of a node
     (name, workers_per_node)

@@ -59,9 +59,7 @@ def test_a_collective_that_is_not_known_is_named():
     ("content", "count"), [("", 0), ("class One(Base): pass\nclass Two(Base): pass\n", 2)]
 )
 def test_a_file_declares_one_collective(content, count, tmp_path, monkeypatch):
-    start = (
-        "from paceline.exchange.schedule.abstract_collective import AbstractCollective as Base\n"
-    )
+    start = "from paceline.exchange.abstract_collective import AbstractCollective as Base\n"
     (tmp_path / f"declares_{count}.py").write_text(start + content)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     assert f"declares_{count}" in collective_names()

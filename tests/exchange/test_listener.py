@@ -13,9 +13,16 @@ import psutil
 import pytest
 
 from paceline.exchange.node import cluster_address, this_node
-from paceline.exchange.wire.connection import Address, _reach, connect
-from paceline.exchange.wire.handshake import CHALLENGE_BYTES, PROOF_BYTES, Hello, say_hello
-from paceline.exchange.wire.listener import Listener
+from paceline.exchange.wire.connection import (
+    CHALLENGE_BYTES,
+    PROOF_BYTES,
+    Address,
+    Hello,
+    Listener,
+    _reach,
+    connect,
+    say_hello,
+)
 from tests.exchange.strangers import call, impostors, malformed, send_and_listen
 
 SECRET = b"the secret of this run"

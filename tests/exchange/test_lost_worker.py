@@ -7,8 +7,8 @@ import torch
 
 from paceline.cluster.launcher import launch
 from paceline.cluster.supervisor import LostWorker
-from paceline.exchange.wire.header import Header, pack
-from paceline.exchange.wire.server_end import ServerEnd
+from paceline.exchange.wire.frame import Header, pack
+from paceline.exchange.wire.server_wire import ServerEnd
 from tests.exchange.talking import LARGE, WIRES
 
 PUSH, ANSWER = 4 * (LARGE + 1), 4 * LARGE

@@ -13,9 +13,8 @@ from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
 from paceline.data.source import Source, whole
-from paceline.exchange import node_feed
+from paceline.exchange import sample_exchange
 from paceline.exchange.process_group import join
-from paceline.exchange.socket_bytes import socket_bytes
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import Reading
 from paceline.run.training_process import TrainingProcess
@@ -76,7 +75,7 @@ def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple
         own = folder / str(number)
         own.mkdir(exist_ok=True)
         if number == len(configs) - 1:
-            node_feed.this_node = lambda: f"node {dist.get_rank() // 2}"
+            sample_exchange.this_node = lambda: f"node {dist.get_rank() // 2}"
         reports.append(TrainingProcess(point_of(config), own).run())
     return reports, shuffled(root)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.timing.backward import Bucket, part_sizes, parts_within, share_of_step
+from paceline.timing.workload import Bucket, part_sizes, parts_within, share_of_step
 
 PARTS = [Bucket(60, 0.25), Bucket(30, 0.5), Bucket(10, 1.0)]  # from the end of the vector on
 

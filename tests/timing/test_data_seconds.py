@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from paceline.timing.data_seconds import Exchanged, scatter_seconds, shuffle_seconds
-from paceline.timing.profile import ClusterProfile, Link
+from paceline.timing.profile import (
+    ClusterProfile,
+    Exchanged,
+    Link,
+    scatter_seconds,
+    shuffle_seconds,
+)
 
 EACH = 100  # bytes from every worker to every other
 ALL = Exchanged(range(4), EACH * (1 - np.eye(4, dtype=int)))

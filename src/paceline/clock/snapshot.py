@@ -10,8 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.process_group import members
+from paceline.exchange.process_group import members, receive_json, send_json
 from paceline.scheme.accounting import Accounting
 
 

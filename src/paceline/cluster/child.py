@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline.errors import SettingError
-from paceline.exchange.activity import seconds_of_work
-from paceline.exchange.lost import LostPeerError
+from paceline.exchange.liveness import LostPeerError, seconds_of_work
 
 PERIOD = 1.0  # s between two signs of life
 _CLONE_NEWNET = 0x40000000  # linux/sched.h

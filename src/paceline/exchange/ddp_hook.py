@@ -22,12 +22,11 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 
+from paceline.exchange.abstract_collective import AbstractCollective
 from paceline.exchange.collective.native import Native
-from paceline.exchange.compression import check_compression
-from paceline.exchange.find_collective import collective
+from paceline.exchange.find_collective import check_compression, collective
+from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.node import workers_of_a_node
-from paceline.exchange.schedule.abstract_collective import AbstractCollective
-from paceline.exchange.schedule.group_wire import GroupWire
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
 Hook = Callable[[Any, Bucket], Future[Tensor]]

@@ -1,14 +1,15 @@
-"""The process group of one point: workers first, then servers.
+"""The process group of one point: workers first, then servers; and small messages between them.
 
 A split worker has several processes, one after the other; only the first is a member of the run, to
 which the others of the run talk.
 """
 
 import datetime
+import json
 import os
 import secrets
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from paceline.exchange.node import cluster_interface
 STORE = "PACELINE_STORE"  # environment variable with the file of the run's store, if it is one
 SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
 _SECRET_BYTES = 32
+Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 
 
 class Joined(NamedTuple):
@@ -103,6 +105,22 @@ def members() -> dist.ProcessGroup:
         return _division.members
     assert dist.group.WORLD is not None
     return dist.group.WORLD
+
+
+def send_json(value: Json, receiver: int) -> None:
+    """Send a value as JSON, never pickle, to the member `receiver` of the run."""
+    content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+    dist.send(torch.tensor([content.numel()]), group=members(), group_dst=receiver)
+    dist.send(content, group=members(), group_dst=receiver)
+
+
+def receive_json(sender: int) -> Any:
+    """Wait for a value from the member `sender` of the run."""
+    length = torch.zeros(1, dtype=torch.int64)
+    dist.recv(length, group=members(), group_src=sender)
+    content = torch.zeros(int(length), dtype=torch.uint8)
+    dist.recv(content, group=members(), group_src=sender)
+    return json.loads(bytes(content.numpy()))
 
 
 def worker_index() -> int:

@@ -1,12 +1,15 @@
-"""All-to-all among the workers that hold a copy of the data, by point-to-point messages of gloo."""
+"""Movement of samples among workers, over gloo: shuffles, and batches that one process draws."""
 
 import datetime
 from collections.abc import Iterable, Sequence
 
+import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from paceline.data.shuffle import Part
-from paceline.exchange.activity import rest
+from paceline.exchange.liveness import rest
+from paceline.exchange.node import this_node
 from paceline.exchange.process_group import joined
 
 
@@ -23,7 +26,7 @@ def group_of(workers: Sequence[int]) -> dist.ProcessGroup:
 
 
 class SampleExchange:
-    """Exchange of samples among `workers`, of which this process is one."""
+    """All-to-all among the `workers` that hold a copy of the data, of which this process is one."""
 
     def __init__(self, workers: Sequence[int]) -> None:
         self._group = group_of(workers)
@@ -38,3 +41,41 @@ class SampleExchange:
             )
             num_bytes += part.going.nbytes
         return num_bytes
+
+
+class NodeFeed:
+    """Scatter of batches inside a node: its first worker draws for all of its workers.
+
+    So Torch's data-parallel table fed several GPUs, the baseline of Kumar 2017 (arXiv:1711.00705).
+    `workers`: those workers. `is_first`: True in the process that draws. All of `num_workers` must
+    build it.
+    """
+
+    def __init__(self, worker: int, num_workers: int) -> None:
+        names: list[str] = [""] * num_workers
+        dist.all_gather_object(names, this_node(), group_of(range(num_workers)))
+        self.workers = [each for each, name in enumerate(names) if name == names[worker]]
+        self.is_first = worker == self.workers[0]
+        self._group = group_of(self.workers)
+        self._formats: list[tuple[torch.dtype, torch.Size]] | None = None
+
+    def scatter(self, drawn: Sequence[Sequence[Tensor]]) -> tuple[list[Tensor], int]:
+        """Return this worker's batch, and the bytes that it has sent.
+
+        `drawn`: a batch for each of `workers`, a tuple of tensors that have the same types and
+        shapes in every step; empty in processes that are not the first.
+        """
+        rest()
+        own = [torch.empty(shape, dtype=dtype) for dtype, shape in self._known(drawn)]
+        for place, part in enumerate(own):
+            parts = [batch[place].contiguous() for batch in drawn] or None
+            dist.scatter(part, parts, src=self.workers[0], group=self._group)
+        return own, sum(part.nbytes for batch in drawn[1:] for part in batch)
+
+    def _known(self, drawn: Sequence[Sequence[Tensor]]) -> list[tuple[torch.dtype, torch.Size]]:
+        if self._formats is None:
+            formats = [[(part.dtype, part.shape) for part in drawn[0]] if drawn else None]
+            dist.broadcast_object_list(formats, src=self.workers[0], group=self._group)
+            assert formats[0] is not None
+            self._formats = formats[0]
+        return self._formats

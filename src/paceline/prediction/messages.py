@@ -15,7 +15,8 @@ from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
 from paceline.clock.segment import Segment, group_segments
 from paceline.clock.served_weights import ServedWeights
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.run.exchange_turns import PAUSE, since_the_last, sleep
 from paceline.scheme.async_parameter_server import AsyncParameterServer

@@ -10,7 +10,7 @@ from paceline.clock.served_weights import SERVED_PRECISIONS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
-from paceline.exchange.compression import check_compression
+from paceline.exchange.find_collective import check_compression
 from paceline.exchange.find_collective import collective as check_collective
 from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement

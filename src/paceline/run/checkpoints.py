@@ -13,7 +13,7 @@ from paceline.clock.reports import TrainingClock
 from paceline.clock.training_strategy import AbstractTrainingStrategy
 from paceline.clock.wall.cuts import Cuts, end_cuts
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
-from paceline.exchange.activity import rest
+from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import draw_number
 from paceline.record.checkpoint import complete, folder_of, latest
 from paceline.record.point import Point

@@ -14,10 +14,9 @@ import torch.distributed as dist
 
 from paceline.cluster.cluster import AbstractCluster, Task
 from paceline.exchange.find_collective import collective
+from paceline.exchange.group_wire import GroupWire, socket_bytes
 from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.schedule.group_wire import GroupWire
-from paceline.exchange.socket_bytes import socket_bytes
 
 # Before each measured message a process fills its caches with something else, as a training step
 # does, and sleeps, as one that waits for its accelerator. Without a pause two processes exchange

@@ -12,7 +12,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.snapshot import Snapshot, fill, statistics_of
-from paceline.exchange.activity import rest, work
+from paceline.exchange.liveness import rest, work
 from paceline.model.score import Score, score
 
 LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second")

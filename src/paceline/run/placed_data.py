@@ -15,8 +15,7 @@ from paceline.data.order import PartitionedOrder, SampleStream, order_of
 from paceline.data.placement import Placement
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
-from paceline.exchange.node_feed import NodeFeed
-from paceline.exchange.sample_exchange import SampleExchange
+from paceline.exchange.sample_exchange import NodeFeed, SampleExchange
 from paceline.run.training_set import AbstractTrainingSet, IndexedBatches
 
 

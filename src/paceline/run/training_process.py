@@ -18,7 +18,7 @@ from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import tolerate
 from paceline.cluster.cluster import device
-from paceline.exchange.activity import rest
+from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import (
     divide,
     division,

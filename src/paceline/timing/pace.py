@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
-from paceline.timing.backward import Bucket, share_of_step
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import AbstractWorkload, OwnNetwork
+from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork, share_of_step
 
 
 class Pace:

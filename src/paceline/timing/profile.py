@@ -5,9 +5,12 @@ next; so for them `workers_per_node` counts processes.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
 from paceline.errors import SettingError
@@ -223,3 +226,43 @@ def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> Clu
         node_cores=None if profile.node_cores is None else profile.node_cores / groups,
         **by_workers,
     )
+
+
+class Exchanged(NamedTuple):
+    """All-to-all among `workers`; `num_bytes`: from each of them to each, [workers, workers]."""
+
+    workers: range
+    num_bytes: np.ndarray
+
+
+def shuffle_seconds(exchanges: Sequence[Exchanged], profile: ClusterProfile) -> float:
+    """Return the seconds of all-to-alls at the same time, each by pairwise exchange.
+
+    p workers take p - 1 rounds, each with a latency, and the bytes of the fullest link: those that
+    a worker sends or receives inside its node, or all workers of a node to and from others
+    (Thakur, Rabenseifner, Gropp 2005, IJHPCA 19(1): (p - 1) latency + n / BW for n bytes that each
+    of p nodes sends). The cores of a node pass the bytes inside it.
+    """
+    latency = busiest = 0.0  # the latter inside its node
+    inside, out, into = Counter[int](), Counter[int](), Counter[int]()  # by node
+    for workers, num_bytes in exchanges:
+        nodes = np.array([profile.node_of(worker) for worker in workers])
+        same = nodes[:, None] == nodes
+        within = np.where(same, num_bytes, 0)
+        across = num_bytes - within
+        busiest = max(busiest, float(max(within.sum(0).max(), within.sum(1).max())))
+        for node in set(nodes.tolist()):
+            inside[node] += int(within[nodes == node].sum())
+            out[node] += int(across[nodes == node].sum())
+            into[node] += int(across[:, nodes == node].sum())
+        link = profile.node_link if same.all() else profile.link
+        latency = max(latency, (len(workers) - 1) * link.latency)
+    by_core = max(inside.values()) / (profile.node_cores or math.inf)
+    inside_seconds = max(busiest, by_core) / profile.node_link.bandwidth
+    outside_seconds = max(*out.values(), *into.values()) / profile.link.bandwidth
+    return latency + max(inside_seconds, outside_seconds)
+
+
+def scatter_seconds(num_bytes: int, receivers: int, profile: ClusterProfile) -> float:
+    """Return the seconds in which a worker sends so many bytes to each receiver of its node."""
+    return receivers * profile.node_link.seconds(num_bytes)

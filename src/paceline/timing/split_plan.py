@@ -191,6 +191,8 @@ def divided_plan(network: Network, divided: Layers, shards: int) -> SplitPlan:
                 message = f"{operation.name} is used twice, {way} and {before}"
                 raise SettingError("model.split", f"{message}; it cannot be divided")
         forward, backward = list[ShardMessages](), list[ShardMessages]()
+        if way == BY_INPUTS:
+            forward.append(SUM_OF_TERMS.messages(operation.num_bytes, shards))
         for given, have in zip(operation.takes, states, strict=True):
             if have != wants and (given, wants) not in converted:
                 converted.add((given, wants))
@@ -238,11 +240,7 @@ def _step(
     layers: Sequence[tuple[Operation, str]],
     shards: int,
 ) -> SplitStep:
-    activations = list[ShardMessages]()
-    for operation, each in zip(network.operations, placed, strict=True):
-        activations += [*each.forward, *each.backward]
-        if each.way == BY_INPUTS:
-            activations.append(SUM_OF_TERMS.messages(operation.num_bytes, shards))
+    activations = [each for one in placed for each in (*one.forward, *one.backward)]
     by_channels = [each for each, way in layers if way == BY_CHANNELS]
     sliced = [each.weights for each in by_channels]
     sliced += [each.matrix for each, way in layers if way == BY_INPUTS]

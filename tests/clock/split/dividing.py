@@ -6,11 +6,10 @@ from torch.nn.functional import cross_entropy
 
 from paceline.clock.snapshot import fill
 from paceline.clock.split.network_plan import plan_network
-from paceline.clock.split.shard_group import ShardGroup
-from paceline.clock.split.split_network import split_network
+from paceline.clock.split.split_network import ShardGroup, split_network
 from paceline.clock.split.split_worker import gather_state
+from paceline.exchange.group_wire import socket_bytes
 from paceline.exchange.process_group import join
-from paceline.exchange.socket_bytes import socket_bytes
 from paceline.timing.split_step import all_reduced
 from tests.clock.split.networks import CLASSES, IMAGE, as_data_parallel, build
 

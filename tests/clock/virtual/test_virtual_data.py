@@ -4,7 +4,7 @@ import pytest
 
 from paceline.record.numbers import measured
 from paceline.record.observed import Observed
-from paceline.timing.data_seconds import Exchanged, shuffle_seconds
+from paceline.timing.profile import Exchanged, shuffle_seconds
 from tests.tiny import NUM_TRAIN, point_of, run_tiny, tiny_point
 
 ROW, BATCH = 16 + 8, 4 * (16 * 8 + 8)

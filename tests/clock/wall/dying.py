@@ -11,8 +11,7 @@ import psutil
 import torch.distributed as dist
 
 from paceline.exchange.wire import worker_wire
-from paceline.exchange.wire.header import Header, pack
-from paceline.exchange.wire.pieces import bytes_of
+from paceline.exchange.wire.frame import Header, bytes_of, pack
 from paceline.model.classifier import Classifier
 from paceline.scheme.rule import AbstractServedScheme
 from paceline.scheme.serving import AbstractServing, Arrival, AtOnce, Release

@@ -4,10 +4,9 @@ import torch.distributed as dist
 
 from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.wall.pair_link import pair_link
-from paceline.exchange.lost import LostPeerError
-from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire import pair_wire
+from paceline.exchange.liveness import LostPeerError
+from paceline.exchange.process_group import join, leave, receive_json, send_json
+from paceline.exchange.wire import worker_wire
 from paceline.scheme.gossip import Gossip
 
 NUM_WEIGHTS = 3
@@ -22,7 +21,7 @@ def average(node):
     """From 4 and 0; the asked one's step adds 10 when the question has come, then it ends."""
     join(20, "cpu")
     if node is not None:
-        pair_wire.this_node = lambda: node
+        worker_wire.this_node = lambda: node
     link = linked()
     link.begin()
     (_asked if dist.get_rank() == 0 else _asking)(link)

@@ -10,12 +10,10 @@ from torch.testing import assert_close
 from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.wall.early_parts import PacedParts, RealParts
 from paceline.errors import SettingError
-from paceline.exchange.lost import LostPeerError
+from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.shard import backwards
-from paceline.exchange.wire.early_end import EarlyEnd
-from paceline.exchange.wire.header import HEADER_BYTES, Header, pack
-from paceline.exchange.wire.pieces import bytes_of
-from paceline.exchange.wire.worker_end import WorkerEnd
+from paceline.exchange.wire.frame import HEADER_BYTES, Header, bytes_of, pack
+from paceline.exchange.wire.worker_end import EarlyEnd, WorkerEnd
 from paceline.timing.pace import Pace
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import CountedNetwork

@@ -12,8 +12,7 @@ from torch.optim import Optimizer
 
 from paceline.clock.snapshot import fill, flatten
 from paceline.clock.split.network_plan import NetworkPlan, Tensors, network_of, plan_network
-from paceline.clock.split.shard_group import ShardGroup
-from paceline.clock.split.split_network import split_network
+from paceline.clock.split.split_network import ShardGroup, split_network
 from paceline.exchange.process_group import Division
 from paceline.model.classifier import Classifier
 from paceline.model.network_size import Sharding
@@ -220,7 +219,7 @@ def gather_tensors(
     vectors = group.collect(torch.cat([own[name].reshape(-1) for name in names]))
     if vectors is None:
         return None
-    views = [zip(names, vector.split(sizes), strict=True) for vector in vectors]
+    views = [zip(names, torch.split(vector, sizes), strict=True) for vector in vectors]
     parts = [{**own, **{name: view.view_as(own[name]) for name, view in each}} for each in views]
     totals = {name: torch.stack([part[name] for part in parts]).sum(0) for name in summed}
     return plan.joined(parts) | totals

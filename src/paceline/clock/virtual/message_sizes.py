@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from paceline.exchange.shard import round_robin
 from paceline.scheme.rule import Sharding
-from paceline.timing.backward import Bucket
-from paceline.timing.workload import AbstractWorkload
+from paceline.timing.workload import AbstractWorkload, Bucket
 
 
 class MessageSizes:

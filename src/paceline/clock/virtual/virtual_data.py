@@ -8,7 +8,7 @@ from paceline.clock.virtual.kernel import Event, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.data.order import PartitionedOrder
 from paceline.data.shuffle import DataTraffic
-from paceline.timing.data_seconds import Exchanged, scatter_seconds, shuffle_seconds
+from paceline.timing.profile import Exchanged, scatter_seconds, shuffle_seconds
 
 
 class _Meeting:

@@ -15,7 +15,7 @@ from paceline.clock.virtual.kernel import Event, Moment
 from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.timing.backward import parts_within, share_of_step
+from paceline.timing.workload import parts_within, share_of_step
 
 
 class _Part(NamedTuple):

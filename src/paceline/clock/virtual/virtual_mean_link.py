@@ -12,8 +12,8 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Moment
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.exchange.find_collective import collective
-from paceline.exchange.schedule.volume import Volume
-from paceline.timing.backward import Bucket, share_of_step
+from paceline.exchange.schedule import Volume
+from paceline.timing.workload import Bucket, share_of_step
 
 
 class Brought(NamedTuple):

@@ -10,7 +10,7 @@ from paceline.clock.virtual.cores import AbstractCores
 from paceline.clock.virtual.kernel import Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.exchange.find_collective import collective
-from paceline.exchange.schedule.volume import Volume, Volumes
+from paceline.exchange.schedule import Volume, Volumes
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import (
     ClusterProfile,

@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 
 from paceline.clock.training_strategy import TrainerOptions
 from paceline.clock.wall.synchronous_strategy import AbstractSynchronousStrategy
-from paceline.exchange.activity import rest
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
+from paceline.exchange.liveness import rest
 from paceline.timing.pace import Pace
 
 _UNLIMITED = 2**20  # MiB

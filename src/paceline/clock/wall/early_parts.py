@@ -10,8 +10,8 @@ from torch import nn
 
 from paceline.clock.flat_weights import FlatWeights, gather_gradients
 from paceline.errors import SettingError
-from paceline.timing.backward import part_sizes
 from paceline.timing.pace import Pace
+from paceline.timing.workload import part_sizes
 
 # Called with the weight from which on the gradient of a step is complete.
 Tell = Callable[[int], None]

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from paceline.clock.run_spec import RunSpec, VectorSpec
-from paceline.exchange.lost import Lost, LostPeerError
+from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import worker_index
-from paceline.exchange.wire.pair_wire import PairWire
-from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
+from paceline.exchange.wire.worker_wire import PairWire
 from paceline.scheme.audit import Averaged
 from paceline.scheme.rule import AbstractScheme
 

@@ -10,11 +10,10 @@ from torch import Tensor
 from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.errors import SettingError
-from paceline.exchange.lost import Lost, LostPeerError
-from paceline.exchange.message import send_json
-from paceline.exchange.process_group import members, worker_index
-from paceline.exchange.wire.header import Header
-from paceline.exchange.wire.push_pull import ServerWire
+from paceline.exchange.liveness import Lost, LostPeerError
+from paceline.exchange.process_group import members, send_json, worker_index
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme

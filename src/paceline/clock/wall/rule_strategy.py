@@ -34,7 +34,7 @@ from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.beside import Beside
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
-from paceline.exchange.activity import rest
+from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme

@@ -15,10 +15,10 @@ from paceline.clock.run_spec import ServerSpec
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
 from paceline.clock.wall.cuts import end_cuts, tell_kept
-from paceline.exchange.lost import Lost, LostPeerError
-from paceline.exchange.message import receive_json, send_json
-from paceline.exchange.process_group import count_workers, members
-from paceline.exchange.wire.push_pull import Header, ServerWire
+from paceline.exchange.liveness import Lost, LostPeerError
+from paceline.exchange.process_group import count_workers, members, receive_json, send_json
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 

@@ -7,11 +7,10 @@ between N nodes. Workers fill node after node, the last perhaps not quite.
 
 import math
 
+from paceline.exchange.abstract_collective import AbstractScheduledCollective, NodeMessages
 from paceline.exchange.collective.ring import Ring
 from paceline.exchange.collective.tree import Tree, broadcast, reduction
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
-from paceline.exchange.schedule.moves import Schedule, among, together
-from paceline.exchange.schedule.volume import Volume, Volumes, summed
+from paceline.exchange.schedule import Schedule, Volume, Volumes, among, summed, together
 from paceline.timing.profile import ClusterProfile
 
 

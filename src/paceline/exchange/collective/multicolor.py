@@ -6,9 +6,8 @@ once. The trees are such that no worker is an inner member of two of them, so th
 at most 2 n bytes, and a piece passes about 2 log_k p links instead of a ring's 2 (p-1).
 """
 
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
-from paceline.exchange.schedule.moves import Move, Schedule, pieces, together
-from paceline.exchange.schedule.volume import Volumes, summed
+from paceline.exchange.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule import Move, Schedule, Volumes, pieces, summed, together
 from paceline.exchange.shard import shard_bounds
 from paceline.timing.profile import ClusterProfile
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from paceline.exchange.abstract_collective import AbstractCollective, NodeMessages
 from paceline.exchange.collective.ring import Ring
-from paceline.exchange.schedule.abstract_collective import AbstractCollective, NodeMessages
-from paceline.exchange.schedule.volume import Volumes
+from paceline.exchange.schedule import Volumes
 from paceline.timing.profile import ClusterProfile
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from paceline.exchange.schedule.group_wire import GroupWire
+    from paceline.exchange.group_wire import GroupWire
 
 
 class Native(AbstractCollective):

@@ -4,9 +4,8 @@ Worker 0 is the server as well, so p-1 gradients pass its link: (p-1) n bytes (p
 is a process of its own). In pieces, so that sums go out while gradients come in.
 """
 
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
-from paceline.exchange.schedule.moves import Move, Schedule, pieces, together
-from paceline.exchange.schedule.volume import Volume, Volumes
+from paceline.exchange.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule import Move, Schedule, Volume, Volumes, pieces, together
 from paceline.timing.profile import ClusterProfile
 
 _SERVER = 0

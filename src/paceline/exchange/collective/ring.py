@@ -5,9 +5,8 @@ neighbour, which adds it; then one part is complete at each, and in p-1 rounds t
 Each worker sends 2 (p-1)/p n bytes.
 """
 
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
-from paceline.exchange.schedule.moves import Move, Round, Schedule
-from paceline.exchange.schedule.volume import Volume, Volumes
+from paceline.exchange.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule import Move, Round, Schedule, Volume, Volumes
 from paceline.exchange.shard import shard_bounds
 from paceline.timing.profile import ClusterProfile
 

@@ -7,9 +7,8 @@ pass one after the other.
 
 import math
 
-from paceline.exchange.schedule.abstract_collective import AbstractScheduledCollective, NodeMessages
-from paceline.exchange.schedule.moves import Move, Schedule
-from paceline.exchange.schedule.volume import Volumes, summed
+from paceline.exchange.abstract_collective import AbstractScheduledCollective, NodeMessages
+from paceline.exchange.schedule import Move, Schedule
 from paceline.timing.profile import ClusterProfile
 
 
@@ -18,9 +17,6 @@ class Tree(AbstractScheduledCollective):
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
         return (*reduction(workers, length), *broadcast(workers, length))
-
-    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
-        return summed(self.make_schedule(workers, length, workers_per_node), workers)
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
         """Return 2 ceil(log2 p) (n/BW + latency) (Iandola et al. 2016, arXiv:1511.00175; latency is

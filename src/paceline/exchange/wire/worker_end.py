@@ -1,14 +1,17 @@
 """Connection of a worker to one server, or to another worker that answers like one."""
 
+import selectors
 import socket
 import struct
+from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import NamedTuple
 
-from paceline.exchange.lost import LostPeerError
+from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import joined, worker_index
-from paceline.exchange.wire.connection import Address, connect
-from paceline.exchange.wire.handshake import Hello
-from paceline.exchange.wire.header import HEADER_BYTES, Header, pack, unpack
-from paceline.exchange.wire.pieces import Pieces
+from paceline.exchange.wire.connection import Address, Hello, connect
+from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, pack, unpack
 from paceline.exchange.wire.shared_memory import Places, share
 
 _NO_NUMBERS = memoryview(b"")
@@ -20,7 +23,8 @@ class WorkerEnd:
 
     `name`: name of the other process in error messages. `pushed`, `pulled`: buffers of the bodies
     to send and to receive; empty if memory is `shared`. `numbers`: buffer that follows the header
-    of each push. `timeout_seconds`: longest silence of the server.
+    of each push. `timeout_seconds`: longest silence of the server. What sends or receives raises
+    LostPeerError, and TimeoutError if it waits.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class WorkerEnd:
         self._name, self.timeout_seconds = name, timeout_seconds
         self._connection = connection
         self._pushed, self._pulled = pushed, pulled
-        self.shared = not pulled
+        self.num_parts, self.shared = len(pushed), not pulled
         self._header = bytearray(HEADER_BYTES)
         self._asks = False  # the server to stop, with the next push
         self._outgoing, self._incoming = Pieces(), Pieces()  # of a push that does not wait
@@ -45,25 +49,17 @@ class WorkerEnd:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connection.setsockopt(socket.SOL_SOCKET, option, limit)
 
-    @property
-    def num_parts(self) -> int:
-        """Number of the buffers of a push's body."""
-        return len(self._pushed)
-
     def push(self, version: int) -> None:
-        """Send a push computed on weights of `version`. Raises LostPeerError, TimeoutError."""
+        """Send a push computed on weights of `version`."""
         self.push_parts(range(self.num_parts), version)
 
     def push_parts(self, parts: range, version: int) -> None:
-        """Send some buffers of a push, behind its header if they are the first ones.
-
-        Raises LostPeerError, TimeoutError.
-        """
+        """Send some buffers of a push, after its header if they are the first ones."""
         self._send_all(self._push_of(parts, version))
 
     def pull(self) -> Header:
-        """Wait for an answer. Raises LostPeerError, TimeoutError."""
-        incoming = self._next_answer()
+        """Wait for an answer."""
+        incoming = Pieces(memoryview(self._header), *self._pulled)
         while not incoming.complete:
             if not self._receive(incoming):
                 raise self.too_late()
@@ -74,19 +70,16 @@ class WorkerEnd:
         return self._connection.fileno()
 
     def begin_push(self, version: int) -> None:
-        """Begin a push computed on weights of `version`, and its answer, without waiting.
-
-        `send_more` sends the push, `receive_more` takes the answer.
-        """
+        """Begin a push, which `send_more` sends, and its answer, which `receive_more` takes."""
         self._outgoing = self._push_of(range(self.num_parts), version)
-        self._incoming = self._next_answer()
+        self._incoming = Pieces(memoryview(self._header), *self._pulled)
 
     def send_more(self) -> bool:
-        """Send what is taken; return True if the push has left. Raises LostPeerError."""
+        """Send what is taken; return True if the push has left."""
         return self._send(self._outgoing, socket.MSG_DONTWAIT)
 
     def receive_more(self) -> Header | None:
-        """Take what has come; return the header of a complete answer. Raises LostPeerError."""
+        """Take what has come; return the header of a complete answer."""
         self._receive(self._incoming, socket.MSG_DONTWAIT)
         return unpack(self._header) if self._incoming.complete else None
 
@@ -103,8 +96,12 @@ class WorkerEnd:
         self._send_all(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
 
-    def _next_answer(self) -> Pieces:
-        return Pieces(memoryview(self._header), *self._pulled)
+    def _push_of(self, parts: range, version: int) -> Pieces:
+        begin: list[memoryview] = []
+        if parts.start == 0:
+            asks, self._asks = self._asks, False
+            begin = [memoryview(pack(Header(version, True, stop=asks))), *self._numbers]
+        return Pieces(*begin, *self._pushed[parts.start : parts.stop])
 
     def _receive(self, incoming: Pieces, flags: int = 0) -> bool:
         """Read once; return False if nothing has come."""
@@ -115,14 +112,6 @@ class WorkerEnd:
         except (OSError, EOFError) as error:
             raise self._lost(error) from None
         return True
-
-    def _push_header(self, version: int) -> memoryview:
-        asks, self._asks = self._asks, False
-        return memoryview(pack(Header(version, True, stop=asks)))
-
-    def _push_of(self, parts: range, version: int) -> Pieces:
-        begin = [] if parts.start else [self._push_header(version), *self._numbers]
-        return Pieces(*begin, *self._pushed[parts.start : parts.stop])
 
     def _send_all(self, outgoing: Pieces) -> None:
         if not self._send(outgoing):
@@ -158,18 +147,130 @@ def reach(
     """Connect this worker on `node` to the process at `address`.
 
     `descriptor`, `places`: memory of `pushed` and `pulled`, and the offsets in it, which both
-    processes share if they are on one node. `numbers`: buffer behind each header. Raises
+    processes share if they are on one node. `numbers`: buffer that follows each header. Raises
     LostPeerError if the process cannot be reached or does not know the run's secret.
     """
-    secret, timeout_seconds = joined()
+    secret, timeout = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
     try:
-        connection, shared = connect(
-            secret, address, hello, node=node, timeout_seconds=timeout_seconds
-        )
+        connection, shared = connect(secret, address, hello, node=node, timeout_seconds=timeout)
     except ConnectionError as error:
         raise LostPeerError(f"{name} cannot be reached: {error}") from None
     if not shared:
-        return WorkerEnd(name, connection, pushed, [pulled], timeout_seconds, numbers)
+        return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers)
     share(connection, descriptor, places)
-    return WorkerEnd(name, connection, [], [], timeout_seconds, numbers)
+    return WorkerEnd(name, connection, [], [], timeout, numbers)
+
+
+def push_pull(ends: Sequence[WorkerEnd], versions: Sequence[int]) -> list[Header]:
+    """Push to all `ends` in order, computed on weights of `versions`; return the answers' headers.
+
+    The first server answers while the others are still being sent to: both directions of the
+    worker's link are in use.
+    """
+    answers: dict[WorkerEnd, Header] = {}
+    turns = iter(zip(ends, versions, strict=True))
+
+    def begin_next() -> None:
+        for end, version in turns:
+            end.begin_push(version)
+            selector.register(end, selectors.EVENT_WRITE)
+            return
+
+    with selectors.DefaultSelector() as selector:
+        begin_next()
+        while len(answers) < len(ends):
+            for end, events in _ready(selector, ends[0].timeout_seconds):
+                if events & selectors.EVENT_WRITE and end.send_more():
+                    selector.modify(end, selectors.EVENT_READ)
+                    begin_next()
+                if events & selectors.EVENT_READ and (header := end.receive_more()) is not None:
+                    selector.unregister(end)
+                    answers[end] = header
+    return [answers[end] for end in ends]
+
+
+def _ready(
+    selector: selectors.BaseSelector, timeout_seconds: float
+) -> Iterator[tuple[WorkerEnd, int]]:
+    """Wait for ends that take or have more.
+
+    Raises TimeoutError if none is in time: of a server that takes no push, since those that have
+    theirs may wait for it.
+    """
+    ready = selector.select(timeout_seconds)
+    if not ready:  # writing is the greater of the two events
+        silent: WorkerEnd = max(selector.get_map().values(), key=lambda key: key.events).fileobj  # type: ignore[assignment]
+        raise silent.too_late()
+    return ((key.fileobj, events) for key, events in ready)  # type: ignore[misc]
+
+
+class _Order(NamedTuple):
+    """Order to send a push, computed on weights of `version`, up to so many of its parts."""
+
+    num_parts: int
+    version: int
+    complete: bool
+
+
+class EarlyEnd:
+    """End of a connection over which a thread sends the parts of pushes, in the order of backward.
+
+    `begins`: first weight of each part, from the last part to the first. Backward never waits for
+    the connection; the `pull` that follows raises what the thread has met.
+    """
+
+    def __init__(self, end: WorkerEnd, begins: Sequence[int]) -> None:
+        self._end, self._begins = end, begins
+        self.keep, self.ask_to_stop = end.keep, end.ask_to_stop
+        self._num_ready = 0  # parts of the push under way
+        self._pushed = False  # since the last answer
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: no more of them
+        self._done: SimpleQueue[Exception | None] = SimpleQueue()  # once for each push
+        self._thread = Thread(target=self._send_all, daemon=True)
+        self._thread.start()
+
+    def push_from(self, first: int, version: int) -> None:
+        """Let the parts from the weight `first` on leave, which change no more."""
+        before = self._num_ready
+        while self._num_ready < len(self._begins) and self._begins[self._num_ready] >= first:
+            self._num_ready += 1
+        if self._num_ready > before:
+            self._orders.put(_Order(self._num_ready, version, complete=False))
+
+    def push(self, version: int) -> None:
+        """Let the rest of a push computed on weights of `version` leave."""
+        self._num_ready, self._pushed = 0, True
+        self._orders.put(_Order(self._end.num_parts, version, complete=True))
+
+    def pull(self) -> Header:
+        """Wait until the push has left, and for its answer."""
+        pushed, self._pushed = self._pushed, False
+        if pushed and (error := self._done.get()) is not None:
+            raise error
+        return self._end.pull()
+
+    def leave(self, version: int) -> None:
+        """Announce to the server that no push follows, and close the connection."""
+        self._orders.put(None)
+        self._thread.join()
+        self._end.leave(version)
+
+    def _send_all(self) -> None:
+        num_sent, error = 0, None
+        while (order := self._latest()) is not None:
+            if error is None:
+                try:
+                    self._end.push_parts(range(num_sent, order.num_parts), order.version)
+                except Exception as met:
+                    error = met
+            num_sent = 0 if order.complete else order.num_parts
+            if order.complete:
+                self._done.put(error)
+
+    def _latest(self) -> _Order | None:
+        """Wait for an order; what it orders includes what those before it did."""
+        order = self._orders.get()
+        while order is not None and not self._orders.empty():
+            order = self._orders.get()
+        return order

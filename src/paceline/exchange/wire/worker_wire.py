@@ -1,8 +1,6 @@
-"""Worker's end of the wire to parameter servers; push_pull.py has theirs, and what is sent.
+"""Worker's end of the wire to parameter servers, or to the workers that it averages with.
 
-A push leaves as a whole, to one server after another, while those before answer; or during
-backward: then its parts go to servers of other nodes as soon as they are there. Inside a node there
-is nothing to send but a header.
+server_wire.py has the other end, and what is sent.
 """
 
 import os
@@ -10,28 +8,28 @@ from collections.abc import Sequence
 
 import torch
 
-from paceline.exchange.message import receive_json
 from paceline.exchange.node import this_node
+from paceline.exchange.process_group import receive_json
 from paceline.exchange.shard import backwards, turns
 from paceline.exchange.wire.connection import Address
-from paceline.exchange.wire.early_end import EarlyEnd
-from paceline.exchange.wire.full_duplex import push_pull
-from paceline.exchange.wire.header import Header
-from paceline.exchange.wire.pieces import bytes_of
+from paceline.exchange.wire.frame import Header, bytes_of
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
-from paceline.exchange.wire.worker_end import WorkerEnd, reach
+from paceline.exchange.wire.worker_end import EarlyEnd, WorkerEnd, push_pull, reach
 
 
 class WorkerWire:
     """Connections of a worker to all servers.
+
+    A push leaves as a whole, to one server after another, while those before answer; or during
+    backward: then its parts go to servers of other nodes as soon as they are there. Inside a node
+    there is nothing to send but a header.
 
     `bounds`: each server's [first, last) of the flat weights. The wire owns the buffers that it
     sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
     `node`: node to claim instead of this one; servers of another node are reached over TCP.
     `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
     if they leave as a whole. `begins_with`: the server that comes first, see `turns`.
-    `numbers` [num_numbers]: options of the optimizer, float64, which go with each push behind its
-    header.
+    `numbers` [num_numbers]: options of the optimizer, float64, which follow each push's header.
     """
 
     def __init__(
@@ -56,8 +54,6 @@ class WorkerWire:
         self.gradient = part(memory, 0, num_weights, dtype)
         self.weights = part(memory, self._weights_at, num_weights, dtype)
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
-        self._pull_bytes = self.weights.nbytes
-        self._push_bytes = self.gradient.nbytes + self.statistics.nbytes
         self._ends: list[WorkerEnd | EarlyEnd] = []
         self._crossing: list[WorkerEnd] = []  # in turn, if answers cross pushes on the way
         self._turns = turns(len(bounds), begins_with)
@@ -68,8 +64,7 @@ class WorkerWire:
 
     def connect(self, addresses: list[Address]) -> None:
         """Connect to all servers in order; the first `pull` calls this with their addresses."""
-        for server, address in enumerate(addresses):
-            self._ends.append(self._connect(server, address))
+        self._ends += [self._connect(*each) for each in enumerate(addresses)]
         whole = [end for server in self._turns if isinstance(end := self._ends[server], WorkerEnd)]
         if 1 < len(whole) == len(self._ends) and not all(end.shared for end in whole):
             self._crossing = whole
@@ -95,7 +90,7 @@ class WorkerWire:
 
     def push_pull(self) -> bool:
         """Push the gradient to all servers, pull the weights; return True if a step may follow."""
-        self.bytes_sent += self._push_bytes
+        self.bytes_sent += self.gradient.nbytes + self.statistics.nbytes
         if self._crossing:
             versions = [self.versions[server] for server in self._turns]
             return self._take(push_pull(self._crossing, versions))
@@ -121,25 +116,24 @@ class WorkerWire:
         """Keep what the answers say; return True if a step may follow."""
         headers = dict(zip(self._turns, in_turn, strict=True))
         self.versions = [headers[server].version for server in range(len(self._ends))]
-        self.bytes_received += self._pull_bytes
+        self.bytes_received += self.weights.nbytes
         self.stops = headers[0].stop
         return headers[0].proceed
 
     def _connect(self, server: int, address: Address) -> WorkerEnd | EarlyEnd:
         first, last = self._bounds[server]
-        pulled = bytes_of(self.weights[first:last])
         parts = backwards(self._parts, first, last)
         pushed = [bytes_of(self.gradient[begin:end]) for begin, end in parts]
         if server == 0:
             pushed.append(bytes_of(self.statistics))
-        places = self._places(first)
+        at = first * self._size
         end = reach(
             f"server {server}",
             address,
             pushed,
-            pulled,
+            bytes_of(self.weights[first:last]),
             self._descriptor,
-            places,
+            Places(at, self._statistics_at, self._weights_at + at),
             self._node,
             bytes_of(self.numbers),
         )
@@ -147,6 +141,54 @@ class WorkerWire:
             return end
         return EarlyEnd(end, [begin for begin, _ in parts])
 
-    def _places(self, first: int) -> Places:
-        begin = first * self._size
-        return Places(begin, self._statistics_at, self._weights_at + begin)
+
+class PairWire:
+    """Connections of a worker that asks others: a mean replaces its `weights` [num_weights].
+
+    A partner that answers has a ServerWire: the weights are a push, and their mean is the answer.
+    `partners`: ranks of the answering workers. `node`: node to claim instead of this one.
+    """
+
+    def __init__(
+        self,
+        num_weights: int,
+        dtype: torch.dtype,
+        partners: Sequence[int],
+        node: str | None = None,
+    ) -> None:
+        self._descriptor, memory = allocate(num_weights * dtype.itemsize)
+        self.weights = part(memory, 0, num_weights, dtype)
+        self._partners, self._node = partners, node or this_node()
+        self._ends: dict[int, WorkerEnd] = {}
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    def connect(self) -> None:
+        """Connect to all partners, which announce their addresses, and receive first weights."""
+        addresses = [Address(*receive_json(partner)) for partner in self._partners]
+        body, places = bytes_of(self.weights), Places(0, 0, 0)
+        for partner, address in zip(self._partners, addresses, strict=True):
+            self._ends[partner] = reach(
+                f"worker {partner}", address, [body], body, self._descriptor, places, self._node
+            )
+        os.close(self._descriptor)
+        for partner in self._partners:
+            self._pull(partner)
+
+    def average(self, partner: int) -> None:
+        """Replace `weights` by the mean of them and the partner's.
+
+        Raises LostPeerError, or TimeoutError if the partner does not answer.
+        """
+        self._ends[partner].push(version=0)
+        self.bytes_sent += self.weights.nbytes
+        self._pull(partner)
+
+    def leave(self) -> None:
+        """Announce to the partners that no request follows, and disconnect."""
+        for end in self._ends.values():
+            end.leave(version=0)
+
+    def _pull(self, partner: int) -> None:
+        self._ends[partner].pull()
+        self.bytes_received += self.weights.nbytes

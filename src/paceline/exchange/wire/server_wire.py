@@ -1,12 +1,12 @@
 """Server's end of the wire to workers: shared memory inside a node, TCP between nodes.
 
-Every message is a header over a socket; behind that of a push are the numbers among the options of
-the worker's optimizer. The body of a push is the server's part of the gradient,
-for server 0 also the worker's BatchNorm statistics; the body of an answer is the server's part of
-the weights. Inside a node the worker's buffers are shared with its servers: a push copies nothing,
-an answer is one copy. Between nodes bodies follow their headers, from and into tensor memory; what
-a connection does not take at once of an answer is sent from a copy, while the server goes on. The
-parts of a push that leaves during backward come in the order of backward, from the last.
+Every message is a header over a socket; the numbers among the options of the worker's optimizer
+follow that of a push. The body of a push is the server's part of the gradient, for server 0 also
+the worker's BatchNorm statistics; the body of an answer is the server's part of the weights. Inside
+a node the worker's buffers are shared with its servers: a push copies nothing, an answer is one
+copy. Between nodes bodies follow their headers, from and into tensor memory; what a connection does
+not take at once of an answer is sent from a copy, while the server goes on. The parts of a push
+that leaves during backward come in the order of backward, from the last.
 """
 
 import selectors
@@ -18,18 +18,110 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from paceline.exchange.lost import Lost
-from paceline.exchange.message import send_json
-from paceline.exchange.process_group import joined
+from paceline.exchange.liveness import Lost
+from paceline.exchange.process_group import joined, send_json
 from paceline.exchange.shard import backwards
-from paceline.exchange.wire.handshake import Hello
-from paceline.exchange.wire.header import Header
-from paceline.exchange.wire.listener import Listener
-from paceline.exchange.wire.pieces import bytes_of
-from paceline.exchange.wire.server_end import ServerEnd
+from paceline.exchange.wire.connection import Hello, Listener
+from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
 from paceline.exchange.wire.shared_memory import part, take_share
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
+
+
+class ServerEnd:
+    """Server's end of a connection to one worker, which never blocks.
+
+    `gradient`, `statistics`: body of a push, valid until its answer. `answered`: the worker's own
+    weights in shared memory; None if bodies are sent over the connection. `parts`: each [first,
+    last) of the gradient, in the order in which they come over it; none if it comes as a whole.
+    `numbers`: those that follow the header of a push.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        gradient: Tensor,
+        statistics: Tensor,
+        answered: Tensor | None,
+        parts: Sequence[tuple[int, int]] = (),
+        num_numbers: int = 0,
+    ) -> None:
+        self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
+        self.connection, self.gradient = connection, gradient
+        self.landed = bytes_of(statistics)
+        self.push_bytes = gradient.nbytes + statistics.nbytes
+        self._answered = answered
+        self._version: int | None = None  # latest that was answered; None: no message may come
+        self._header = bytearray(HEADER_BYTES)
+        self._body = [bytes_of(self.numbers)] if num_numbers else []
+        if answered is None:
+            cuts = parts or [(0, len(gradient))]
+            self._body += [bytes_of(gradient[first:last]) for first, last in cuts]
+            self._body.append(self.landed)
+        self._incoming = self._next_message()
+        self._outgoing = Pieces()
+        connection.setblocking(False)
+
+    def receive(self) -> Header | None:
+        """Read available bytes; return the header once a message is complete, else None.
+
+        Raises ConnectionError at the end of the connection, and for an invalid header.
+        """
+        try:
+            self._incoming.receive(self.connection)
+        except BlockingIOError:
+            return None
+        except EOFError:
+            within = " in the middle of a push" if self._incoming.done else ""
+            raise ConnectionError(f"its connection ended{within}") from None
+        if self._incoming.done < HEADER_BYTES:
+            return None
+        header = self._checked()
+        if header.proceed and not self._incoming.complete:
+            return None
+        self._incoming = self._next_message()
+        if not header.keep:
+            self._version = None
+        return header
+
+    def answer(self, header: Header, weights: Tensor) -> None:
+        """Begin to send the weights; while the answer is `pending`, they must not change.
+
+        Raises OSError.
+        """
+        self._version = header.version
+        body = [bytes_of(weights)] if self._answered is None else []
+        if self._answered is not None:
+            self._answered.copy_(weights)
+        self._outgoing = Pieces(memoryview(pack(header)), *body)
+        self.flush()
+
+    def keep(self, header: Header, weights: Tensor) -> None:
+        """Send the rest of an answer that is `pending` from a copy of its weights."""
+        done = self._outgoing.done
+        self._outgoing = Pieces(memoryview(pack(header)), bytes_of(weights))
+        self._outgoing.done = done
+
+    def flush(self) -> None:
+        """Continue to send an answer that is `pending`. Raises OSError."""
+        self._outgoing.send(self.connection)
+
+    @property
+    def pending(self) -> bool:
+        """True if part of an answer is not sent yet."""
+        return not self._outgoing.complete
+
+    def _next_message(self) -> Pieces:
+        return Pieces(memoryview(self._header), *self._body)
+
+    def _checked(self) -> Header:
+        try:
+            header = unpack(self._header)
+        except ValueError as error:
+            raise ConnectionError(f"it broke the protocol: {error}") from None
+        if self._version is None or header.version > self._version:
+            raise ConnectionError(f"it broke the protocol: an untimely {header}")
+        return header
 
 
 class ServerWire:
@@ -48,19 +140,17 @@ class ServerWire:
         parts: Sequence[int] = (),
         num_numbers: int = 0,
     ) -> None:
-        self._num_numbers = num_numbers
-        self.weights, dtype = weights, weights.dtype
+        self.weights, self._workers, self._num_numbers = weights, workers, num_numbers
         self._parts = backwards(parts, 0, len(weights))
+        dtype = weights.dtype
         self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
         # Where caches are cold from training, a call into torch costs as much as a small message.
         self._kept = {worker: bytes_of(each) for worker, each in self._statistics.items()}
-        self._pull_bytes = pull_bytes = self.weights.nbytes
-        push_bytes = pull_bytes + num_statistics * dtype.itemsize
-        self._workers = workers
+        self._pull_bytes = weights.nbytes
+        push_bytes = self._pull_bytes + num_statistics * dtype.itemsize
         secret, self._timeout_seconds = joined()
-        self._listener = Listener(
-            secret, [Hello(worker, push_bytes, pull_bytes) for worker in self._workers]
-        )
+        hellos = [Hello(worker, push_bytes, self._pull_bytes) for worker in workers]
+        self._listener = Listener(secret, hellos)
         self._ends: dict[int, ServerEnd] = {}
         self._selector = selectors.DefaultSelector()
         self._messages: deque[tuple[int, Header | Lost]] = deque()
@@ -101,7 +191,7 @@ class ServerWire:
         """
         self._connect_workers()
         end = self._ends[worker]
-        if end.closed:
+        if end.connection.fileno() < 0:  # closed
             return
         try:
             end.answer(header, self.weights)
@@ -142,16 +232,12 @@ class ServerWire:
                 del self._deadlines[worker]
                 self._selector.modify(end.connection, selectors.EVENT_READ, worker)
         if events & selectors.EVENT_READ and (header := end.receive()) is not None:
-            self._take(worker, header)
-
-    def _take(self, worker: int, header: Header) -> None:
-        if header.proceed:
-            end = self._ends[worker]
-            self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
-            self.bytes_received += end.push_bytes
-        elif not header.keep:
-            self._close(worker)
-        self._messages.append((worker, header))
+            if header.proceed:
+                self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
+                self.bytes_received += end.push_bytes
+            elif not header.keep:
+                self._close(worker)
+            self._messages.append((worker, header))
 
     def _report_lost(self, worker: int, reason: str) -> None:
         self._close(worker)
@@ -160,7 +246,7 @@ class ServerWire:
     def _close(self, worker: int) -> None:
         self._deadlines.pop(worker, None)
         self._selector.unregister(self._ends[worker].connection)
-        self._ends[worker].close()
+        self._ends[worker].connection.close()
 
     def _connect_workers(self) -> None:
         """Send this server's address to all workers, and wait until they are connected."""
@@ -175,11 +261,10 @@ class ServerWire:
     def _end(self, worker: int, connection: socket.socket, shared: bool) -> ServerEnd:
         statistics, weights = self._statistics[worker], self.weights
         if not shared:
-            gradient = torch.zeros_like(weights)
-            landed, numbers = torch.zeros_like(statistics), self._num_numbers
-            return ServerEnd(connection, gradient, landed, None, self._parts, numbers)
+            gradient, landed = torch.zeros_like(weights), torch.zeros_like(statistics)
+            return ServerEnd(connection, gradient, landed, None, self._parts, self._num_numbers)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)
-        pushed, kept, answered = (part(memory, *each, weights.dtype) for each in begins)
-        return ServerEnd(connection, pushed, kept, answered, num_numbers=self._num_numbers)
+        pushed, landed, answered = (part(memory, *each, weights.dtype) for each in begins)
+        return ServerEnd(connection, pushed, landed, answered, num_numbers=self._num_numbers)

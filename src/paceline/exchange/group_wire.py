@@ -1,10 +1,18 @@
-"""Point-to-point messages of a collective, counted where they are sent."""
+"""Point-to-point messages of a collective, counted where they are sent, or by the kernel."""
+
+import os
+import socket
+import struct
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.exchange.schedule.moves import Move, Round, Schedule
+from paceline.exchange.schedule import Move, Round, Schedule
+
+# Offsets of 64-bit counters in Linux's struct tcp_info; retransmitted bytes are counted as sent.
+_RECEIVED, _SENT, _SENT_AGAIN = 128, 200, 208
 
 
 class GroupWire:
@@ -89,15 +97,28 @@ class GroupWire:
         return dist.P2POp(dist.irecv, _bytes(part), group=self.group, group_peer=sender)
 
 
-def busiest_bytes(rounds: list[list[tuple[int, int]]]) -> int:
-    """Add up what the busiest link carries in each round; `rounds` of each worker's wire.
-
-    A link carries both directions at once, and a round lasts as long as its busiest worker. Over
-    the bandwidth this is the time that cost formulas speak of, latency apart.
-    """
-    return sum(max(max(counted) for counted in at_once) for at_once in zip(*rounds, strict=True))
-
-
 def _bytes(part: Tensor) -> Tensor:
     """View numbers as bytes, which every backend carries, whatever the dtype."""
     return part.view(torch.uint8)
+
+
+def socket_bytes() -> tuple[int, int]:
+    """Count the bytes (sent, received) of all open TCP connections of this process (Linux).
+
+    The kernel counts them since each connection was made; retransmitted data counts once.
+    """
+    opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()]
+    counts = [_counted(int(entry.name)) for entry in opened]
+    return sum(sent for sent, _ in counts), sum(received for _, received in counts)
+
+
+def _counted(descriptor: int) -> tuple[int, int]:
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        except OSError:  # not TCP
+            return 0, 0
+    received, sent, again = (
+        struct.unpack_from("Q", info, offset)[0] for offset in (_RECEIVED, _SENT, _SENT_AGAIN)
+    )
+    return sent - again, received

@@ -1,8 +1,22 @@
-"""Activity of this process, by which a silent one is told from one that waits for it."""
+"""Liveness of the processes of a run: their ends, and whether a silent one works or waits."""
 
 import time
+from typing import NamedTuple
 
 _began: float | None = None  # of a step's own work, seconds of the monotonic clock
+
+
+class Lost(NamedTuple):
+    """Message that a worker has ended. `reason`: the observation of its server."""
+
+    reason: str
+
+
+class LostPeerError(ConnectionError):
+    """Error of a connection whose other process has ended.
+
+    That process or its launcher reports the reason.
+    """
 
 
 def work() -> None:

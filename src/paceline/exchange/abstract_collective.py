@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from paceline.exchange.schedule.moves import Schedule
-from paceline.exchange.schedule.volume import Volumes
+from paceline.exchange.schedule import Schedule, Volumes, summed
 from paceline.timing.profile import ClusterProfile
 
 if TYPE_CHECKING:  # costs are computed without torch
     from torch import Tensor
 
-    from paceline.exchange.schedule.group_wire import GroupWire
+    from paceline.exchange.group_wire import GroupWire
 
 
 class NodeMessages(NamedTuple):
@@ -96,6 +95,9 @@ class AbstractScheduledCollective(AbstractCollective):
     @abstractmethod
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
         """Lay down every move of a vector [length]; no move is empty."""
+
+    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+        return summed(self.make_schedule(workers, length, workers_per_node), workers)
 
     def schedule(self, workers: int, length: int, workers_per_node: int | None = None) -> Schedule:
         """Return every move of a vector [length]; None puts all workers on one node."""

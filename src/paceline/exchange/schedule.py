@@ -4,6 +4,7 @@ A schedule is about all workers and holds no data, so that it can be checked wit
 round every worker sends what it had when the round began, and takes in what arrives.
 """
 
+from collections import Counter
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -28,6 +29,20 @@ class Move(NamedTuple):
 
 Round = tuple[Move, ...]
 Schedule = tuple[Round, ...]
+
+
+class Volume(NamedTuple):
+    """Number of elements that one worker sends and receives in one all-reduce."""
+
+    sent: int
+    received: int
+
+    def in_bytes(self, element_size: int) -> tuple[int, int]:
+        """Return (sent, received) [bytes] for elements of `element_size` bytes."""
+        return self.sent * element_size, self.received * element_size
+
+
+Volumes = tuple[Volume, ...]  # of each worker
 
 
 def together(schedules: list[Schedule]) -> Schedule:
@@ -55,3 +70,13 @@ def pieces(first: int, last: int, filling: int) -> list[tuple[int, int]]:
     """
     count = max(1, min(_PIECES_PER_FILLING * filling, (last - first) // _MIN_PIECE))
     return [(first + start, first + end) for start, end in shard_bounds(last - first, count)]
+
+
+def summed(schedule: Schedule, workers: int) -> Volumes:
+    """Add up what each of the workers sends and receives in a schedule."""
+    sent: Counter[int] = Counter()
+    received: Counter[int] = Counter()
+    for move in (move for moves in schedule for move in moves):
+        sent[move.sender] += move.last - move.first
+        received[move.receiver] += move.last - move.first
+    return tuple(Volume(sent[worker], received[worker]) for worker in range(workers))
