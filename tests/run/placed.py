@@ -14,6 +14,7 @@ from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
 from paceline.data.source import Source, whole
 from paceline.exchange import sample_exchange
+from paceline.exchange.group_wire import socket_bytes
 from paceline.exchange.process_group import join
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import Reading

@@ -43,8 +43,8 @@ def test_a_gradient_comes_to_the_first_process_and_weights_go_back():
     step = SplitStep(2, [all_gathered(8, 2)], 8, summed=10, sliced=6, repeated=3, statistics=4)
     assert step.num_weights == 25
     assert step.activation_bytes == 8
-    assert step.to_first() == [ShardMessages(1, 8 * 20, 1)]
-    assert step.from_first() == [ShardMessages(1, 8 * 20, 1)]
+    assert step.to_first == [ShardMessages(1, 8 * 20, 1)]
+    assert step.from_first == [ShardMessages(1, 8 * 20, 1)]
 
 
 @pytest.mark.parametrize("messages", [all_gathered(800, 4), swapped(800, 4)])
@@ -90,7 +90,7 @@ def test_firsts_and_those_alike_see_their_part_of_a_node():
     assert of_first_processes(profile(None), 2).workers_per_node is None
     alike = of_like_processes(cluster, 4, 2)
     assert (alike.workers_per_node, alike.link.bandwidth, alike.node_cores) == (2, 5, 4)
-    assert alike.core_seconds(1, 0, alike.largest_node(4)) == 3  # four processes are at it
+    assert alike.core_seconds(1, 0, alike.largest_node(4)) == 3 / 4  # four processes are at it
 
 
 def test_workers_that_fill_nodes_unevenly_are_refused():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -74,19 +73,11 @@ class AbstractCollective(ABC):
         """
         if workers == 1:
             return 0.0
-        if profile.allreduce_link is not None:
-            profile = replace(profile, node_link=profile.allreduce_link)
+        profile, of_node = profile.in_all_reduce, profile.largest_node(workers)
         on_links = self.link_seconds(num_bytes, workers, profile)
-        on_cores = self._core_seconds(num_bytes, workers, profile)
-        return max(on_links, on_cores) + profile.allreduce_seconds
-
-    def _core_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Model the seconds for which messages keep the cores of a full node busy (ours)."""
-        if profile.node_cores is None:
-            return 0.0
-        of_node = profile.largest_node(workers)
         count, vectors = self.node_messages(workers, of_node)
-        return profile.core_seconds(count, vectors * num_bytes, of_node) / profile.node_cores
+        on_cores = profile.core_seconds(count, vectors * num_bytes, of_node)
+        return max(on_links, on_cores) + profile.allreduce_seconds
 
 
 class AbstractScheduledCollective(AbstractCollective):

@@ -56,7 +56,6 @@ class BucketMean:
         check_compression(compression, collective_name)
         self.wire = GroupWire(workers_per_node=workers_of_a_node() if chosen.needs_nodes else None)
         self.num_buckets = 0
-        self._natively = (0, 0)  # bytes sent and received by the backend's all-reduce
         self._native = isinstance(chosen, Native) and compression != "power_sgd"
         self._compression = compression
         self._hook = self._make_hook(chosen, compression)
@@ -67,8 +66,7 @@ class BucketMean:
 
         For native these are a ring's bytes, computed from the compressed size of each bucket.
         """
-        sent, received = self._natively
-        return sent + self.wire.bytes_sent, received + self.wire.bytes_received
+        return self.wire.bytes_sent, self.wire.bytes_received
 
     def __call__(self, bucket: Bucket) -> Future[Tensor]:
         self.num_buckets += 1
@@ -101,8 +99,9 @@ class BucketMean:
 
     def _count(self, num_elements: int, element_size: int) -> None:
         volume = collective("native").volumes(self.wire.workers, num_elements)[self.wire.worker]
-        more = volume.in_bytes(element_size)
-        self._natively = (self._natively[0] + more[0], self._natively[1] + more[1])
+        sent, received = volume.in_bytes(element_size)
+        self.wire.bytes_sent += sent
+        self.wire.bytes_received += received
 
 
 def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:

@@ -18,7 +18,6 @@ from paceline.exchange.node import cluster_interface
 
 STORE = "PACELINE_STORE"  # environment variable with the file of the run's store, if it is one
 SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
-_SECRET_BYTES = 32
 Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 
 
@@ -86,10 +85,8 @@ def divide(workers: int, shards: int) -> None:
     owns = [_group(ranks[first : first + shards]) for first in ranks[::shards]]
     alikes = [_group(ranks[shard::shards]) for shard in range(shards)]
     worker, shard = divmod(dist.get_rank(), shards)
-    if worker < workers:
-        _division = Division(shards, members, owns[worker], alikes[shard])
-    else:
-        _division = Division(shards, members, None, None)
+    own, alike = (owns[worker], alikes[shard]) if worker < workers else (None, None)
+    _division = Division(shards, members, own, alike)
 
 
 def division() -> Division:
@@ -158,7 +155,7 @@ def run_store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
 
 def make_secret() -> str:
     """Draw a new secret in hexadecimal digits."""
-    return secrets.token_hex(_SECRET_BYTES)
+    return secrets.token_hex(32)
 
 
 def _file_store(timeout: datetime.timedelta) -> dict[str, Any]:

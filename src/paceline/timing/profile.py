@@ -130,11 +130,22 @@ class ClusterProfile:
         """Duration that an all-reduce adds to a step on shared cores, besides its messages."""
         return 0.0 if self.shared_cores is None else self.shared_cores.allreduce_seconds
 
+    @property
+    def in_all_reduce(self) -> "ClusterProfile":
+        """The profile for an all-reduce, whose messages inside a node pass a link of their own."""
+        link = self.allreduce_link
+        return self if link is None else replace(self, node_link=link)
+
     def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
-        """Return the time of a core for messages of an all-reduce, with `workers` of a node."""
+        """Return the time in which a node's cores pass messages of an all-reduce.
+
+        `workers`: number of those on the node.
+        """
+        if self.node_cores is None:
+            return 0.0
         each = interpolated(self.message_seconds or {1: 0.0}, workers)
         bandwidth = interpolated(self.message_bandwidth or {1: self.node_link.bandwidth}, workers)
-        return num_messages * each + num_bytes / bandwidth
+        return (num_messages * each + num_bytes / bandwidth) / self.node_cores
 
     def overlaps(self, workers: int) -> bool:
         """True if gradients are reduced during backward, on cores that `workers` leave free."""
@@ -185,18 +196,15 @@ def seconds_inside(
     over before the cores of a node have passed the messages of all its processes, with all
     `workers` at it at once.
     """
-    link = profile.allreduce_link or profile.node_link
-    of_node, sharing = profile.largest_node(workers * shards), 1.0
+    profile = profile.in_all_reduce
+    of_node, link, sharing = profile.largest_node(workers * shards), profile.node_link, 1.0
     if of_node < shards:
         link = profile.link
         sharing = of_node * (shards - of_node) / (shards - 1) if messages.to_each else 1.0
     seconds = messages.num_messages * link.latency + sharing * messages.num_bytes / link.bandwidth
-    if profile.node_cores is None:
-        return seconds
-    inner = replace(profile, node_link=profile.allreduce_link or profile.node_link)
     senders = messages.num_senders * of_node / shards
     count, num_bytes = senders * messages.num_messages, senders * messages.num_bytes
-    return max(seconds, inner.core_seconds(count, num_bytes, of_node) / profile.node_cores)
+    return max(seconds, profile.core_seconds(count, num_bytes, of_node))
 
 
 def of_first_processes(profile: ClusterProfile, shards: int) -> ClusterProfile:
@@ -214,17 +222,16 @@ def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> Clu
     groups = min(shards, profile.workers_per_node or shards)
     firsts = of_first_processes(profile, shards)
     of_node = firsts.largest_node(workers)
-    named = {"message_seconds": profile.message_seconds}
-    named["message_bandwidth"] = profile.message_bandwidth
-    by_workers = {
-        name: {of_node: interpolated(values, groups * of_node)} if values else values
-        for name, values in named.items()
-    }
+
+    def of_all(by_workers: dict[int, float]) -> dict[int, float]:
+        return by_workers and {of_node: interpolated(by_workers, groups * of_node)}
+
     return replace(
         firsts,
         link=replace(profile.link, bandwidth=profile.link.bandwidth / groups),
-        node_cores=None if profile.node_cores is None else profile.node_cores / groups,
-        **by_workers,
+        node_cores=profile.node_cores and profile.node_cores / groups,
+        message_seconds=of_all(profile.message_seconds),
+        message_bandwidth=of_all(profile.message_bandwidth),
     )
 
 

@@ -130,12 +130,14 @@ class SplitStep:
         gradient = all_reduced(self.element_size * self.summed, self.shards)
         return sum(each.num_bytes for each in (*self.activations, gradient))
 
+    @property
     def to_first(self) -> list[ShardMessages]:
-        """Return what brings a step's gradient, and the statistics, to the first process."""
+        """What brings a step's gradient, and the statistics, to the first process."""
         return self._with_first(self.summed + self.sliced + self.statistics)
 
+    @property
     def from_first(self) -> list[ShardMessages]:
-        """Return what hands out weights, and whether a step follows."""
+        """What hands out weights, and whether a step follows."""
         return self._with_first(1 + self.summed + self.repeated + self.sliced)
 
     def _with_first(self, length: int) -> list[ShardMessages]:

@@ -110,9 +110,8 @@ class StepTimes:
 class AbstractPacing:
     """Settings by which a worker emulates an accelerator; clusters on both clocks inherit them.
 
-    `step_seconds`: mean duration of a step; None if steps are not emulated. `step_jitter`: sigma of
-    a log-normal factor of mean 1. Every step of the first `slow_workers` takes `slow_factor` times
-    as long; with `straggler_probability` any step takes `straggler_factor` times as long.
+    `step_seconds`: mean duration of a step; None if steps are not emulated. `step_jitter`: jitter
+    of StepTimes, which has the other settings as well.
     """
 
     step_seconds: StepSeconds

@@ -34,7 +34,8 @@ class Bucket(NamedTuple):
 class AbstractWorkload(ABC):
     """Network that decides the bytes and the time of a step on a modelled cluster.
 
-    Paced processes fill their messages up to its bytes.
+    Paced processes fill their messages up to its bytes. `own_bytes`: of the trained network's
+    weights, or of its gradients.
     """
 
     name: str
@@ -45,8 +46,12 @@ class AbstractWorkload(ABC):
         return ()
 
     @abstractmethod
+    def weight_bytes(self, own_bytes: int) -> int:
+        """Return the bytes of all its weights."""
+
     def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
         """Return the bytes of a message with `num_bytes` of the trained network's `own_bytes`."""
+        return round(num_bytes * self.weight_bytes(own_bytes) / own_bytes)
 
     @abstractmethod
     def of_size(
@@ -54,36 +59,27 @@ class AbstractWorkload(ABC):
     ) -> "AbstractWorkload":
         """Return the workload of a run without training, whose vectors are short.
 
-        `num_bytes`: of the weights of the network that would be trained; `num_statistics_bytes`: of
-        its BatchNorm statistics; `tensors`: numbers of weights of its tensors.
+        `num_bytes`, `num_statistics_bytes`, `tensors`: as in SizedNetwork, of the network that
+        would be trained.
         """
 
     @abstractmethod
     def statistics_bytes(self, num_bytes: int) -> int:
-        """Return the bytes of BatchNorm statistics that are sent with a push.
-
-        `num_bytes`: of the trained network.
-        """
+        """Return the bytes of BatchNorm statistics in a push; the trained network's `num_bytes`."""
 
     @abstractmethod
     def buckets(self, own_bytes: int) -> list[Bucket]:
-        """Divide the gradients of a step into buckets, in the order of backward.
+        """Divide the gradients of a step into buckets, in the order of backward."""
 
-        `own_bytes`: of the trained network's gradients.
-        """
+    @abstractmethod
+    def parts(self, own_bytes: int) -> list[Bucket]:
+        """Divide the gradients of a step by layer, in the order of backward."""
 
     @abstractmethod
     def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
         """Return the messages inside a worker of several processes, for a step of `batch_size`.
 
         Raises SettingError for a network that cannot be divided, or whose layers are not known.
-        """
-
-    @abstractmethod
-    def parts(self, own_bytes: int) -> list[Bucket]:
-        """Divide the gradients of a step by layer, in the order of backward.
-
-        `own_bytes`: of the trained network's gradients.
         """
 
 
@@ -93,8 +89,8 @@ class OwnNetwork(AbstractWorkload):
 
     name: str = OWN
 
-    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
-        return num_bytes
+    def weight_bytes(self, own_bytes: int) -> int:
+        return own_bytes
 
     def of_size(
         self, num_bytes: int, num_statistics_bytes: int, tensors: Sequence[int] = ()
@@ -141,8 +137,8 @@ class SizedNetwork(OwnNetwork):
     def statistics_bytes(self, num_bytes: int) -> int:
         return self.num_statistics_bytes
 
-    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
-        return round(num_bytes * self.num_bytes / own_bytes)
+    def weight_bytes(self, own_bytes: int) -> int:
+        return self.num_bytes
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
         return super().buckets(self.num_bytes)
@@ -181,8 +177,8 @@ class CountedNetwork(AbstractWorkload):
             raise SettingError("workload.tensors", message)
         return self.tensors
 
-    def message_bytes(self, num_bytes: int, own_bytes: int) -> int:
-        return round(num_bytes * self._weight_bytes / own_bytes)
+    def weight_bytes(self, own_bytes: int) -> int:
+        return self._weight_bytes
 
     @cached_property
     def _weight_bytes(self) -> int:

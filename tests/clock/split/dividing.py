@@ -37,7 +37,7 @@ def train(network, steps, after_backward):
 
 def on_one_process(name, steps, plan):
     by_images = [name for name, way in plan.ways.items() if way == "by_images"]
-    network = as_data_parallel(build(name), by_images, plan.shards)
+    network = as_data_parallel(build(name), by_images, plan.step.shards)
     torch.manual_seed(3)
     logits = train(network, steps, lambda: None)
     return logits, network.state_dict()

@@ -12,35 +12,30 @@ from paceline.clock.split.traced import facts_of, trace
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.model.network_size import Sharding
-from paceline.timing.split_plan import BY_CHANNELS, BY_IMAGES, BY_INPUTS, Placed, plan_split
+from paceline.timing.split_plan import BY_CHANNELS, BY_IMAGES, BY_INPUTS, SplitPlan, plan_split
 from paceline.timing.split_step import SplitStep
 
 Tensors = Mapping[str, Tensor]  # of a network's state_dict
 
 
 @dataclass(frozen=True)
-class NetworkPlan:
-    """Plan of a divided network.
+class NetworkPlan(SplitPlan):
+    """Plan of a divided network that is there.
 
-    `traced`: its operations, each of which is `placed`. `ways`: of its layers with weights or
-    channels, by name. `summed`: names of the parameters by images; they are equal in all shards,
-    and their gradients are summed. `slices`: parameters and buffers of which each shard has a
-    slice, and the dimension that is cut. All others are whole in every shard, with gradients that
-    are equal. `step`: what the processes send in a step.
+    `traced`: its operations, each of which is `placed`. `summed`: names of the parameters by
+    images; they are equal in all shards, and their gradients are summed. `slices`: parameters and
+    buffers of which each shard has a slice, and the dimension that is cut. All others are whole in
+    every shard, with gradients that are equal.
     """
 
-    shards: int
     traced: fx.GraphModule
-    placed: Sequence[Placed]
-    ways: Mapping[str, str]
     summed: frozenset[str]
     slices: Mapping[str, int]
-    step: SplitStep
 
     def slices_of(self, whole: Tensors, shard: int) -> dict[str, Tensor]:
         """Return what a shard has of whole tensors: copies of slices, and the rest as it is."""
         return {
-            name: tensor.tensor_split(self.shards, self.slices[name])[shard].clone()
+            name: tensor.tensor_split(self.step.shards, self.slices[name])[shard].clone()
             if name in self.slices
             else tensor
             for name, tensor in whole.items()
@@ -81,7 +76,7 @@ def plan_network(
             slices |= {f"{name}.{key}": 0 for key, tensor in state.items() if tensor.dim()}
         if way == BY_INPUTS:
             slices[f"{name}.weight"] = 1
-    return NetworkPlan(shards, traced, plan.placed, plan.ways, frozenset(summed), slices, plan.step)
+    return NetworkPlan(plan.placed, plan.ways, plan.step, traced, frozenset(summed), slices)
 
 
 def modelled_split(

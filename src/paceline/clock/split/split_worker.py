@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,6 @@ from paceline.clock.snapshot import fill, flatten
 from paceline.clock.split.network_plan import NetworkPlan, Tensors, network_of, plan_network
 from paceline.clock.split.split_network import ShardGroup, split_network
 from paceline.exchange.process_group import Division
-from paceline.model.classifier import Classifier
 from paceline.model.network_size import Sharding
 
 
@@ -137,9 +136,8 @@ class SplitWorker:
 
     def num_averaged(self) -> tuple[int, int]:
         """Return how many weights are averaged over all processes, and over those alike."""
-        sizes = {name: each.numel() for name, each in self.trained.network.named_parameters()}
-        summed = sum(size for name, size in sizes.items() if name in self._plan.summed)
-        return summed, sum(sizes.values()) - summed
+        step = self._plan.step
+        return step.summed, step.sliced + step.repeated
 
     def is_finite(self) -> bool:
         """Return True if all weights of the worker are finite; all its processes call it."""
@@ -168,8 +166,7 @@ class SplitWorker:
         return [weight for name, weight in weights if (name in self._plan.slices) == sliced]
 
     def _convert(self, precision: Precision) -> None:
-        self.whole = cast("Classifier", precision.convert_module(self.whole))
-        self.whole.to(self._like.device)
+        self.whole = precision.convert_module(self.whole).to(self._like.device)
 
     def _scatter(self, parts: list[Tensor] | None) -> bool:
         """Take the own one of `parts`: a flag, which is returned, and weights."""

@@ -42,11 +42,7 @@ class VirtualSplit:
         self.profile = of_first_processes(of_processes, step.shards)
         self._step, self._of_processes, self._workers = step, of_processes, workers
         self._native, self._cores, self._kernel = collective(scheme.collective), cores, kernel
-        self._to_first = [] if self.by_parts else step.to_first()
-        self._from_first = [] if self.by_parts else step.from_first()
         self._activation_seconds = self._seconds(step.activations)
-        self._seconds_to_first = self._seconds(self._to_first)
-        self._seconds_from_first = self._seconds(self._from_first)
         self._seconds_inside = [0.0] * workers
 
     def busy_seconds(self) -> dict[str, float]:
@@ -55,7 +51,8 @@ class VirtualSplit:
 
     def begin(self, worker: VirtualWorker) -> None:
         """Count the bytes of the first weights, which are handed out before the clock starts."""
-        _count(worker, self._from_first)
+        if not self.by_parts:
+            _count(worker, self._step.from_first)
 
     def compute(self, worker: VirtualWorker, alone: float) -> Process[None]:
         """Compute a step that takes one process `alone` seconds, and exchange its activations.
@@ -67,20 +64,18 @@ class VirtualSplit:
         yield from [self._cores.busy(alone / step.shards) for _ in range(num_busy)]
         worker.compute_seconds = self._kernel.now - begun
         worker.spend("compute", begun, self._kernel.now)
-        begun = self._kernel.now
-        yield self._kernel.after(self._activation_seconds)
-        self._spend(worker, begun)
+        yield from self._exchange(worker, self._activation_seconds)
         worker.computed_at = self._kernel.now
 
     def gather(self, worker: VirtualWorker) -> Process[None]:
         """Count a step's activations; bring its gradient to the process that drives the rule."""
         worker.activation_bytes += self._step.activation_bytes
         worker.seconds_communicating += self._activation_seconds
-        return self._pass(worker, self._to_first, self._seconds_to_first)
+        return self._pass(worker, self._step.to_first)
 
     def hand_out(self, worker: VirtualWorker) -> Process[None]:
         """Send the weights from the first process to the others."""
-        return self._pass(worker, self._from_first, self._seconds_from_first)
+        return self._pass(worker, self._step.from_first)
 
     def mean_seconds(self, num_bytes: int) -> float:
         """Model the seconds until all processes have the means of their own part of a gradient.
@@ -118,18 +113,16 @@ class VirtualSplit:
         where = (self._of_processes, self._workers, self._step.shards)
         return sum(seconds_inside(each, *where) for each in exchanges)
 
-    def _pass(
-        self, worker: VirtualWorker, exchanges: Sequence[ShardMessages], seconds: float
-    ) -> Process[None]:
-        if exchanges:
-            begun = self._kernel.now
-            yield self._kernel.after(seconds)
+    def _pass(self, worker: VirtualWorker, exchanges: Sequence[ShardMessages]) -> Process[None]:
+        if exchanges and not self.by_parts:
+            yield from self._exchange(worker, self._seconds(exchanges))
             _count(worker, exchanges)
-            self._spend(worker, begun)
 
-    def _spend(self, worker: VirtualWorker, since: float) -> None:
-        worker.spend("communicate", since, self._kernel.now)
-        self._seconds_inside[worker.index] += self._kernel.now - since
+    def _exchange(self, worker: VirtualWorker, seconds: float) -> Process[None]:
+        begun = self._kernel.now
+        yield self._kernel.after(seconds)
+        worker.spend("communicate", begun, self._kernel.now)
+        self._seconds_inside[worker.index] += self._kernel.now - begun
 
 
 def _count(worker: VirtualWorker, exchanges: Sequence[ShardMessages]) -> None:

@@ -90,16 +90,14 @@ class ServerEnd:
         Raises OSError.
         """
         self._version = header.version
-        body = [bytes_of(weights)] if self._answered is None else []
         if self._answered is not None:
             self._answered.copy_(weights)
-        self._outgoing = Pieces(memoryview(pack(header)), *body)
+        self._outgoing = self._answer_of(header, weights)
         self.flush()
 
     def keep(self, header: Header, weights: Tensor) -> None:
         """Send the rest of an answer that is `pending` from a copy of its weights."""
-        done = self._outgoing.done
-        self._outgoing = Pieces(memoryview(pack(header)), bytes_of(weights))
+        done, self._outgoing = self._outgoing.done, self._answer_of(header, weights)
         self._outgoing.done = done
 
     def flush(self) -> None:
@@ -110,6 +108,10 @@ class ServerEnd:
     def pending(self) -> bool:
         """True if part of an answer is not sent yet."""
         return not self._outgoing.complete
+
+    def _answer_of(self, header: Header, weights: Tensor) -> Pieces:
+        body = [bytes_of(weights)] if self._answered is None else []
+        return Pieces(memoryview(pack(header)), *body)
 
     def _next_message(self) -> Pieces:
         return Pieces(memoryview(self._header), *self._body)

@@ -146,19 +146,13 @@ class PairWire:
     """Connections of a worker that asks others: a mean replaces its `weights` [num_weights].
 
     A partner that answers has a ServerWire: the weights are a push, and their mean is the answer.
-    `partners`: ranks of the answering workers. `node`: node to claim instead of this one.
+    `partners`: ranks of the answering workers.
     """
 
-    def __init__(
-        self,
-        num_weights: int,
-        dtype: torch.dtype,
-        partners: Sequence[int],
-        node: str | None = None,
-    ) -> None:
+    def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
         self._descriptor, memory = allocate(num_weights * dtype.itemsize)
         self.weights = part(memory, 0, num_weights, dtype)
-        self._partners, self._node = partners, node or this_node()
+        self._partners = partners
         self._ends: dict[int, WorkerEnd] = {}
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -166,10 +160,10 @@ class PairWire:
     def connect(self) -> None:
         """Connect to all partners, which announce their addresses, and receive first weights."""
         addresses = [Address(*receive_json(partner)) for partner in self._partners]
-        body, places = bytes_of(self.weights), Places(0, 0, 0)
+        body, places, node = bytes_of(self.weights), Places(0, 0, 0), this_node()
         for partner, address in zip(self._partners, addresses, strict=True):
             self._ends[partner] = reach(
-                f"worker {partner}", address, [body], body, self._descriptor, places, self._node
+                f"worker {partner}", address, [body], body, self._descriptor, places, node
             )
         os.close(self._descriptor)
         for partner in self._partners:
