@@ -64,17 +64,17 @@ class Pieces:
     def complete(self) -> bool:
         return self.done == self._num_bytes
 
-    def send(self, connection: socket.socket, flags: int = 0) -> None:
+    def send(self, connection: socket.socket) -> None:
         """Send as much as the socket takes now, or all if it blocks. Raises OSError."""
         while not self.complete:
             try:
-                self.done += connection.sendmsg(self._rest(), (), flags)
+                self.done += connection.sendmsg(self._rest())
             except BlockingIOError:
                 return
 
-    def receive(self, connection: socket.socket, flags: int = 0) -> None:
+    def receive(self, connection: socket.socket) -> None:
         """Read once from the socket. Raises OSError, or EOFError at the end of the connection."""
-        more = connection.recvmsg_into(self._rest(), 0, flags)[0]
+        more = connection.recvmsg_into(self._rest())[0]
         if more == 0:
             raise EOFError
         self.done += more

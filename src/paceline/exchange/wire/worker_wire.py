@@ -14,7 +14,7 @@ from paceline.exchange.shard import backwards, turns
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.frame import Header, bytes_of
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
-from paceline.exchange.wire.worker_end import EarlyEnd, WorkerEnd, push_pull, reach
+from paceline.exchange.wire.worker_end import CrossingEnds, EarlyEnd, WorkerEnd, reach
 
 
 class WorkerWire:
@@ -55,7 +55,7 @@ class WorkerWire:
         self.weights = part(memory, self._weights_at, num_weights, dtype)
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
         self._ends: list[WorkerEnd | EarlyEnd] = []
-        self._crossing: list[WorkerEnd] = []  # in turn, if answers cross pushes on the way
+        self._crossing: CrossingEnds | None = None  # in turn, if answers cross pushes
         self._turns = turns(len(bounds), begins_with)
         self.versions = [0] * len(bounds)  # of the latest weights, by server
         self.stops = False  # before the next step, for a checkpoint: so says server 0
@@ -67,7 +67,7 @@ class WorkerWire:
         self._ends += [self._connect(*each) for each in enumerate(addresses)]
         whole = [end for server in self._turns if isinstance(end := self._ends[server], WorkerEnd)]
         if 1 < len(whole) == len(self._ends) and not all(end.shared for end in whole):
-            self._crossing = whole
+            self._crossing = CrossingEnds(whole)
         os.close(self._descriptor)
 
     def pull(self) -> bool:
@@ -91,9 +91,9 @@ class WorkerWire:
     def push_pull(self) -> bool:
         """Push the gradient to all servers, pull the weights; return True if a step may follow."""
         self.bytes_sent += self.gradient.nbytes + self.statistics.nbytes
-        if self._crossing:
+        if self._crossing is not None:
             versions = [self.versions[server] for server in self._turns]
-            return self._take(push_pull(self._crossing, versions))
+            return self._take(self._crossing.push_pull(versions))
         for server in self._turns:
             self._ends[server].push(self.versions[server])
         return self.pull()
