@@ -14,7 +14,7 @@ from paceline.exchange.process_group import joined
 
 
 def group_of(workers: Sequence[int]) -> dist.ProcessGroup:
-    """Return a process group of its own for some workers; they alone must call this."""
+    """Return a process group of its own for some workers; only they call this."""
     group = dist.new_group(
         list(workers),
         timeout=datetime.timedelta(seconds=joined().timeout_seconds),

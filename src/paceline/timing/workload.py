@@ -227,10 +227,10 @@ def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
     Gradients are one vector in the order of the layers, which backward fills from its end.
     """
     total, left = sum(part.num_bytes for part in parts), num_weights
-    sizes, behind = list[int](), 0
+    sizes, done = list[int](), 0
     for part in parts:
-        behind += part.num_bytes
-        begin = num_weights - round(num_weights * behind / total)
+        done += part.num_bytes
+        begin = num_weights - round(num_weights * done / total)
         sizes.append(left - begin)
         left = begin
     return sizes[::-1]
@@ -245,12 +245,12 @@ def parts_within(
     """
     total = sum(part.num_bytes for part in parts)
     begin, end = first * total, last * total
-    found, at, behind = list[Bucket](), total, 0
+    found, at, done = list[Bucket](), total, 0
     for part in parts:
         at -= part.num_bytes
         inside = (end - max(at, begin)) / (end - begin)
         reached = round(num_bytes * min(max(inside, 0.0), 1.0))
-        if reached > behind:
-            found.append(Bucket(reached - behind, part.ready))
-            behind = reached
+        if reached > done:
+            found.append(Bucket(reached - done, part.ready))
+            done = reached
     return found

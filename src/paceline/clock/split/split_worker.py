@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -14,6 +14,7 @@ from paceline.clock.snapshot import fill, flatten
 from paceline.clock.split.network_plan import NetworkPlan, Tensors, network_of, plan_network
 from paceline.clock.split.split_network import ShardGroup, split_network
 from paceline.exchange.process_group import Division
+from paceline.model.classifier import Classifier
 from paceline.model.network_size import Sharding
 
 
@@ -166,7 +167,8 @@ class SplitWorker:
         return [weight for name, weight in weights if (name in self._plan.slices) == sliced]
 
     def _convert(self, precision: Precision) -> None:
-        self.whole = precision.convert_module(self.whole).to(self._like.device)
+        self.whole = cast("Classifier", precision.convert_module(self.whole))
+        self.whole.to(self._like.device)
 
     def _scatter(self, parts: list[Tensor] | None) -> bool:
         """Take the own one of `parts`: a flag, which is returned, and weights."""

@@ -83,9 +83,8 @@ def _check_weights_are_used_once(network: nn.Module) -> None:
     once = {name for name, _ in network.named_parameters()}
     for name, _ in network.named_parameters(remove_duplicate=False):
         if name not in once:
-            raise SettingError(
-                "model.split", f"{name} is another layer's, too; it cannot be divided"
-            )
+            message = f"{name} is also another layer's; it cannot be divided"
+            raise SettingError("model.split", message)
 
 
 def _leave_values_in_place(traced: fx.GraphModule) -> None:
@@ -152,9 +151,8 @@ def _operation(
         weighted, matrix = _weighted(layer, shapes[0]), layer.weight.numel()
     elif _is_tensor(node) and node.op != "output":
         works_on = partial(_works_on_parts, node, layer, shapes, shards)
-    has_channels = layer is not None and (
-        bool(layer.state_dict()) or isinstance(layer, nn.GroupNorm)
-    )
+    weights = [] if layer is None else list(layer.parameters())
+    statistics = [] if layer is None else [each for each in layer.buffers() if each.dim()]
     result = node.meta["tensor_meta"] if _is_tensor(node) else None
     return Operation(
         name=str(node.target) if node.op == "call_module" else node.name,
@@ -163,10 +161,10 @@ def _operation(
         learns=learns,
         works_on=works_on,
         layer=weighted,
-        has_channels=has_channels,
-        weights=sum(each.numel() for each in layer.parameters()) if layer is not None else 0,
+        has_channels=bool(weights or statistics) or isinstance(layer, nn.GroupNorm),
+        weights=sum(each.numel() for each in weights),
         matrix=matrix,
-        statistics=sum(e.numel() for e in layer.buffers() if e.dim()) if layer is not None else 0,
+        statistics=sum(each.numel() for each in statistics),
     )
 
 

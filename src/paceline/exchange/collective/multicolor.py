@@ -1,7 +1,7 @@
 """Multicolor all-reduce (Kumar et al. 2017, arXiv:1711.00705; trees reconstructed by us).
 
 The vector is cut into k parts, the colors. Each color has a k-ary tree over all workers: up it the
-part is reduced, down it the sum is broadcast, both in pieces, one behind the other; all colors at
+part is reduced, down it the sum is broadcast, both in pieces, one after the other; all colors at
 once. The trees are such that no worker is an inner member of two of them, so that a worker sends
 at most 2 n bytes, and a piece passes about 2 log_k p links instead of a ring's 2 (p-1).
 """
@@ -33,7 +33,7 @@ class Multicolor(AbstractScheduledCollective):
 
         k trees, each k-ary and for n/k bytes, whose inner members are disjoint; pipelined, in
         segments so small that filling the pipe costs nothing but latency. Inside the nodes first,
-        as Kumar's GPUs; then one worker of each, alone on its interface.
+        as Kumar's GPUs; then one worker of each, by itself on its interface.
         """
         levels = profile.levels(workers)
         latency = sum(2 * _depth(count) * link.latency for link, count in levels)

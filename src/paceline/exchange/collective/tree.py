@@ -23,7 +23,7 @@ class Tree(AbstractScheduledCollective):
         our addition).
 
         A reduction up a binary tree and a broadcast down; inside the nodes first, then one worker
-        of each node goes on, alone on its interface.
+        of each node goes on, by itself on its interface.
         """
         return sum(
             2 * math.ceil(math.log2(count)) * link.seconds(num_bytes)
