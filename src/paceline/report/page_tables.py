@@ -25,7 +25,6 @@ from paceline.report.words import phrase, read, say
 
 _RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "crossovers", "comparison")
 _RESULTS += ("equal_time", "time_to_target", "losses", "block_ratios", "predicted_exchange")
-_SOURCES = ("hardware.", "versions.")
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
@@ -94,7 +93,7 @@ def _evaluated(findings: StudyFindings) -> Table:
 def _made_with(findings: StudyFindings) -> Table:
     """Show hardware, versions and commit, with the number of points if values differ."""
     runs = findings.tables.runs
-    names = [name for name in runs if name.startswith(_SOURCES)]
+    names = [name for name in runs if name.startswith(("hardware.", "versions."))]
     names += ["data", "model", "cluster", *implied_by_kind(findings.tables)]
     names += ["commit", "source_digest", "jobs"]
     rows = [(name, _values(runs[name])) for name in dict.fromkeys(names) if name in runs]
