@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paceline.cluster.node_agent import KEY
+from paceline.cluster.agent_wire import KEY
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD

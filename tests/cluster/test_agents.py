@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from paceline.cluster import node_agents
+from paceline.cluster.agent_wire import HEAD, KEY, agent_key, head
 from paceline.cluster.agents import AgentsCluster
 from paceline.cluster.cluster import Task
-from paceline.cluster.node_agent import HEAD, KEY, agent_key, head, serve
+from paceline.cluster.node_agent import serve
 from paceline.cluster.node_agents import NodeAgents
 from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.errors import SettingError

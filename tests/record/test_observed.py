@@ -11,9 +11,8 @@ import pytest
 from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.order import SampleStream, StreamOrder
-from paceline.record.ending import result
-from paceline.record.numbers import measured
-from paceline.record.observed import Observed, SnapshotScore, TrainingReport, images_seen
+from paceline.record.numbers import measured, result
+from paceline.record.observed import Observed, SnapshotScore, TrainingReport
 from paceline.record.rows import POINT_TABLES, curve, phases, staleness, timeline
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
@@ -241,7 +240,7 @@ def test_a_lost_worker_is_known_by_its_servers():
 
 def test_a_gradient_that_was_dropped_counts_for_nothing():
     """Of 16 images, each in one batch, worker 1's second batch came too late."""
-    shares = [images_seen(ORDER, [(k, 0), (k, 1)]) for k in range(2)]
+    shares = [ORDER.times_drawn([(k, 0), (k, 1)]) for k in range(2)]
     late = server(0, [(0, 0), (1, 0), (0, 0), (1, 1)], dropped_steps=[(1, 1)], dropped=1)
     first, second = ({"images_seen": share} for share in shares)
     point = observed(replace(late, samples=12), first=first, second=second)

@@ -7,8 +7,7 @@ import pytest
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
 from paceline.record.tracking.log import name_record
-from paceline.record.tracking.mlflow_log import PointLog
-from paceline.record.tracking.mlflow_store import client, prepare_store
+from paceline.record.tracking.mlflow_log import PointLog, client, prepare_store
 from paceline.study.preview import counts, estimate, finished_results, table
 from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
 from paceline.study.study_points import study_points

@@ -5,7 +5,7 @@ import yaml
 
 from paceline.record.provenance import source_digest
 from paceline.record.rows import POINT_TABLES
-from paceline.record.tracking.mlflow_store import client
+from paceline.record.tracking.mlflow_log import client
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, print_plan, sweep
 from tests.made_records import make_record

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from functools import cache
 from typing import Annotated, Any
 
+from paceline.cluster.agent_wire import agent_key, head
 from paceline.cluster.cluster import AbstractWallClockCluster, Device, Task, choose
-from paceline.cluster.node_agent import agent_key, head
 from paceline.cluster.node_agents import NodeAgents
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here
-from paceline.cluster.processes import Child, end, preload, start
+from paceline.cluster.processes import LocalChild, end, log_file, preload, start
 from paceline.cluster.supervisor import Supervisor, name_of
 from paceline.errors import SettingError
 
@@ -58,16 +58,16 @@ def launch(
     """
     preload()
     log_folder.mkdir(parents=True, exist_ok=True)
-    children: dict[int, Child] = {}
+    children: dict[int, LocalChild] = {}
     num_processes = workers + servers
     with ended_by_signals(), rendezvous_by_file(num_processes, address) as environment:
         try:
             for rank in range(num_processes):
                 if rank != own_rank:
-                    ranked = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                     name = name_of(rank, workers, shards)
                     namespace = namespaces[rank] if namespaces else None
-                    place = Place(ranked, log_folder / f"{name.replace(' ', '_')}.log", namespace)
+                    log = log_file(log_folder, name)
+                    place = Place(_ranked(environment, rank), log, namespace)
                     children[rank] = start(name, target, arguments, place, timeout_seconds)
             supervisor = Supervisor(
                 children,
@@ -77,7 +77,7 @@ def launch(
                 timeout_seconds=timeout_seconds,
             )
             if own_rank is not None:
-                ranked = {**environment, "RANK": str(own_rank), "LOCAL_RANK": str(own_rank)}
+                ranked = _ranked(environment, own_rank)
                 supervisor.note(own_rank, _call_in_environment(target, arguments, ranked))
             returned = supervisor.until_the_end()
             for child in children.values():
@@ -107,6 +107,10 @@ def launch_task(
         namespaces=namespaces,
         timeout_seconds=task.timeout_seconds,
     )
+
+
+def _ranked(environment: dict[str, str], rank: int) -> dict[str, str]:
+    return {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
 
 
 def _call_in_environment(

@@ -9,21 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError, Pipe, connection
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from paceline.cluster.agent_wire import END, OVER, READY, Ended, Introduction, Kill, Order, accept
 from paceline.cluster.child import Raised
 from paceline.cluster.launcher import ended_by_signals, rendezvous
-from paceline.cluster.node_agent import (
-    END,
-    OVER,
-    READY,
-    Ended,
-    Introduction,
-    Kill,
-    Order,
-    handshake,
-)
-from paceline.cluster.supervisor import Supervisor, name_of
+from paceline.cluster.supervisor import Child, Supervisor, name_of
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:
@@ -41,11 +32,27 @@ class _Node:
     ready: bool = False
     lost: bool = False
 
+    @property
+    def address(self) -> Any:
+        return ipaddress.ip_address(self.about.address.split("%")[0])
+
     def send(self, message: Any) -> None:
         try:
             self.wire.send(message)
         except OSError:
             self.lost = True
+
+    def is_gone(self) -> bool:
+        """Return True if the agent has ended: between runs it says nothing, once it is ready."""
+        try:
+            if not self.lost and self.wire.poll() and not self.ready:
+                self.ready = self.wire.recv() == READY
+            gone = self.lost or self.wire.poll()
+        except (OSError, EOFError):
+            gone = True
+        if gone:
+            self.wire.close()
+        return gone
 
 
 class NodeAgents:
@@ -67,7 +74,7 @@ class NodeAgents:
 
     def num_living(self) -> int:
         """Count the agents that are there, ready or not, and forget the others."""
-        self._nodes = [node for node in self._nodes if not _is_gone(node)]
+        self._nodes = [node for node in self._nodes if not node.is_gone()]
         return len(self._nodes)
 
     def meet(self, num_nodes: int, patience_seconds: float) -> None:
@@ -87,8 +94,8 @@ class NodeAgents:
             ready = connection.wait([self._listening, *waiting], left)
             if self._listening in ready:
                 with contextlib.suppress(OSError, EOFError, AuthenticationError):
-                    self._nodes.append(_greet(self._listening.accept()[0], self._key))
-        self._nodes.sort(key=_order)
+                    self._nodes.append(_Node(*accept(self._listening.accept()[0], self._key)))
+        self._nodes.sort(key=lambda node: (not node.ready, node.address))
 
     def run(self, task: "Task", nodes: Sequence[int]) -> list[Any]:
         """Run the processes of `task` on these nodes, by rank; see `AbstractCluster.run`."""
@@ -160,22 +167,16 @@ class _RemoteProcess:
         self._living.close()
 
 
-class _Remote(NamedTuple):
-    name: str
-    process: _RemoteProcess
-    reports: Connection
-
-
 class _Relay:
     """Order to an agent, and a thread that hears its reports. `remotes`: its processes by rank."""
 
     def __init__(self, node: _Node, order: Order) -> None:
         self.node, self._order = node, order
         self._reporting: dict[int, Connection] = {}
-        self.remotes: dict[int, _Remote] = {}
+        self.remotes: dict[int, Child[_RemoteProcess]] = {}
         for rank, name in order.names.items():
             reports, self._reporting[rank] = Pipe(duplex=False)
-            self.remotes[rank] = _Remote(name, _RemoteProcess(node, rank), reports)
+            self.remotes[rank] = Child(name, _RemoteProcess(node, rank), reports)
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self.has_begun = False
 
@@ -213,27 +214,3 @@ class _Relay:
     def _close(self, rank: int, exit_code: int | None) -> None:
         self._reporting.pop(rank).close()
         self.remotes[rank].process.end(exit_code)
-
-
-def _greet(peer: socket.socket, key: bytes) -> _Node:
-    with handshake(peer) as wire:
-        connection.deliver_challenge(wire, key)
-        connection.answer_challenge(wire, key)
-        return _Node(wire.recv(), wire)
-
-
-def _order(node: _Node) -> Any:
-    return not node.ready, ipaddress.ip_address(node.about.address.split("%")[0])
-
-
-def _is_gone(node: _Node) -> bool:
-    """Return True if the agent has ended: between runs it says nothing, once it is ready."""
-    try:
-        if not node.lost and node.wire.poll() and not node.ready:
-            node.ready = node.wire.recv() == READY
-        gone = node.lost or node.wire.poll()
-    except (OSError, EOFError):
-        gone = True
-    if gone:
-        node.wire.close()
-    return gone

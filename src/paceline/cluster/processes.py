@@ -14,14 +14,14 @@ import time
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, forkserver
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 from paceline.cluster.child import Place, enter
-from paceline.cluster.supervisor import ProcessFailure
+from paceline.cluster.supervisor import Child, ProcessFailure
 from paceline.errors import SettingError
 
 _PRELOADED = [
@@ -90,12 +90,12 @@ class ChildProcess:
         return told
 
 
-class Child(NamedTuple):
-    """A process of the run. `name`: its name in messages, for example "worker 1"."""
+LocalChild = Child[ChildProcess]
 
-    name: str
-    process: ChildProcess
-    reports: Connection
+
+def log_file(folder: Path, name: str) -> Path:
+    """Return the file to which the process of this name writes."""
+    return folder / f"{name.replace(' ', '_')}.log"
 
 
 def preload() -> None:
@@ -130,7 +130,7 @@ def wait_for_preload() -> None:
 
 def start(
     name: str, target: str, arguments: tuple[Any, ...], place: Place, timeout_seconds: float
-) -> Child:
+) -> LocalChild:
     """Start a process of the run. Raises ProcessFailure if that is not possible."""
     reason = ""
     for _ in range(2):  # the forkserver may have been killed, and another is there then
@@ -144,7 +144,7 @@ def start(
     raise ProcessFailure(f"{name}: it cannot be started: {reason}", environment=True)
 
 
-def _start(name: str, given: tuple[Any, ...], timeout_seconds: float) -> Child:
+def _start(name: str, given: tuple[Any, ...], timeout_seconds: float) -> LocalChild:
     context = multiprocessing.get_context("forkserver")
     reports, reporting = context.Pipe(duplex=False)
     process = context.Process(target=enter, args=(*given, reporting), name=name)
@@ -154,7 +154,7 @@ def _start(name: str, given: tuple[Any, ...], timeout_seconds: float) -> Child:
     return Child(name, ChildProcess(process), reports)
 
 
-def end(children: Collection[Child]) -> None:
+def end(children: Collection[LocalChild]) -> None:
     """End those that live, and let go of all."""
     for child in children:
         child.process.kill()

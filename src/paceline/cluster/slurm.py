@@ -13,10 +13,10 @@ from collections import Counter
 from functools import cache
 from typing import Annotated, Any
 
+from paceline.cluster.agent_wire import KEY
 from paceline.cluster.agents import AbstractAgentsCluster
 from paceline.cluster.cluster import Device, SlurmQueue, Task
 from paceline.cluster.launcher import launch_task
-from paceline.cluster.node_agent import KEY
 from paceline.cluster.node_agents import NodeAgents
 from paceline.errors import SettingError
 from paceline.exchange.node import address_toward

@@ -1,11 +1,12 @@
 """Supervision of a run's processes: return values, the first failure, and tolerated losses."""
 
+import pickle
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paceline.cluster.child import PERIOD, Alive, Report, Returned, Tolerated
 from paceline.errors import SettingError
@@ -33,23 +34,25 @@ class LostWorker(NamedTuple):
 
 
 class Process(Protocol):
-    """Process as a supervisor sees it. `sentinel`: ready when it has ended."""
+    """Process of this node or another. `sentinel`: ready when it has ended."""
 
-    @property
-    def sentinel(self) -> Any: ...
+    sentinel: Any
+
     @property
     def exitcode(self) -> int | None: ...
     def is_alive(self) -> bool: ...
     def kill(self) -> None: ...
 
 
-class Supervised(Protocol):
-    """A process of the run, here or on another node, and the end of a pipe with its reports."""
+P = TypeVar("P", bound=Process, covariant=True)
 
-    @property
-    def process(self) -> Process: ...
-    @property
-    def reports(self) -> Connection: ...
+
+class Child(NamedTuple, Generic[P]):
+    """A process of the run. `name`: its name in messages, for example "worker 1"."""
+
+    name: str
+    process: P
+    reports: Connection
 
 
 class _Failure(NamedTuple):
@@ -107,7 +110,7 @@ class Supervisor:
 
     def __init__(
         self,
-        children: Mapping[int, Supervised],
+        children: Mapping[int, Child[Process]],
         *,
         num_training: int,
         num_processes: int,
@@ -155,9 +158,8 @@ class Supervisor:
         if isinstance(report, Returned):
             self._returned[rank] = report.value
         else:
-            _, _, lost_peer, when, environment = report
-            failed = _Failure(lost_peer, when, rank, report.reason, report.setting, environment)
-            self._fail(failed)
+            _, setting, lost_peer, when, environment = report
+            self._fail(_Failure(lost_peer, when, rank, report.reason, setting, environment))
 
     @property
     def _deserted(self) -> bool:
@@ -169,7 +171,11 @@ class Supervisor:
         handles = [handle for each in children for handle in (each.reports, each.process.sentinel)]
         connection.wait(handles, PERIOD if seconds is None else max(0.0, min(seconds, PERIOD)))
         ended = {rank for rank in self._running if not self._children[rank].process.is_alive()}
-        reports = [(rank, each) for rank in sorted(self._running) for each in self._receive(rank)]
+        reports = [
+            (rank, each)
+            for rank in sorted(self._running)
+            for each in received(self._children[rank].reports)
+        ]
         for rank, report in sorted(reports, key=lambda each: not isinstance(each[1], Tolerated)):
             self.note(rank, report)
         for rank in ended & self._running:
@@ -186,14 +192,6 @@ class Supervisor:
                 self._running.remove(rank)
                 self._children[rank].process.kill()
                 self._fail(_Failure(False, time.monotonic(), rank, how, None, gone=True))
-
-    def _receive(self, rank: int) -> Iterable[Report]:
-        reports = self._children[rank].reports
-        try:
-            while reports.poll():
-                yield reports.recv()
-        except (EOFError, OSError):  # at its end, or killed while it reported
-            pass
 
     def _fail(self, failure: _Failure) -> None:
         """Record a failure; it is only a loss if servers continue without the worker.
@@ -223,6 +221,15 @@ class Supervisor:
             return SettingError(first.setting, first.reason)
         name = name_of(first.rank, self._num_training, self._shards)
         return ProcessFailure(f"{name}: {first.reason}", environment=first.environment)
+
+
+def received(reports: Connection) -> Iterator[Report]:
+    """Yield the reports of a process that have arrived."""
+    try:
+        while reports.poll():
+            yield reports.recv()
+    except (EOFError, OSError, pickle.UnpicklingError):  # at its end, or killed while it reported
+        pass
 
 
 def name_of(rank: int, num_training: int, shards: int) -> str:

@@ -13,8 +13,9 @@ import sys
 from functools import cache
 from typing import Any
 
+from paceline.cluster.agent_wire import KEY
 from paceline.cluster.agents import AbstractAgentsCluster
-from paceline.cluster.node_agent import KEY, serve
+from paceline.cluster.node_agent import serve
 from paceline.cluster.node_agents import NodeAgents
 from paceline.errors import SettingError
 from paceline.exchange.node import address_toward

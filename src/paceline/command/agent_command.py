@@ -25,7 +25,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.cluster.node_agent import agent_key, head, serve
+    from paceline.cluster.agent_wire import agent_key, head
+    from paceline.cluster.node_agent import serve
     from paceline.record.provenance import source_digest
 
     serve(head(options.head), agent_key(), source_digest(), options.patience)

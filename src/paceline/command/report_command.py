@@ -63,7 +63,7 @@ def _report(study: str, root: Path) -> Path:
 
 def _log(page: Path, records: Path) -> None:
     """Add the page, as one file, to the run of the study in MLflow, if it has one."""
-    from paceline.record.tracking.study_run import log_study_files
+    from paceline.record.tracking.log import log_study_files
 
     with tempfile.TemporaryDirectory() as folder:
         sent = Path(folder) / page.name

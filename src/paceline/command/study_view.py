@@ -10,7 +10,7 @@ from rich.table import Table
 
 from paceline.command.decision_table import decision_table
 from paceline.command.plain_table import plain_table
-from paceline.record.tracking.run_label import run_label
+from paceline.record.tracking.log import run_label
 from paceline.study.overview import collected_rows, next_command, num_of_other_code, running
 from paceline.study.preview import counts
 from paceline.study.study_point import StudyPoint

@@ -99,10 +99,8 @@ def _verified_content(path: Path) -> bytes:
         content = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
         raise SettingError("data.root", f"{path} is corrupt: {error}") from error
-    actual, expected = (
-        hashlib.md5(content, usedforsecurity=False).hexdigest(),
-        CONTENT_MD5S[path.name],
-    )
-    if actual != expected:
-        raise SettingError("data.root", f"{path} is corrupt: md5 {actual} unpacked, not {expected}")
+    actual, expected = hashlib.md5(content, usedforsecurity=False), CONTENT_MD5S[path.name]
+    if actual.hexdigest() != expected:
+        message = f"{path} is corrupt: md5 {actual.hexdigest()} unpacked, not {expected}"
+        raise SettingError("data.root", message)
     return content

@@ -31,9 +31,8 @@ class ImageFolder(AbstractPreparedImageData):
 
     def read(self) -> Source:
         if self.image_shape[0] not in _MODES:
-            raise SettingError(
-                "data.image_shape", f"{list(self.image_shape)}: 1 or 3 channels can be decoded"
-            )
+            message = f"{list(self.image_shape)}: 1 or 3 channels can be decoded"
+            raise SettingError("data.image_shape", message)
         classes, train = self._part("train")
         _, test = self._part("test", classes)
         validation = self._part("val", classes)[1] if (self.root / "val").is_dir() else None
@@ -45,9 +44,8 @@ class ImageFolder(AbstractPreparedImageData):
     def _folder(self, part: str) -> Path:
         folder = self.root / part
         if not folder.is_dir():
-            raise SettingError(
-                "data.root", f"no folder {folder}; looked for {self.root}/{{train,test}}/<class>/*"
-            )
+            message = f"no folder {folder}; looked for {self.root}/{{train,test}}/<class>/*"
+            raise SettingError("data.root", message)
         return folder
 
     def _part(self, part: str, expected: list[str] | None = None) -> tuple[list[str], Part]:
@@ -95,9 +93,8 @@ class DecodedFiles:
         channels, height, width = self._image_shape
         try:
             with Image.open(path) as image:
-                fitted = ImageOps.fit(
-                    image.convert(_MODES[channels]), (width, height), Image.Resampling.BILINEAR
-                )
+                pixels, size = image.convert(_MODES[channels]), (width, height)
+                fitted = ImageOps.fit(pixels, size, Image.Resampling.BILINEAR)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise SettingError("data.root", f"{path} cannot be decoded: {error}") from error
         return np.asarray(fitted).reshape(height, width, channels).transpose(2, 0, 1)

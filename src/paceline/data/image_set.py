@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.placement import Store
-from paceline.data.source import ChannelStatistics, Part, Source, copy_part
+from paceline.data.source import ChannelStatistics, Part, Source
 from paceline.errors import SettingError
 
 
@@ -130,32 +130,25 @@ class AbstractImageData(ABC):
         if num_classes < 2:
             raise SettingError("data.root", f"{origin} has one class only: nothing to learn")
         if num_classes != self.num_classes:
-            raise SettingError(
-                "data.num_classes", f"{self.num_classes}, but {origin} has {num_classes} classes"
-            )
+            message = f"{self.num_classes}, but {origin} has {num_classes} classes"
+            raise SettingError("data.num_classes", message)
         if tuple(image_shape) != self.image_shape:
-            raise SettingError(
-                "data.image_shape",
-                f"{list(self.image_shape)}, but {origin} has images of {list(image_shape)}",
-            )
+            message = f"{list(self.image_shape)}, but {origin} has images of {list(image_shape)}"
+            raise SettingError("data.image_shape", message)
 
 
 def splits_in_memory(data: AbstractImageData, source: Source, origin: str) -> Splits:
-    """Check `source` against the settings of `data`, split it and copy it.
+    """Check `source` against the settings of `data`, split it and copy it into this process.
 
     `origin` names the source in messages. Raises SettingError as `data.check` does.
     """
     data.check(source.num_classes, source.image_shape, origin)
-    parts = source.parts(data.num_validation, data.split_seed)
     statistics = ChannelStatistics(source.image_shape[0])
-    sets = {
-        name: _copy(part, statistics if name == "train" else None) for name, part in parts.items()
-    }
+    sets: dict[str, ImageSet] = {}
+    for name, part in source.parts(data.num_validation, data.split_seed).items():
+        images = np.concatenate(list(part.chunks()))
+        if name == "train":
+            statistics.add(images)
+        sets[name] = ImageSet(torch.from_numpy(images), torch.from_numpy(part.labels))
     mean, std = statistics.mean_and_std()
     return Splits(**sets, mean=mean, std=std)
-
-
-def _copy(part: Part, statistics: ChannelStatistics | None) -> ImageSet:
-    pieces: list[np.ndarray] = []
-    copy_part(part, pieces.append, statistics)
-    return ImageSet(torch.from_numpy(np.concatenate(pieces)), torch.from_numpy(part.labels))

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,13 @@ class AbstractOrder(ABC):
     def period(self, n: int) -> int:
         """Return the number of shuffles before the n-th batches."""
         return 0
+
+    def times_drawn(self, batches: Iterable[tuple[int, int]]) -> np.ndarray:
+        """Count each sample in `batches`, pairs (worker, n): int32 [num_samples]."""
+        counts = np.zeros(self.num_samples, dtype=np.int32)
+        for worker, n in batches:
+            np.add.at(counts, self.indices(worker, n).numpy(), 1)
+        return counts
 
 
 class StreamOrder(AbstractOrder):
@@ -237,8 +244,7 @@ def check_sampler(loader: Any) -> None:
 
     All samples in any order, once each, are what the order of data gives anyway.
     """
-    sampler = loader.sampler
-    every = len(loader.dataset)
+    sampler, every = loader.sampler, len(loader.dataset)
     if type(sampler) is SequentialSampler:
         return
     if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == every:

@@ -31,10 +31,18 @@ class Placement:
     store: Annotated[Store | None, Neutral(None)]
 
     def __post_init__(self) -> None:
-        if self.partitioned:
-            self._check_partitioned()
-        else:
-            self._check_replicated()
+        needed = "placement=replicated is needed"
+        if self.partitioned and self.store not in (None, "memory"):
+            message = f"{self.store}, but a share is held in memory: {needed}"
+            raise SettingError("data.store", message)
+        if self.partitioned and self.feed == "first_of_node":
+            message = f"first_of_node draws for others what they hold: {needed}"
+            raise SettingError("data.feed", message)
+        neutral = {"partition": "random", "shuffle_every": None, "copies": 1}
+        for name, value in neutral.items():
+            if not self.partitioned and getattr(self, name) != value:
+                message = f"{getattr(self, name)} needs placement=partitioned"
+                raise SettingError(f"data.{name}", message)
 
     @property
     def partitioned(self) -> bool:
@@ -52,27 +60,6 @@ class Placement:
         if num_workers % self.copies:
             message = f"{self.copies} does not divide workers={num_workers}"
             raise SettingError("data.copies", message)
-
-    def _check_partitioned(self) -> None:
-        if self.store not in (None, "memory"):
-            message = f"{self.store}, but a share is held in memory: placement=replicated is needed"
-            raise SettingError("data.store", message)
-        if self.feed == "first_of_node":
-            message = (
-                "first_of_node draws for others what they hold: placement=replicated is needed"
-            )
-            raise SettingError("data.feed", message)
-
-    def _check_replicated(self) -> None:
-        changed = {
-            "partition": self.partition != "random",
-            "shuffle_every": self.shuffle_every is not None,
-            "copies": self.copies != 1,
-        }
-        for name, is_changed in changed.items():
-            if is_changed:
-                message = f"{getattr(self, name)} needs placement=partitioned"
-                raise SettingError(f"data.{name}", message)
 
 
 @dataclass

@@ -8,30 +8,21 @@ import socket
 import sys
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import torch
 from filelock import FileLock
 
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
-from paceline.data.source import ChannelStatistics, Part, Source, copy_part
+from paceline.data.source import ChannelStatistics, Part, Source
 from paceline.errors import SettingError
 
 _FORMAT = 1  # version of the prepared files; part of their folder's name
 _DESCRIPTION = "description.json"
-
-
-class _Description(TypedDict):
-    """Content of `description.json`. `mean`, `std`: per channel, on the scale 0 to 1."""
-
-    num_classes: int
-    image_shape: list[int]
-    mean: list[float]
-    std: list[float]
 
 
 class AbstractPreparedImageData(AbstractImageData):
@@ -61,28 +52,25 @@ class AbstractPreparedImageData(AbstractImageData):
         """
 
     def prepare(self) -> None:
-        self._prepared_folder()
+        self._prepared()
 
     def load(self) -> Splits:
-        folder = self._prepared_folder()
-        description = _read_description(folder)
-        try:
+        folder, description = self._prepared()
+        with _undamaged(folder):
             sets = {name: _map_split(folder, name) for name in ("train", "validation", "test")}
-        except (OSError, ValueError, EOFError) as error:
-            raise SettingError(
-                "data.root", f"{folder} is damaged ({error}): delete it to make it again"
-            ) from error
         return Splits(**sets, mean=tuple(description["mean"]), std=tuple(description["std"]))
 
-    def _prepared_folder(self) -> Path:
+    def _prepared(self) -> tuple[Path, dict[str, Any]]:
+        """Return the folder and its description, made if there is none."""
         content = [_FORMAT, self.fingerprint(), self.num_validation, self.split_seed]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{self.name}-{digest}"
         if not folder.exists():
             self._make_folder(folder)
-        description = _read_description(folder)
+        with _undamaged(folder):
+            description = json.loads((folder / _DESCRIPTION).read_text())
         self.check(description["num_classes"], description["image_shape"], folder)
-        return folder
+        return folder, description
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -113,9 +101,16 @@ def _write_files(folder: Path, source: Source, parts: dict[str, Part], progress:
     for name, part in parts.items():
         print(f"{progress}: {len(part.rows):,} {name} images", file=sys.stderr, flush=True)
         np.save(folder / f"{name}_labels.npy", part.labels)
-        _write_images(folder / f"{name}_images.npy", part, source.image_shape, name, statistics)
+        shape = (len(part.rows), *source.image_shape)
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        with (folder / f"{name}_images.npy").open("wb") as file:  # a map: SIGBUS on a full disk
+            np.lib.format.write_array_header_1_0(file, header)
+            for images in part.chunks():
+                file.write(images.tobytes())
+                if name == "train":
+                    statistics.add(images)
     mean, std = statistics.mean_and_std()
-    description = {
+    description = {  # mean, std: per channel, on the scale 0 to 1
         "num_classes": source.num_classes,
         "image_shape": source.image_shape,
         "mean": mean,
@@ -124,26 +119,14 @@ def _write_files(folder: Path, source: Source, parts: dict[str, Part], progress:
     (folder / _DESCRIPTION).write_text(json.dumps(description))
 
 
-def _write_images(
-    path: Path, part: Part, shape: tuple[int, ...], name: str, statistics: ChannelStatistics
-) -> None:
-    header = {"descr": "|u1", "fortran_order": False, "shape": (len(part.rows), *shape)}
-    with path.open("wb") as file:  # not open_memmap: on a full disk that is a SIGBUS
-        np.lib.format.write_array_header_1_0(file, header)
-        copy_part(
-            part,
-            lambda images: file.write(images.tobytes()),
-            statistics if name == "train" else None,
-        )
-
-
-def _read_description(folder: Path) -> _Description:
+@contextlib.contextmanager
+def _undamaged(folder: Path) -> Generator[None]:
+    """Name the folder in a SettingError if what is read inside is damaged."""
     try:
-        return json.loads((folder / _DESCRIPTION).read_text())
-    except (OSError, ValueError) as error:
-        raise SettingError(
-            "data.root", f"{folder} is damaged ({error}): delete it to make it again"
-        ) from error
+        yield
+    except (OSError, ValueError, EOFError) as error:
+        message = f"{folder} is damaged ({error}): delete it to make it again"
+        raise SettingError("data.root", message) from error
 
 
 def _map_split(folder: Path, name: str) -> ImageSet:
@@ -179,8 +162,7 @@ def download(fetch: Callable[[Path], object], folder: str, root: Path, looked_fo
             fetch(Path(temporary))
             (Path(temporary) / folder).rename(root / folder)
     except (OSError, RuntimeError) as error:
-        raise SettingError(
-            "data.root", f"{looked_for}, and the download failed: {error}"
-        ) from error
+        message = f"{looked_for}, and the download failed: {error}"
+        raise SettingError("data.root", message) from error
     finally:
         socket.setdefaulttimeout(timeout)

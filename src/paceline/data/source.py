@@ -1,6 +1,6 @@
 """Represents images before they are split: arrays, or files that are decoded when indexed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,16 +89,6 @@ class ChannelStatistics:
         return tuple(mean.tolist()), tuple(std.tolist())
 
 
-def copy_part(
-    part: Part, write: Callable[[np.ndarray], object], statistics: ChannelStatistics | None
-) -> None:
-    """Hand the images of `part` to `write` in order, a few at a time, and count their values."""
-    for images in part.chunks():
-        write(images)
-        if statistics is not None:
-            statistics.add(images)
-
-
 def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[np.ndarray, ...]:
     """Return the indices into `labels` to train on and those held out.
 
@@ -109,11 +99,9 @@ def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[
     classes, class_sizes = np.unique(labels, return_counts=True)
     largest = int(len(labels) - len(classes))
     if not 1 <= num_held_out <= largest:
-        raise SettingError(
-            "data.num_validation",
-            f"{num_held_out} of {len(labels)} training images of {len(classes)} classes cannot be "
-            f"held out: 1 to {largest} can",
-        )
+        message = f"{num_held_out} of {len(labels)} training images of {len(classes)} classes "
+        message += f"cannot be held out: 1 to {largest} can"
+        raise SettingError("data.num_validation", message)
     held_out = _drawn(labels, _quotas(class_sizes, class_sizes - 1, num_held_out), "split", seed)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 

@@ -200,7 +200,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     for name in ("phases", "timeline"):
         partial.write_table(name, tables[name].columns, tables[name].rows(observed))
     own = {"study": point.study, "key": point.config.key, **point.config.names}
-    numbers = {each.name: each.observe(observed) for each in NUMBERS if each.name in _NUMBERS}
+    numbers = {each.name: each.of_run(observed) for each in NUMBERS if each.name in _NUMBERS}
     partial.complete({**result, **own, **numbers, "retimed_from": source.name})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -43,17 +43,21 @@ class Shown:
 class Number:
     """Declaration of a number that every point has.
 
-    `observe` returns its value for `result.json`, or None if it was not observed. `unit` is "" for
-    a bare count and "text" for words; it determines the digits on the page. `shown` is None for a
-    number that is recorded and logged, but neither averaged nor shown. `of` names the number of
-    images of which it is a share.
+    `observe` returns its value for `result.json`, or None if it was not observed; without a
+    function, it is the property of Observed of that name. `unit` is "" for a bare count and "text"
+    for words; it determines the digits on the page. `shown` is None for a number that is recorded
+    and logged, but neither averaged nor shown. `of` names the number of images of which it is a
+    share.
     """
 
     name: str
     unit: Unit
-    observe: Callable[[Observed], Value]
+    observe: Callable[[Observed], Value] | None = None
     shown: Shown | None = None
     of: str = ""
+
+    def of_run(self, observed: Observed) -> Value:
+        return self.observe(observed) if self.observe else getattr(observed, self.name)
 
 
 def _last_score(name: str) -> Callable[[Observed], Value]:
@@ -64,6 +68,16 @@ def _last_score(name: str) -> Callable[[Observed], Value]:
 def _test_score(name: str) -> Callable[[Observed], Value]:
     """Read a field of the last snapshot's score on the test set."""
     return lambda o: o.test and finite(getattr(o.test, name))
+
+
+def _of_workers(name: str) -> Callable[[Observed], Value]:
+    """Add up a count of all workers."""
+    return lambda o: sum(getattr(worker, name) for worker in o.workers)
+
+
+def _of_first(name: str) -> Callable[[Observed], Value]:
+    """Read a value on which all processes agree."""
+    return lambda o: getattr(o.first, name)
 
 
 def _train_loss(o: Observed) -> Value:
@@ -98,60 +112,43 @@ def _peak_rss_bytes(o: Observed) -> Value:
     return max(each.peak_rss_bytes for each in (*o.training, *o.shards, *o.servers))
 
 
+_SUMMARY, _TIMES = get_args(Section)
+
 NUMBERS = [  # listed in the order of result.json
-    Number("global_batch_size", "images", lambda o: o.first.images_per_update),
-    Number("lr", "", lambda o: o.first.lr),
-    Number("momentum", "", lambda o: o.first.momentum),
-    Number("samples", "images", lambda o: o.samples),
+    Number("global_batch_size", "images", _of_first("images_per_update")),
+    Number("lr", "", _of_first("lr")),
+    Number("momentum", "", _of_first("momentum")),
+    Number("samples", "images"),
     Number("dropped_samples", "images", lambda o: len(o.dropped) * o.batch_size),
-    Number("distinct_samples", "images", lambda o: o.distinct_samples),
-    Number("updates", "updates", lambda o: o.updates),
+    Number("distinct_samples", "images"),
+    Number("updates", "updates"),
     Number(
-        "seconds",
-        "s",
-        lambda o: o.seconds,
-        Shown("Loss, time, staleness", "seconds of the training clock", 2, each_point=True),
+        "seconds", "s", shown=Shown(_TIMES, "seconds of the training clock", 2, each_point=True)
     ),
-    Number(
-        "images_per_second",
-        "images/s",
-        lambda o: o.images_per_second,
-        Shown("Summary", "images/s", 1, each_point=True),
-    ),
+    Number("images_per_second", "images/s", shown=Shown(_SUMMARY, "images/s", 1, each_point=True)),
     Number("updates_per_second", "1/s", lambda o: o.updates / o.seconds if o.seconds else None),
-    Number(
-        "real_seconds",
-        "s",
-        lambda o: o.real_seconds,
-        Shown("Loss, time, staleness", "real seconds", 3, beside_virtual=True),
-    ),
+    Number("real_seconds", "s", shown=Shown(_TIMES, "real seconds", 3, beside_virtual=True)),
     Number(
         "real_images_per_second",
         "images/s",
-        lambda o: o.real_images_per_second,
-        Shown("Loss, time, staleness", "real images/s", 4, beside_virtual=True),
+        shown=Shown(_TIMES, "real images/s", 4, beside_virtual=True),
     ),
-    Number("late_steps", "", lambda o: sum(worker.late_steps for worker in o.workers)),
+    Number("late_steps", "", _of_workers("late_steps")),
     Number(
         "top1",
         "share",
         _last_score("top1"),
-        Shown("Summary", "top-1, validation", 3, each_point=True),
+        Shown(_SUMMARY, "top-1, validation", 3, each_point=True),
         of="validation_images",
     ),
     Number("top5", "share", _last_score("top5")),
     Number("train_loss", "nats", _train_loss),
-    Number(
-        "validation_loss",
-        "nats",
-        _last_score("loss"),
-        Shown("Loss, time, staleness", "validation loss", 1),
-    ),
+    Number("validation_loss", "nats", _last_score("loss"), Shown(_TIMES, "validation loss", 1)),
     Number(
         "test_top1",
         "share",
         _test_score("top1"),
-        Shown("Summary", "top-1, test", 2, each_point=True),
+        Shown(_SUMMARY, "top-1, test", 2, each_point=True),
         of="test_images",
     ),
     Number("averaged_top1", "share", _last_score("averaged_top1")),
@@ -159,39 +156,35 @@ NUMBERS = [  # listed in the order of result.json
         "averaged_test_top1",
         "share",
         _test_score("averaged_top1"),
-        Shown("Summary", "top-1, test, moving average", 5),
+        Shown(_SUMMARY, "top-1, test, moving average", 5),
         of="test_images",
     ),
     Number("test_top5", "share", _test_score("top5")),
     Number("test_loss", "nats", _test_score("loss")),
-    Number("validation_images", "images", lambda o: o.last_score and o.last_score.num_images),
-    Number("test_images", "images", lambda o: o.test and o.test.num_images),
+    Number("validation_images", "images", _last_score("num_images")),
+    Number("test_images", "images", _test_score("num_images")),
     Number(
         "staleness_mean",
         "updates",
         _staleness(lambda pushes: float(pushes.mean())),
-        Shown("Loss, time, staleness", "staleness", 5, each_point=True),
+        Shown(_TIMES, "staleness", 5, each_point=True),
     ),
     Number("staleness_max", "updates", _staleness(lambda pushes: int(pushes.max()))),
     Number("stale_share", "share", _staleness(lambda pushes: float((pushes > 0).mean()))),
     Number("data_wait_share", "share", _data_wait_share),
-    Number("bytes_sent", "bytes", lambda o: sum(worker.bytes_sent for worker in o.workers)),
-    Number("bytes_received", "bytes", lambda o: sum(worker.bytes_received for worker in o.workers)),
-    Number(
-        "activation_bytes_sent",
-        "bytes",
-        lambda o: sum(worker.activation_bytes_sent for worker in o.workers),
-    ),
+    Number("bytes_sent", "bytes", _of_workers("bytes_sent")),
+    Number("bytes_received", "bytes", _of_workers("bytes_received")),
+    Number("activation_bytes_sent", "bytes", _of_workers("activation_bytes_sent")),
     Number("shuffle_bytes", "bytes", lambda o: o.data_moved.shuffle_bytes),
     Number("shuffle_seconds", "s", lambda o: o.data_moved.shuffle_seconds),
     Number("feed_bytes", "bytes", lambda o: o.data_moved.feed_bytes),
-    Number("num_parameters", "", lambda o: o.first.num_parameters),
-    Number("evaluated", "text", lambda o: o.first.evaluated),
+    Number("num_parameters", "", _of_first("num_parameters")),
+    Number("evaluated", "text", _of_first("evaluated")),
     Number("certificate", "text", lambda o: o.certificate.words),
     Number("steps_spread", "", _steps_spread),
     Number("held_answers", "", lambda o: sum(server.held for server in o.servers)),
-    Number("checkpoints", "", lambda o: o.first.checkpoints),
-    Number("resumes", "", lambda o: o.first.resumes),
+    Number("checkpoints", "", _of_first("checkpoints")),
+    Number("resumes", "", _of_first("resumes")),
     Number("lost_workers", "text", lambda o: [asdict(lost) for lost in o.lost]),
     Number("peak_rss_bytes", "bytes", _peak_rss_bytes),
 ]
@@ -199,12 +192,53 @@ NUMBERS = [  # listed in the order of result.json
 
 def measured(observed: Observed) -> dict[str, Value]:
     """Return the value of each number, by name."""
-    return {number.name: number.observe(observed) for number in NUMBERS}
+    return {number.name: number.of_run(observed) for number in NUMBERS}
 
 
 def unmeasured() -> dict[str, Value]:
     """Return None for each number, by name; a point that failed has no observations."""
     return dict.fromkeys(number.name for number in NUMBERS)
+
+
+class Ending(NamedTuple):
+    """Outcome of a run. `status` is finished, diverged or failed."""
+
+    status: str
+    reason: str
+
+
+def result(observed: Observed) -> dict[str, Value]:
+    """Return the observed part of `result.json`: the ending, the processes and all numbers.
+
+    `workers` and `servers` are the counts that took part.
+    """
+    return {
+        **ending(observed)._asdict(),
+        "workers": observed.first.strategy.counted,
+        "servers": len(observed.servers),
+        **measured(observed),
+    }
+
+
+def ending(observed: Observed) -> Ending:
+    """Judge a run by its weights, its last score and its certificate.
+
+    A finished run has a reason only if it lost workers.
+    """
+    last = observed.last_score
+    if observed.diverged:
+        return Ending("diverged", "weights are no longer finite")
+    if last is None or finite(last.loss) is None:
+        return Ending("diverged", "the validation loss is not finite")
+    if last.at_chance:
+        return Ending("diverged", f"accuracy at chance: top-1 is {last.top1:.3f}")
+    if not (observed.certificate.earned or observed.lost):
+        return Ending("failed", observed.certificate.words)
+    lost = [
+        f"worker {each.worker} was lost after {each.steps} steps: {each.reason}"
+        for each in observed.lost
+    ]
+    return Ending("finished", "; ".join(lost))
 
 
 def shown_numbers() -> list[tuple[Number, Shown]]:

@@ -1,12 +1,9 @@
 """Reports of all processes of a point, and what is observed in them together."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +13,6 @@ from paceline.data.order import AbstractOrder
 from paceline.data.placement import DataMoved
 from paceline.record.certificate import Certificate, certificate
 from paceline.scheme.rule import AbstractScheme
-
-if TYPE_CHECKING:
-    from paceline.data.order import AbstractOrder
 
 
 @dataclass
@@ -203,8 +197,8 @@ class Observed:
         """
         if self.lost:
             return None
-        counts = [each.images_seen for each in self.training]
-        return num_distinct(counts, self.dropped, self.first.order)
+        counts = np.sum([each.images_seen for each in self.training], axis=0)
+        return int((counts - self.first.order.times_drawn(self.dropped) > 0).sum())
 
     @property
     def data_moved(self) -> DataMoved:
@@ -277,13 +271,9 @@ def _lost_steps(lost: LostWorker, server: ServerReport) -> LostSteps:
 def _with_shards(worker: WorkerReport, others: Sequence[WorkerReport]) -> WorkerReport:
     """Return the report of a split worker, with the bytes of all its processes."""
     parts = [worker, *(each for each in others if each.worker == worker.worker)]
-    return replace(
-        worker,
-        bytes_sent=sum(each.bytes_sent for each in parts),
-        bytes_received=sum(each.bytes_received for each in parts),
-        activation_bytes_sent=sum(each.activation_bytes_sent for each in parts),
-        activation_bytes_received=sum(each.activation_bytes_received for each in parts),
-    )
+    bytes_moved = ("bytes_sent", "bytes_received")
+    names = [*bytes_moved, *(f"activation_{name}" for name in bytes_moved)]
+    return replace(worker, **{name: sum(getattr(each, name) for each in parts) for name in names})
 
 
 def _last_end(step_ends: np.ndarray) -> float:
@@ -314,27 +304,3 @@ def images_per_second(
 def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return times, from the beginning of the run, and the number of steps behind each."""
     return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)
-
-
-def images_seen(order: AbstractOrder, batches: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Count how many times each image was in `batches`; returns int32 [order.num_samples].
-
-    A batch is given by its worker and its number among the batches of that worker.
-    """
-    counts = np.zeros(order.num_samples, dtype=np.int32)
-    for worker, number in batches:
-        np.add.at(counts, order.indices(worker, number).numpy(), 1)
-    return counts
-
-
-def num_distinct(
-    counts: Sequence[np.ndarray], dropped: Sequence[tuple[int, int]], order: AbstractOrder
-) -> int:
-    """Count the images that remain in `counts` when the batches `dropped` are taken out.
-
-    `counts` has an array per process, as `images_seen` returns it. `order` is that of the run.
-    """
-    total = np.sum(counts, axis=0)
-    if dropped:
-        total = total - images_seen(order, dropped)
-    return int((total > 0).sum())

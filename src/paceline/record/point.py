@@ -24,6 +24,9 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.settings import Count, Positive, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
+_PLAIN = ("study", "workers", "batch_size", "seed", "save_weights")  # settings without a class
+_NUMBER_BYTES = 4  # of a float32
+
 
 @settings("")
 class Point:
@@ -67,16 +70,12 @@ class Point:
             training=config.target("training").build_as(Training),
             measurement=config.measurement,
             sweep=config.sweep,
-            study=values["study"],
-            workers=values["workers"],
-            batch_size=values["batch_size"],
-            seed=values["seed"],
+            **{name: values[name] for name in _PLAIN},
             repeat=values.get("repeat", 0),  # a record may be of before there was one
-            save_weights=values["save_weights"],
             model=config.target("model"),
             sharding=Sharding(**config.of_the_run("model")),
-            data=config.data,
-            placement=config.placement,
+            data=config.target("data"),
+            placement=Placement(**config.of_the_run("data")),
             config=config,
         )
         point._check()
@@ -112,12 +111,18 @@ class Point:
         _ = self.config.margin, self.config.asked_target  # a study's, but of any point's settings
         if self.data.is_ours:
             self.data.build()  # each process builds its own; here only its settings are checked
-        if self.cluster.slow_workers > self.workers:
-            message = f"{self.cluster.slow_workers}, but there are {self.workers} workers"
+        slow, accounting = self.cluster.slow_workers, Accounting(self.scheme, self.workers)
+        if slow > self.workers:
+            message = f"{slow}, but there are {self.workers} workers"
             raise SettingError("cluster.slow_workers", message)
-        self.training.check(Accounting(self.scheme, self.workers), self.model)
-        self._check_placement()
-        self._check_collective()
+        self.training.check(accounting, self.model)
+        self.placement.check_workers(self.workers)
+        if self.placement.meeting and not accounting.can_meet:
+            name = self.config.names["scheme"]
+            message = f"all workers must meet for it, which those of scheme={name} do not"
+            raise SettingError(self.placement.meeting, message)
+        check_collective(self.scheme.collective)
+        check_compression(self.scheme.compression, self.scheme.collective)
         self.cluster.check(self.scheme, self._num_computing)
         if self.sharding.shards > 1:
             self._check_split()
@@ -128,48 +133,28 @@ class Point:
         self._check_precision()
         self._check_checkpoints()
 
-    def _check_placement(self) -> None:
-        self.placement.check_workers(self.workers)
-        meeting = self.placement.meeting
-        if meeting and not Accounting(self.scheme, self.workers).can_meet:
-            name = self.config.names["scheme"]
-            message = f"all workers must meet for it, which those of scheme={name} do not"
-            raise SettingError(meeting, message)
-
     def _check_split(self) -> None:
         """Raise SettingError for what split workers cannot have."""
-        split = "by split workers; model.shards=1 is needed, or"
-        if self.placement.meeting:
-            neutral = "null" if self.placement.shuffle_every else "own"
-            raise SettingError(self.placement.meeting, f"it cannot be honoured {split} {neutral}")
-        if self.scheme.collective != "native":
-            message = f"{self.scheme.collective} cannot be honoured {split} native"
-            raise SettingError("scheme.collective", message)
-        if self.scheme.compression != "none":
-            message = f"{self.scheme.compression} cannot be honoured {split} none"
-            raise SettingError("scheme.compression", message)
-        if self.scheme.overlap:
-            raise SettingError("scheme.overlap", f"it cannot be honoured {split} false")
-        if self.training.gradient_clip_val is not None:
-            message = f"each process knows a part of the norm: it cannot be honoured {split} null"
-            raise SettingError("training.gradient_clip_val", message)
-        if self.training.precision not in SERVED_PRECISIONS:
-            message = f"{self.training.precision} cannot be honoured {split} 32-true"
-            raise SettingError("training.precision", message)
-        if self.kind == "virtual":
-            self._check_modelled_split()
-        elif self.workload.name != OWN:
-            message = f"messages of {self.workload.name} cannot be sent {split} own"
-            raise SettingError("workload", message)
-
-    def _check_modelled_split(self) -> None:
-        self.cluster.check_shards(self.workers, self.sharding.shards)
-        if self.workload.name != OWN:
-            self.workload.split_step(self.sharding, self.batch_size)
-
-    def _check_collective(self) -> None:
-        check_collective(self.scheme.collective)
-        check_compression(self.scheme.compression, self.scheme.collective)
+        scheme, training, modelled = self.scheme, self.training, self.kind == "virtual"
+        meeting, precision = self.placement.meeting, training.precision
+        foreign = self.workload.name != OWN
+        part = "each process knows a part of the norm: it"
+        for setting, is_set, what, neutral in (
+            (meeting, meeting, "it", "null" if self.placement.shuffle_every else "own"),
+            ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
+            ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
+            ("scheme.overlap", scheme.overlap, "it", "false"),
+            ("training.gradient_clip_val", training.gradient_clip_val is not None, part, "null"),
+            ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),
+            ("workload", foreign and not modelled, f"the size of {self.workload.name}", "own"),
+        ):
+            if setting and is_set:
+                message = f"{what} cannot be honoured by split workers; model.shards=1 is needed"
+                raise SettingError(setting, f"{message}, or {neutral}")
+        if modelled:
+            self.cluster.check_shards(self.workers, self.sharding.shards)
+            if foreign:
+                self.workload.split_step(self.sharding, self.batch_size)
 
     def _check_sharding(self) -> None:
         if self.scheme.sharding == "bytes" or self.workload.name == OWN:
@@ -178,23 +163,23 @@ class Point:
             message = "real messages are filled up by one tensor, which workload="
             message += f"{self.workload.name} has not: bytes is needed"
             raise SettingError("scheme.sharding", message)
-        tensors = self.workload.sizes_of_tensors
-        if tensors and self.scheme.servers > len(tensors):
-            message = f"{self.scheme.servers} servers, and {len(tensors)} tensors of the workload"
+        tensors, servers = self.workload.sizes_of_tensors, self.scheme.servers
+        if tensors and servers > len(tensors):
+            message = f"{servers} servers, and {len(tensors)} tensors of the workload"
             raise SettingError("scheme.servers", message)
 
     def _check_checkpoints(self) -> None:
         """Raise SettingError for checkpoints of real processes that cannot stop together."""
         if self.training.checkpoint_seconds is None or self.kind == "virtual":
             return
-        without = ""
+        rest = "write no checkpoints; null is needed"
         if self.scheme.compression == "power_sgd":
-            without = "scheme.compression=power_sgd, which keeps errors,"
+            message = f"scheme.compression=power_sgd, which keeps errors, {rest}"
         elif self.sharding.shards > 1:
-            without = "split workers"
-        if without:
-            message = f"{without} write no checkpoints; null is needed"
-            raise SettingError("training.checkpoint_seconds", message)
+            message = f"split workers {rest}"
+        else:
+            return
+        raise SettingError("training.checkpoint_seconds", message)
 
     def _check_precision(self) -> None:
         precision = self.training.precision
@@ -207,9 +192,6 @@ class Point:
             raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")
 
 
-_NUMBER = 4  # bytes of a float32
-
-
 @settings("exchange")
 class Exchange:
     """Vector of `megabytes` (10^6 bytes) that is exchanged in each of `turns` turns."""
@@ -220,7 +202,10 @@ class Exchange:
 
 @dataclass(frozen=True)
 class ExchangePoint:
-    """An exchange of a vector [length] of float32 among `workers` by a collective, in turns."""
+    """Point of a study of exchanges: one collective on real processes, and no training.
+
+    In each of `turns`, `workers` exchange a vector [length] of float32.
+    """
 
     config: PointConfig
     cluster: AbstractCluster
@@ -232,37 +217,31 @@ class ExchangePoint:
     @classmethod
     def of(cls, config: PointConfig) -> "ExchangePoint":
         """Build and check every part. Raises SettingError for the first invalid setting."""
-        exchange = _exchange(config.values.get("exchange"))
-        workers = config.values["workers"]
+        values, workers = config.values.get("exchange"), config.values["workers"]
+        if not isinstance(values, dict):
+            raise SettingError("exchange", "{megabytes: ..., turns: ...} is needed")
+        exchange = Exchange(**cast("dict[str, Any]", values))
         if not isinstance(workers, int) or workers < 2:
             raise SettingError("workers", f"an exchange needs at least 2, not {workers}")
-        length = int(exchange.megabytes * 1e6 / _NUMBER)
+        length = int(exchange.megabytes * 1e6 / _NUMBER_BYTES)
         if not length:
-            raise SettingError("exchange.megabytes", f"not a whole number of {_NUMBER} bytes")
+            message = f"not a whole number of {_NUMBER_BYTES} bytes"
+            raise SettingError("exchange.megabytes", message)
         scheme = config.target("scheme").build_as(AbstractScheme)
         cluster = config.target("cluster").build_as(AbstractCluster)
-        _check(scheme, cluster, workers)
+        check_collective(scheme.collective)
+        if not isinstance(scheme, SyncAllReduce):
+            message = "exchanges are those of sync_allreduce, by scheme.collective"
+            raise SettingError("scheme", message)
+        if scheme.compression != "none":
+            message = "exchanges are of whole numbers; it must be none"
+            raise SettingError("scheme.compression", message)
+        if cluster.kind == "virtual":
+            message = "exchanges are measured between real processes, not virtual"
+            raise SettingError("cluster", message)
+        cluster.check(scheme, workers)
         return cls(config, cluster, scheme.collective, workers, length, exchange.turns)
 
     @property
     def num_bytes(self) -> int:
-        return self.length * _NUMBER
-
-
-def _exchange(values: object) -> Exchange:
-    if not isinstance(values, dict):
-        message = "{megabytes: ..., turns: ...} is needed"
-        raise SettingError("exchange", message)
-    return Exchange(**cast("dict[str, Any]", values))
-
-
-def _check(scheme: AbstractScheme, cluster: AbstractCluster, workers: int) -> None:
-    check_collective(scheme.collective)
-    if not isinstance(scheme, SyncAllReduce):
-        message = "exchanges are those of sync_allreduce, by scheme.collective"
-        raise SettingError("scheme", message)
-    if scheme.compression != "none":
-        raise SettingError("scheme.compression", "exchanges are of whole numbers; it must be none")
-    if cluster.kind == "virtual":
-        raise SettingError("cluster", "exchanges are measured between real processes, not virtual")
-    cluster.check(scheme, workers)
+        return self.length * _NUMBER_BYTES

@@ -19,6 +19,8 @@ from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
 STUDY_NAME = r"^\w[\w .-]{0,99}$"  # which is also a folder in runs/
+_METRICS = ("top1", "top5", "loss")  # of validation
+_DISTANCES = ("value", "below_baseline")
 # Settings in a group that are the run's, not its class's.
 _OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 
@@ -106,18 +108,6 @@ class PointConfig:
         return self.values["training"]["rate"] == "tuned"
 
     @property
-    def tuning(self) -> Any:
-        return self.values["tuning"]
-
-    @property
-    def data(self) -> Target:
-        return self.target("data")
-
-    @property
-    def placement(self) -> Placement:
-        return Placement(**self.of_the_run("data"))
-
-    @property
     def sweep(self) -> Sweep:
         return self.target("sweep").build_as(Sweep)
 
@@ -180,36 +170,27 @@ def _check_batches(cfg: DictConfig) -> None:
     raise SettingError("global_batch_size", message)
 
 
-_METRICS = ("top1", "top5", "loss")  # of validation
-_DISTANCES = ("value", "below_baseline")
-
-
 def asked_target(target: Any) -> Mapping[str, Any] | None:
-    """Return {metric, value} or {metric, below_baseline}; None leaves it to the analysis.
+    """Return the accuracy or loss to which a study measures time; None leaves it to the analysis.
 
-    Raises SettingError for other settings, another metric, or a number that is no share, or for a
-    loss not above 0.
+    It is {metric, value} or {metric, below_baseline}. Raises SettingError for other settings,
+    another metric, or a number that is no share, or for a loss not above 0.
     """
     if target is None:
         return None
     values = cast("Mapping[str, Any]", target if isinstance(target, Mapping) else {})
-    names = set(values)
-    if names not in [{"metric", name} for name in _DISTANCES]:
+    name = next((name for name in _DISTANCES if set(values) == {"metric", name}), None)
+    if name is None:
         message = f"null or metric and one of {', '.join(_DISTANCES)} is needed, not {target!r}"
         raise SettingError("target", message)
-    if values["metric"] not in _METRICS:
-        message = f"one of {', '.join(_METRICS)} is needed, not {values['metric']!r}"
+    metric, value = values["metric"], values[name]
+    if metric not in _METRICS:
+        message = f"one of {', '.join(_METRICS)} is needed, not {metric!r}"
         raise SettingError("target.metric", message)
-    (name,) = names - {"metric"}
-    metric = values["metric"]
-    return {"metric": metric, name: _number(metric, name, values[name])}
-
-
-def _number(metric: str, name: str, value: Any) -> float:
-    most, what = (
-        (math.inf, "a number above 0") if metric == "loss" else (1, "a share between 0 and 1")
-    )
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value < most:
+    most, what = 1.0, "a share between 0 and 1"
+    if metric == "loss":
+        most, what = math.inf, "a number above 0"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value < most:
         raise SettingError(f"target.{name}", f"{what} is needed, not {value!r}")
-    return float(value)
+    return {"metric": metric, name: float(value)}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 if TYPE_CHECKING:
+    from paceline.clock.reports import WorkerReport
     from paceline.record.observed import Observed
 
 
@@ -122,24 +123,24 @@ def staleness(observed: Observed) -> list[StalenessRow]:
 
 def phases(observed: Observed) -> list[PhasesRow]:
     """Return one row per worker that finished."""
-    rows: list[PhasesRow] = []
-    for worker in observed.workers:
-        seconds = float(worker.step_ends[-1]) if len(worker.step_ends) else 0.0
-        busy = seconds - worker.seconds_data - worker.seconds_communicating
-        row = PhasesRow(
-            worker=worker.worker,
-            steps=worker.steps,
-            samples=worker.steps * observed.batch_size,
-            seconds_data=round(worker.seconds_data, 4),
-            seconds_compute=round(max(0.0, busy), 4),
-            seconds_communicate=round(worker.seconds_communicating, 4),
-            bytes_sent=worker.bytes_sent,
-            bytes_received=worker.bytes_received,
-            activation_bytes_sent=worker.activation_bytes_sent,
-            activation_bytes_received=worker.activation_bytes_received,
-        )
-        rows.append(row)
-    return rows
+    return [_phases(worker, observed.batch_size) for worker in observed.workers]
+
+
+def _phases(worker: WorkerReport, batch_size: int) -> PhasesRow:
+    seconds = float(worker.step_ends[-1]) if len(worker.step_ends) else 0.0
+    busy = seconds - worker.seconds_data - worker.seconds_communicating
+    return PhasesRow(
+        worker=worker.worker,
+        steps=worker.steps,
+        samples=worker.steps * batch_size,
+        seconds_data=round(worker.seconds_data, 4),
+        seconds_compute=round(max(0.0, busy), 4),
+        seconds_communicate=round(worker.seconds_communicating, 4),
+        bytes_sent=worker.bytes_sent,
+        bytes_received=worker.bytes_received,
+        activation_bytes_sent=worker.activation_bytes_sent,
+        activation_bytes_received=worker.activation_bytes_received,
+    )
 
 
 def timeline(observed: Observed) -> list[TimelineRow]:

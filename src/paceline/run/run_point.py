@@ -17,15 +17,14 @@ from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
-from paceline.record.ending import result as result_of
+from paceline.record.numbers import result as result_of
 from paceline.record.numbers import unmeasured
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord, Result
 from paceline.record.rows import POINT_TABLES
 from paceline.record.target import Target
-from paceline.record.tracking.log import log, prepare_log
-from paceline.record.tracking.progress_follower import ProgressFollower
+from paceline.record.tracking.log import ProgressFollower, log, prepare_log
 from paceline.run.asked import asked_by_signals
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds

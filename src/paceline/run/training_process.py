@@ -29,7 +29,7 @@ from paceline.exchange.process_group import (
     worker_index,
 )
 from paceline.model.score import Score
-from paceline.record.observed import SnapshotScore, TrainingReport, images_seen
+from paceline.record.observed import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of
@@ -147,7 +147,7 @@ class TrainingProcess:
             losses=observer.losses(),
             real_step_ends=step_ends,
             order=data.traffic.order,
-            images_seen=images_seen(data.traffic.order, strategy.batches_drawn()),
+            images_seen=data.traffic.order.times_drawn(strategy.batches_drawn()),
             moved=data.traffic.moved,
             scores=[],
             test=None,

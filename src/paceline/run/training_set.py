@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from paceline.data.augmentation import AbstractAugmentation
-from paceline.data.batches import HeldImages, Samples, WorkerBatches, image_rows
+from paceline.data.batches import Samples, WorkerBatches, image_rows
 from paceline.data.image_set import ImageSet, Splits
 from paceline.data.order import AbstractOrder
 from paceline.data.share import RowFormat, Share
@@ -90,7 +90,7 @@ class TrainingImages(AbstractTrainingSet):
     def hold(self, samples: np.ndarray, spare: int) -> None:
         super().hold(samples, spare)
         assert self.share is not None
-        self._samples = HeldImages(self.share)
+        self._samples = self.share
         self._images = None  # the rest is given back
 
     def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> WorkerBatches:

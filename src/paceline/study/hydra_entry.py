@@ -20,8 +20,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Result, partial_folder
-from paceline.record.tracking.log import log, prepare_log
-from paceline.record.tracking.run_label import run_label
+from paceline.record.tracking.log import log, prepare_log, run_label
 from paceline.study.hydra_error import as_setting_error, check_groups
 from paceline.study.status_line import StatusLine, result_line
 from paceline.study.tuning import set_rate

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.record.measurement import MLflow
-from paceline.record.tracking.log import log
-from paceline.record.tracking.study_run import begin_study_run, end_study_run
+from paceline.record.tracking.log import begin_study_run, end_study_run, log
 from paceline.study.study_point import StudyPoint
 
 

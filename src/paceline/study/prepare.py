@@ -22,7 +22,7 @@ def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     descriptions: list[Description] = []
     prepared: list[Target] = []
     for point in study_points(study, root, overrides):
-        data = point.config.data
+        data = point.config.target("data")
         if data not in prepared:
             prepared.append(data)
             descriptions.append(_prepare(point.config.names["data"], data))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result, partial_records
-from paceline.record.tracking.run_label import run_label
+from paceline.record.tracking.log import run_label
 from paceline.study.preview import Costs, duration, finished_results
 from paceline.study.status_line import Status
 from paceline.study.study_point import StudyPoint

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from paceline.record.tracking.mlflow_store import prepare_store
+from paceline.record.tracking.mlflow_log import prepare_store
 
 
 @pytest.fixture(scope="session")

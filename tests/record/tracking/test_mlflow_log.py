@@ -7,8 +7,13 @@ import time
 
 import pytest
 
-from paceline.record.tracking.mlflow_log import PARAM_LENGTH, LogError, PointLog, flat_params
-from paceline.record.tracking.mlflow_store import client
+from paceline.record.tracking.mlflow_log import (
+    PARAM_LENGTH,
+    LogError,
+    PointLog,
+    client,
+    flat_params,
+)
 
 
 def open_log(uri, **more):

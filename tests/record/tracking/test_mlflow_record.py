@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paceline.record.tracking.log import log_record
-from paceline.record.tracking.mlflow_log import LogError
-from paceline.record.tracking.mlflow_store import client
-from paceline.record.tracking.progress_follower import ProgressFollower
+from paceline.record.tracking.log import ProgressFollower, log_record
+from paceline.record.tracking.mlflow_log import LogError, client
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
@@ -136,7 +134,7 @@ def test_an_interrupted_run_ends_as_killed(mlflow_uri, tmp_path):
 
 
 def test_a_server_that_falls_silent_does_not_hold_a_run_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("paceline.record.tracking.progress_follower._PATIENCE", 0.1)
+    monkeypatch.setattr("paceline.record.tracking.log._PATIENCE", 0.1)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
@@ -182,7 +180,7 @@ SIXTEEN = """
 import os, sys
 from pathlib import Path
 from paceline.record.tracking.log import log_record
-from paceline.record.tracking.mlflow_store import prepare_store
+from paceline.record.tracking.mlflow_log import prepare_store
 
 uri, folder = sys.argv[1], Path(sys.argv[2])
 prepare_store(f"sqlite:///{folder}/other.db", "made")  # imports for all; forks connect anew

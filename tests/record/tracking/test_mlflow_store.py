@@ -9,7 +9,7 @@ import time
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.tracking.mlflow_store import client, prepare_store
+from paceline.record.tracking.mlflow_log import client, prepare_store
 
 
 def unusable(uri):
@@ -39,7 +39,7 @@ def test_a_deleted_experiment_is_named(mlflow_uri):
 
 
 def test_a_store_locked_by_another_process(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr("paceline.record.tracking.mlflow_store._SECONDS", 0.5)
+    monkeypatch.setattr("paceline.record.tracking.mlflow_log._SECONDS", 0.5)
     holder = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     assert "database is locked" in unusable(f"sqlite:///{tmp_path}/mlflow.db")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.record.tracking.run_label import run_label
+from paceline.record.tracking.log import run_label
 
 CONFIG = {
     "names": {"scheme": "gossip"},

@@ -6,15 +6,15 @@ from pathlib import Path
 import yaml
 
 from paceline.record.measurement import MLflow
-from paceline.record.tracking.log import log_record
-from paceline.record.tracking.mlflow_store import client
-from paceline.record.tracking.progress_follower import ProgressFollower
-from paceline.record.tracking.study_run import (
+from paceline.record.tracking.log import (
+    ProgressFollower,
     begin_study_run,
     end_study_run,
+    log_record,
     log_study_files,
     study_run,
 )
+from paceline.record.tracking.mlflow_log import client
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 

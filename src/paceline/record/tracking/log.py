@@ -1,11 +1,20 @@
-"""Copy of a record on disk in MLflow, made at the end of a run or after an outage."""
+"""Copy in MLflow of the records on disk: while a point runs, when it has ended, and of its study.
+
+A file in the folder of a record, or of a study's records, names its run, where any process finds
+it. A point's run is a child of its study's.
+"""
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -13,6 +22,7 @@ from paceline.data.placement import Placement
 from paceline.record.key import declared_settings
 from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
+from paceline.record.point_config import PointConfig
 from paceline.record.tracking.mlflow_log import (
     TIMEOUT,
     KnownRun,
@@ -20,18 +30,26 @@ from paceline.record.tracking.mlflow_log import (
     PointLog,
     Row,
     flat_params,
-    name_run,
-    named_run,
+    is_lost,
+    prepare_store,
 )
-from paceline.record.tracking.mlflow_store import prepare_store
-from paceline.record.tracking.run_label import run_label
-from paceline.record.tracking.study_run import study_run
 
 MARKER = "mlflow.json"  # file in a record's folder, which names its run
+DEFAULT_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
+_WORDS = {  # of settings that a name alone does not make clear
+    "scheme": "{}",
+    "workers": "{} workers",
+    "batch_size": "batch {}",
+    "training.rate": "{}",
+    "cluster.slow_workers": "slow {}",
+}
 _TAGS = ("study", "key", "scheme", "workers", "kind", "status", "commit")
 _FILES = ("config.yaml", "result.json", "curve.csv")
 _SYSTEM = ("wall_seconds", "launch_seconds")  # shown beside the numbers of bytes
 _STATUS = {"finished": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
+_PERIOD = 1.0  # s between two looks at the progress of a point
+_PATIENCE = 10.0  # s, for which a run waits at its end for a store that does not answer
+_PATIENCE_WITH_A_LOST_STORE = 0.5
 
 
 def prepare_log(mlflow: MLflow) -> None:
@@ -45,13 +63,10 @@ def log(folder: Path, mlflow: MLflow, timeout: float = TIMEOUT) -> str | None:
 
     `timeout`: seconds for which each write is tried again.
     """
-    if mlflow.tracking_uri is None:
+    uri = mlflow.tracking_uri
+    if uri is None:
         return None
-    try:
-        log_record(folder, mlflow.tracking_uri, mlflow.experiment, timeout)
-    except LogError as error:
-        return str(error)
-    return None
+    return _failure(lambda: log_record(folder, uri, mlflow.experiment, timeout))
 
 
 def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float = TIMEOUT) -> bool:
@@ -59,20 +74,20 @@ def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float 
 
     Returns False if there was nothing to do. Raises LogError, after which it can be called again.
     """
-    run = named_run(folder / MARKER, tracking_uri)
+    run = KnownRun.read(folder / MARKER, tracking_uri)
     log = PointLog.known(run, timeout=timeout)
     if run and log and run.complete:
         return False
     result = json.loads((folder / "result.json").read_text())
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    name, about = run_about(config, folder, tracking_uri)
+    name, about = _run_about(config, folder, tracking_uri)
     tags = about | {name: str(result[name]) for name in _TAGS}
     if log is None:
         started = datetime.fromisoformat(result["started"]).timestamp()
         log = PointLog.begin(tracking_uri, experiment, name, tags, started, timeout=timeout)
     name_record(folder, tracking_uri, log.run_id)
     log.describe(flat_params(config), tags)
-    log.log([*live_rows(folder), *_grouped("curve", _table(folder / "curve.csv")), _final(result)])
+    log.log([*_live_rows(folder), *_grouped("curve", _table(folder / "curve.csv")), _final(result)])
     log.describe_data(config["names"]["data"], _of_data(config))
     log.add_files(folder / name for name in _FILES)
     log.finish(_STATUS[result["status"]], result["wall_seconds"])
@@ -80,34 +95,204 @@ def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float 
     return True
 
 
+def name_record(folder: Path, tracking_uri: str, run_id: str, *, complete: bool = False) -> None:
+    """Note in `folder` the run that belongs to its record. Raises LogError."""
+    KnownRun(run_id, tracking_uri, complete).write(folder / MARKER)
+
+
 def end_lost_run(folder: Path, tracking_uri: str) -> None:
     """Mark as killed the run that the partial record in `folder` began live. Raises LogError."""
-    log = PointLog.known(named_run(folder / MARKER, tracking_uri), timeout=0)
+    log = PointLog.known(KnownRun.read(folder / MARKER, tracking_uri), timeout=0)
     if log is not None:
         log.finish("KILLED", None)
 
 
-def run_about(
+def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> str:
+    """Return the values of `axes`, dotted names, in a point's settings; the seed comes last.
+
+    For example `gossip 16 workers tuned seed 3`. A setting that is null is left out. A run of a
+    tuning has what its trial tries in place of its rate.
+    """
+    named = [name for name in axes if name not in ("seed", "training.rate")]
+    parts = [_part(config, name) for name in named if _value(config, name) is not None]
+    trial = config.get("trial")
+    if trial:
+        tried = [f"{name} {trial[name]:.3g}" for name in ("lr", "momentum") if trial.get(name)]
+        parts += ["tuning", *tried]
+    elif "training.rate" in axes:
+        parts.append(_part(config, "training.rate"))
+    return " ".join([*parts, f"seed {config['seed']}"])
+
+
+class ProgressFollower:
+    """Context in which a thread logs the rows that a worker appends to `progress.csv`.
+
+    `folder`: of the partial record. Leave the context before the record is completed; `log_record`
+    then adds all other rows to the same run. An error inside ends the run as killed, unless its
+    record is logged after all. Does nothing if the point has no MLflow store. `answers`: whether
+    the store did, when it was asked last.
+    """
+
+    def __init__(self, folder: Path, config: PointConfig) -> None:
+        self._folder, self._config, self._mlflow = folder, config, config.measurement.mlflow
+        self.answers = True
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
+
+    def __enter__(self) -> "ProgressFollower":
+        if self._mlflow.tracking_uri is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():  # after this patience, it ends with the process
+            self._thread.join(_PATIENCE if self.answers else _PATIENCE_WITH_A_LOST_STORE)
+        if kind is not None and self._mlflow.tracking_uri is not None:
+            with suppress(LogError):  # MLflow then shows the run as running
+                end_lost_run(self._folder, self._mlflow.tracking_uri)
+
+    def _follow(self) -> None:
+        if sys.platform == "linux":  # a thread has its own priority there: workers come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        started, log, num_logged = time.time(), None, 0
+        while not self._stopped.wait(_PERIOD):
+            try:
+                log = log or self._begin(started)
+                rows = _live_rows(self._folder, num_logged)
+                log.log(rows)
+                num_logged += len(rows)
+                self.answers = True
+            except LogError as error:  # rows stay in the file for the next try, or log_record
+                self.answers = error.answered
+            except OSError:
+                continue
+
+    def _begin(self, started: float) -> PointLog:
+        config, uri = self._config, self._mlflow.tracking_uri
+        assert uri is not None
+        name, about = _run_about(config.values, self._folder, uri)
+        tags = about | {
+            "study": config.study,
+            "key": config.key,
+            "scheme": config.names["scheme"],
+            "workers": str(config.values["workers"]),
+            "status": "running",
+        }
+        log = PointLog.begin(uri, self._mlflow.experiment, name, tags, started, timeout=0)
+        name_record(self._folder, uri, log.run_id)
+        log.describe(flat_params(config.values), {})
+        return log
+
+
+def study_run(folder: Path, tracking_uri: str | None = None) -> KnownRun | None:
+    """Return the run of the study whose records are in `folder`; None if there is none.
+
+    `tracking_uri`: store in which it must be; None for any.
+    """
+    return KnownRun.read(_named_in(folder), tracking_uri)
+
+
+def begin_study_run(
+    folder: Path, mlflow: MLflow, axes: Sequence[str], tags: Mapping[str, str]
+) -> str | None:
+    """Begin the run of a study, or continue it. Returns the reason of a failure, or None."""
+    uri = mlflow.tracking_uri
+    if uri is None:
+        return None
+
+    def begin() -> None:
+        log = PointLog.known(study_run(folder, uri))
+        if log is not None:
+            log.go_on()
+        else:
+            name = f"{folder.name} {_experiment()}".strip()
+            log = PointLog.begin(uri, mlflow.experiment, name, tags, time.time())
+        log.describe({}, tags)
+        KnownRun(log.run_id, uri, axes=list(axes)).write(_named_in(folder))
+
+    return _failure(begin)
+
+
+def end_study_run(
+    folder: Path, mlflow: MLflow, status: str, numbers: Mapping[str, float]
+) -> str | None:
+    """End the run of a study. `status`: FINISHED, FAILED or KILLED; `numbers`: of its points.
+
+    Returns the reason of a failure, or None.
+    """
+    run = study_run(folder, mlflow.tracking_uri)
+    if run is None:
+        return None
+
+    def end() -> None:
+        log = PointLog(run.tracking_uri, run.run_id)
+        log.log([{"samples": 0, "seconds": 0, **numbers}])
+        log.finish(status, None)
+
+    return _failure(end)
+
+
+def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
+    """Add files to the run of the study whose records are in `folder`, if it has one.
+
+    Returns the reason of a failure, or None.
+    """
+    run = study_run(folder)
+    if run is None:
+        return None
+    if is_lost(run.tracking_uri):
+        return f"{', '.join(each.name for each in files)} not logged: no {run.tracking_uri}"
+    return _failure(lambda: PointLog(run.tracking_uri, run.run_id, timeout=0).add_files(files))
+
+
+def _failure(write: Callable[[], object]) -> str | None:
+    """Write to MLflow; return the reason of a failure, or None."""
+    try:
+        write()
+    except LogError as error:
+        return str(error)
+    return None
+
+
+def _named_in(folder: Path) -> Path:
+    """Return the file that names the run of a study; an experiment of DVC has its own run."""
+    return folder / f"mlflow_parent{_experiment() and '_'}{_experiment()}.json"
+
+
+def _experiment() -> str:
+    return os.environ.get("DVC_EXP_NAME", "")
+
+
+def _run_about(
     config: Mapping[str, Any], folder: Path, tracking_uri: str
 ) -> tuple[str, dict[str, str]]:
-    """Return the name of a point's run, and the tags that its settings and its study decide.
-
-    `folder`: its record, partial or not.
-    """
+    """Return the name of a point's run, and the tags that its settings and its study decide."""
     parent = study_run(folder.parent, tracking_uri)
     name = run_label(config, parent.axes) if parent else run_label(config)
     tags = {"tuning": "true" if config.get("trial") else "false"}
     return name, tags | ({"mlflow.parentRunId": parent.run_id} if parent else {})
 
 
-def live_rows(folder: Path, first: int = 0) -> list[Row]:
+def _part(config: Mapping[str, Any], name: str) -> str:
+    form = _WORDS.get(name, name.rpartition(".")[2].replace("_", " ") + " {}")
+    value = _value(config, name)
+    return "1 worker" if (name, value) == ("workers", 1) else form.format(value)
+
+
+def _value(config: Mapping[str, Any], name: str) -> Any:
+    if name in config.get("names", {}):
+        return config["names"][name]
+    value: Any = config
+    for part in name.split("."):
+        inside = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+        value = inside.get(part)
+    return value
+
+
+def _live_rows(folder: Path, first: int = 0) -> list[Row]:
     """Return the present rows of `progress.csv` from row `first` on; metrics become `live/...`."""
     return list(_grouped("live", _table(folder / "progress.csv", first)))
-
-
-def name_record(folder: Path, tracking_uri: str, run_id: str, *, complete: bool = False) -> None:
-    """Note in `folder` the run that belongs to its record. Raises LogError."""
-    name_run(folder / MARKER, KnownRun(run_id, tracking_uri, complete))
 
 
 def _grouped(group: str, rows: Iterable[Row]) -> Iterator[Row]:

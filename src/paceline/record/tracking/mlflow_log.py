@@ -1,31 +1,48 @@
-"""Run in MLflow of a point or a study: its parameters, tags, curves and final numbers."""
+"""Runs in MLflow of points and studies: their store, parameters, tags, curves and final numbers."""
 
 import hashlib
 import json
+import logging
+import os
 import random
+import socket
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
+from filelock import FileLock
+
+from paceline import errors
+from paceline.errors import SettingError
 from paceline.record.point_config import flat_settings
-from paceline.record.tracking.mlflow_store import client, first_line
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+TIMEOUT = 20.0  # s, for which a write is tried again
 PARAM_LENGTH = 6000  # limit of MLflow 3.17, which cuts longer values
-_PARAMS_PER_BATCH = 100
-_METRICS_PER_BATCH = 1000
-# Codes of MLflow's errors: a server does not answer, a database refuses a statement, no such run.
-_UNANSWERED, _BUSY, _MISSING = (
-    "INTERNAL_ERROR",
-    "TEMPORARILY_UNAVAILABLE",
-    "RESOURCE_DOES_NOT_EXIST",
-)
-TIMEOUT = 20.0  # s
+_PARAMS_PER_BATCH, _METRICS_PER_BATCH = 100, 1000
+_UNANSWERED = "INTERNAL_ERROR"  # codes of MLflow: a server does not answer,
+_BUSY = "TEMPORARILY_UNAVAILABLE"  # a database refuses a statement,
+_MISSING = "RESOURCE_DOES_NOT_EXIST"  # there is no such run
+_SECONDS = 8  # until a store counts as locked, or a server as unreachable
+_LOCK_SECONDS = 120  # other processes may prepare the same file, each for about a second
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_ENVIRONMENT = {  # unless the user sets it
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # MLflow's 7 take four minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS),  # MLflow waits for 120 s
+}
 
 Row = Mapping[str, float | None]
-Text = TypeVar("Text", str, Sequence[Any])
 T = TypeVar("T")
+Items = TypeVar("Items", str, Sequence[Any])
 
 
 class LogError(Exception):
@@ -37,15 +54,12 @@ class LogError(Exception):
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.code = code  # of MLflow
-
-    @property
-    def answered(self) -> bool:
-        return self.code != _UNANSWERED
+        self.answered = code != _UNANSWERED
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """Run in MLflow that belongs to a record or to a study.
+    """Run in MLflow that belongs to a record or to a study, as a file in its folder names it.
 
     `complete`: True if all of the record is there. `axes`: settings that a study sweeps, by which
     the runs of its points are named.
@@ -55,6 +69,24 @@ class KnownRun:
     tracking_uri: str
     complete: bool = False
     axes: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def read(cls, path: Path, tracking_uri: str | None = None) -> "KnownRun | None":
+        """Return the run that a file names; None without the file, or if it is in another store."""
+        if not path.exists():
+            return None
+        run = cls(**json.loads(path.read_text()))
+        return run if tracking_uri in (None, run.tracking_uri) else None
+
+    def write(self, path: Path) -> None:
+        """Write the file, which others may be reading. Raises LogError."""
+        written = path.with_name(f"{path.name}.partial")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written.write_text(json.dumps(asdict(self), indent=1) + "\n")
+            written.replace(path)
+        except OSError as error:
+            raise LogError(f"cannot write {path}: {error.strerror}") from error
 
 
 class PointLog:
@@ -66,9 +98,8 @@ class PointLog:
     """
 
     def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
-        self.run_id = run_id
+        self.run_id, self._client = run_id, client(tracking_uri)
         self._tracking_uri, self._timeout = tracking_uri, timeout
-        self._client = client(tracking_uri)
         self._start_ms: int = self._try("the run", self._client.get_run, run_id).info.start_time
 
     @classmethod
@@ -86,14 +117,13 @@ class PointLog:
 
         `started`: UTC seconds since 1970; a row's time in MLflow is `started` plus its `seconds`.
         """
-        store = client(tracking_uri)
-        by_name = store.get_experiment_by_name
-        existing = _try("the run", tracking_uri, timeout, by_name, experiment)
+        store, trying = client(tracking_uri), ("the run", tracking_uri, timeout)
+        existing = _try(*trying, store.get_experiment_by_name, experiment)
         if existing is None:
             raise LogError(f"no experiment {experiment} in {tracking_uri}")
         about = existing.experiment_id, round(1000 * started), dict(tags), run_name
-        run = _try("the run", tracking_uri, timeout, store.create_run, *about)
-        return cls(tracking_uri, run.info.run_id, timeout=timeout)
+        run_id = _try(*trying, store.create_run, *about).info.run_id
+        return cls(tracking_uri, run_id, timeout=timeout)
 
     @classmethod
     def known(cls, run: KnownRun | None, *, timeout: float = TIMEOUT) -> "PointLog | None":
@@ -112,7 +142,13 @@ class PointLog:
         """
         from mlflow.entities import Param, RunTag
 
-        entities = [Param(*item) for item in _whole_params(params)]
+        entities: list[Param] = []
+        for name, value in params.items():
+            parts = _batches(value, PARAM_LENGTH)
+            if len(parts) < 2:
+                entities.append(Param(name, value))
+            else:
+                entities += [Param(f"{name}.part{n}", part) for n, part in enumerate(parts, 1)]
         for batch in _batches(entities, _PARAMS_PER_BATCH):
             self._write(f"parameters {batch[0].key} to {batch[-1].key}", params=batch)
         self._write("tags", tags=[RunTag(name, value) for name, value in tags.items()])
@@ -125,8 +161,15 @@ class PointLog:
         from mlflow.entities import Metric
 
         metrics = [
-            Metric(name, value, self._start_ms + round(1000 * seconds), int(samples))
-            for name, value, seconds, samples in _cells(rows)
+            Metric(
+                name,
+                float(value),
+                self._start_ms + round(1000 * (row["seconds"] or 0.0)),
+                int(row["samples"] or 0),
+            )
+            for row in rows
+            for name, value in row.items()
+            if name not in ("samples", "seconds") and value is not None
         ]
         for batch in _batches(metrics, _METRICS_PER_BATCH):
             what = f"{len(batch)} metrics from sample {batch[0].step} to {batch[-1].step}"
@@ -168,25 +211,24 @@ class PointLog:
         return _try(what, self._tracking_uri, self._timeout, call, *arguments)
 
 
-def named_run(path: Path, tracking_uri: str | None = None) -> KnownRun | None:
-    """Return the run that the file `path` names; None if it is not there, or of another store."""
-    if not path.exists():
-        return None
-    names = [each.name for each in fields(KnownRun)]
-    written = json.loads(path.read_text())
-    run = KnownRun(**{name: written[name] for name in names if name in written})
-    return run if tracking_uri in (None, run.tracking_uri) else None
+def _batches(items: Items, size: int) -> list[Items]:
+    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def name_run(path: Path, run: KnownRun) -> None:
-    """Write the file that names a run, which others may be reading. Raises LogError."""
-    written = path.with_name(f"{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(json.dumps(asdict(run), indent=1) + "\n")
-        written.replace(path)
-    except OSError as error:
-        raise LogError(f"cannot write {path}: {error.strerror}") from error
+def _try(
+    what: str, tracking_uri: str, timeout: float, call: Callable[..., T], *arguments: Any
+) -> T:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return call(*arguments)
+        except Exception as error:  # each kind of store raises errors of its own
+            code = getattr(error, "error_code", None)
+            may_pass = code in (_UNANSWERED, _BUSY) or "database is locked" in str(error)
+            if time.monotonic() > deadline or not may_pass:
+                reason = f"{what} not logged to {tracking_uri}: {_first_line(error)}"
+                raise LogError(reason, code) from error
+        time.sleep(random.uniform(0.05, 0.5))  # so that writers do not all try again together
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
@@ -200,40 +242,83 @@ def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _whole_params(params: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, value in params.items():
-        if len(value) <= PARAM_LENGTH:
-            yield name, value
+def client(tracking_uri: str) -> "MlflowClient":
+    """Make a client that writes nothing to the terminal and sends no telemetry.
+
+    It asks a server once, and waits for 8 seconds at most; MLflow's variables in the environment
+    change that.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient  # 1.4 s
+
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return MlflowClient(tracking_uri)
+
+
+def is_lost(tracking_uri: str) -> bool:
+    """Return True if the store was a file that is no longer there; a client would make it anew."""
+    return tracking_uri.startswith("sqlite:") and not _path(tracking_uri).exists()
+
+
+def prepare_store(tracking_uri: str, experiment: str) -> None:
+    """Create the database and the experiment if missing; safe in many processes at once.
+
+    Raises SettingError("measurement.mlflow.tracking_uri") if the store cannot be written, is locked
+    or cannot be reached, after 10 seconds at most.
+    """
+    try:
+        if tracking_uri.startswith("sqlite:"):
+            _prepare_file(tracking_uri, experiment)
         else:
-            parts = _batches(value, PARAM_LENGTH)
-            yield from ((f"{name}.part{n}", part) for n, part in enumerate(parts, start=1))
+            _prepare_server(tracking_uri, experiment)
+    except SettingError:
+        raise
+    except Exception as error:  # each kind of store raises errors of its own
+        reason = f"cannot use {tracking_uri}: {_first_line(error)}; null goes without MLflow"
+        raise SettingError("measurement.mlflow.tracking_uri", reason) from error
 
 
-def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, float, float, float]]:
-    """Yield name, value, seconds and samples of each metric that is not None."""
-    for row in rows:
-        for name, value in row.items():
-            if name not in ("samples", "seconds") and value is not None:
-                yield name, float(value), row["seconds"] or 0.0, row["samples"] or 0.0
+def _prepare_file(tracking_uri: str, experiment: str) -> None:
+    path = _path(tracking_uri)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{path}.lock").touch()  # fails at once, where the lock would wait on some errors
+    with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
+        with closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
+        artifacts = (path.parent / "mlruns" / experiment.replace("/", "_")).absolute().as_uri()
+        _create_experiment(tracking_uri, experiment, artifacts)
 
 
-def _batches(items: Text, size: int) -> list[Text]:
-    return [items[first : first + size] for first in range(0, len(items), size)]
+def _prepare_server(tracking_uri: str, experiment: str) -> None:
+    address = urlsplit(tracking_uri)
+    if address.hostname:
+        port = address.port or _PORTS.get(address.scheme.partition("+")[0], 80)
+        socket.create_connection((address.hostname, port), timeout=_SECONDS).close()
+    _create_experiment(tracking_uri, experiment, None)  # artifacts are the server's own
 
 
-def _try(
-    what: str, tracking_uri: str, timeout: float, call: Callable[..., T], *arguments: Any
-) -> T:
-    deadline = time.monotonic() + timeout
-    while True:
+def _create_experiment(tracking_uri: str, name: str, artifacts: str | None) -> None:
+    from mlflow.exceptions import MlflowException
+
+    store = client(tracking_uri)
+    existing = store.get_experiment_by_name(name)
+    if existing is None:
         try:
-            return call(*arguments)
-        except LogError:
-            raise
-        except Exception as error:  # each kind of store raises errors of its own
-            code = getattr(error, "error_code", None)
-            may_pass = code in (_UNANSWERED, _BUSY) or "database is locked" in str(error)
-            if time.monotonic() > deadline or not may_pass:
-                reason = f"{what} not logged to {tracking_uri}: {first_line(error)}"
-                raise LogError(reason, code) from error
-        time.sleep(random.uniform(0.05, 0.5))  # so that writers do not all try again together
+            store.create_experiment(name, artifacts)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
+                raise
+    elif existing.lifecycle_stage != "active":
+        message = f"{name} was deleted in MLflow: restore it there, or choose another name"
+        raise SettingError("measurement.mlflow.experiment", message)
+
+
+def _path(tracking_uri: str) -> Path:
+    return Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's text; drivers append statements and links."""
+    return errors.first_line(error).removeprefix("(sqlite3.OperationalError) ")
