@@ -21,7 +21,7 @@ import torch.distributed as dist
 from benchmarks.config import ROOT, point_of
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.cluster import Task
+from paceline.cluster.supervisor import Task
 from paceline.cluster.virtual import VirtualCluster
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join, leave

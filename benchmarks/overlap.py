@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.cluster import Task
+from paceline.cluster.supervisor import Task
 from paceline.prediction.predict_paced import UNEVENNESS
 from paceline.prediction.timed_run import timed_clock
 from paceline.record.point import Point

@@ -12,9 +12,8 @@ from hydra.utils import instantiate
 from torch import Tensor, nn
 
 from paceline.clock.reports import ServerReport, WorkerReport
-from paceline.cluster.cluster import Task
 from paceline.cluster.launcher import launch_task
-from paceline.cluster.supervisor import LostWorker
+from paceline.cluster.supervisor import LostWorker, Task
 from paceline.data.batches import Batch, Normalisation, WorkerBatches
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import SampleStream, StreamOrder

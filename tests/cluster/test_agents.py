@@ -16,10 +16,9 @@ import torch
 from paceline.cluster import node_agents
 from paceline.cluster.agent_wire import HEAD, KEY, agent_key, head
 from paceline.cluster.agents import AgentsCluster
-from paceline.cluster.cluster import Task
 from paceline.cluster.node_agent import serve
 from paceline.cluster.node_agents import NodeAgents
-from paceline.cluster.supervisor import LostWorker, ProcessFailure
+from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.errors import SettingError
 from tests.tiny import REPOSITORY, run_tiny, tiny_point
 

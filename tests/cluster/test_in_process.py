@@ -5,11 +5,10 @@ import os
 import pytest
 import torch.distributed as dist
 
-from paceline.cluster.cluster import Task
 from paceline.cluster.in_process import InProcessCluster
 from paceline.cluster.launcher import launch
 from paceline.cluster.processes import KEEP_MEMORY
-from paceline.cluster.supervisor import ProcessFailure
+from paceline.cluster.supervisor import ProcessFailure, Task
 from paceline.errors import SettingError
 from tests.tiny import point_of, tiny_point
 

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 
 from paceline.cluster import namespaces
-from paceline.cluster.cluster import Task
 from paceline.cluster.launcher import launch
 from paceline.cluster.namespaces import shaped_network
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import join, leave

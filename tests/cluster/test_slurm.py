@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.cluster.cluster import Task
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.study.compose import composed

@@ -118,9 +118,9 @@ RESULT = json.dumps({"key": KEYS[0]})
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ([(f"../{KEYS[0]}/config.yaml", "")], r"\.\./.* is no file of a record"),
-        ([(f"{KEYS[0]}/../config.yaml", "")], ".* is no file of a record"),
-        ([(f"{KEYS[0]}/weights.pt", "")], ".* is no file of a record"),
+        ([(f"../{KEYS[0]}/config.yaml", "")], r"\.\./.* is not a file of a record"),
+        ([(f"{KEYS[0]}/../config.yaml", "")], ".* is not a file of a record"),
+        ([(f"{KEYS[0]}/weights.pt", "")], ".* is not a file of a record"),
         ([(f"{KEYS[0]}/config.yaml", "")], "the record .* has no result.json"),
         ([(f"{KEYS[0]}/config.yaml", "")] * 2, ".* is there twice"),
         ([(f"{KEYS[0]}/result.json", RESULT)], "the record .* has no config.yaml"),
@@ -138,7 +138,7 @@ def test_only_regular_files_are_taken(kind, tmp_path):
     info, _ = member(f"{KEYS[0]}/config.yaml", "")
     info.type, info.linkname = kind, "/etc/passwd"
     write_tar(tmp_path / ARCHIVE, [(info, b"")])
-    refused(tmp_path / ARCHIVE, ".* is no file of a record", tmp_path)
+    refused(tmp_path / ARCHIVE, ".* is not a file of a record", tmp_path)
 
 
 def test_more_than_memory_bears_is_refused(monkeypatch, runs, tmp_path):

@@ -13,9 +13,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.node import address_toward
 from paceline.exchange.wire.connection import prepare
@@ -37,20 +37,15 @@ class Introduction(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Processes of a point that an agent is to start.
+    """Processes of a point that an agent is to start, by rank.
 
-    `names`: of the processes, by rank. `environment`: variables that all of them share.
-    `log_folder`: in the record under way, relative to the project. `code`: digest of the head's
-    source. `timeout_seconds`: for a process to start.
+    `environment`: variables that all of them share. The task's folder is relative to the project,
+    and its code the digest of the head's source.
     """
 
-    names: dict[int, str]
-    target: str
-    arguments: tuple[Any, ...]
+    ranks: list[int]
     environment: dict[str, str]
-    log_folder: Path
-    code: str
-    timeout_seconds: float
+    task: Task
 
 
 class Kill(NamedTuple):

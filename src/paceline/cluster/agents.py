@@ -1,4 +1,4 @@
-"""Cluster of machines on which somebody started `paceline agent`: by hand, ssh, srun, kubectl.
+"""Cluster of machines on which `paceline agent` was started: by hand, ssh, srun, kubectl.
 
 The head listens on PACELINE_HEAD (HOST:PORT); agents connect to it, and know PACELINE_AGENT_KEY.
 Neither is a setting, so that the same points are the same on other machines.
@@ -10,8 +10,9 @@ from functools import cache
 from typing import Annotated, Any
 
 from paceline.cluster.agent_wire import agent_key, head
-from paceline.cluster.cluster import AbstractWallClockCluster, Device, Task, choose
+from paceline.cluster.cluster import AbstractWallClockCluster, Device, choose, places
 from paceline.cluster.node_agents import NodeAgents
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Positive, Whole, settings
@@ -23,8 +24,8 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
     """Cluster of nodes with an agent each; workers fill one node after the other.
 
     `workers_per_node`: number of workers on a node, each process of a split worker counting as one;
-    None to spread them evenly. `server_placement`: each server is on a node of its own, behind
-    those of the workers, or servers are on the workers' nodes in turn.
+    None to spread them evenly. `server_placement`: each server is on a node of its own, after those
+    of the workers, or servers are on the workers' nodes in turn.
     """
 
     workers_per_node: Whole | None
@@ -58,14 +59,11 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
             servers = f" and {apart} of servers" if apart else ""
             message = f"{filled} nodes of workers{servers} are needed, not {there}"
             raise SettingError("cluster.nodes", message)
-        workers = [rank // each for rank in range(num_training)]
-        if apart:
-            return [*workers, *range(filled, filled + apart)]
-        return workers + [server % filled for server in range(num_servers)]
+        return places(num_training, num_servers, each, self.server_placement)
 
     def run(self, task: Task) -> list[Any]:
-        places = self.places(task.num_training, task.num_servers)
-        return self.agents(1 + max(places)).run(task, places)
+        nodes = self.places(task.num_training, task.num_servers)
+        return self.agents(1 + max(nodes)).run(task, nodes)
 
 
 @settings("cluster")

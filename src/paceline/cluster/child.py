@@ -56,7 +56,9 @@ class Tolerated(NamedTuple):
 
 
 class Alive(NamedTuple):
-    """Sign of life. `seconds_of_work`: how long its step goes on in which it waits for nobody."""
+    """Sign of life. `seconds_of_work`: how long it has worked on its step without waiting for
+    another process.
+    """
 
     seconds_of_work: float
 

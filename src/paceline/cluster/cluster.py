@@ -1,9 +1,9 @@
 """Base class of clusters: the place of a run's processes, and the clock by which they train."""
 
+import math
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
@@ -11,11 +11,13 @@ from pydantic import Field
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET, worker_index
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, NotNegative, Positive, Whole, settings
 from paceline.timing.pace import Pace
+from paceline.timing.profile import ServerPlacement
 from paceline.timing.step_times import AbstractPacing, StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -86,28 +88,6 @@ class SlurmQueue:
 
 Kind = Literal["measured", "paced", "virtual"]
 _MOST_SECONDS = 2_000_000  # 23 days; sockets count the milliseconds of a wait in 32 bits
-
-
-@dataclass(frozen=True)
-class Task:
-    """Work of a run's processes: each calls `target`, written module:function, with `arguments`.
-
-    The first `num_training` processes train, `shards` of each worker, one worker after the other;
-    the others serve. `log_folder`: folder for their output, one file for each process. `code`:
-    digest of the source, the same on all nodes. `timeout_seconds`: silence after which a
-    process is killed. `progress`: table that the first worker extends while it trains; None if
-    nothing is trained.
-    """
-
-    target: str
-    arguments: tuple[Any, ...]
-    num_training: int
-    num_servers: int
-    log_folder: Path
-    shards: int = 1
-    code: str = ""
-    timeout_seconds: float = 600
-    progress: Path | None = None
 
 
 @settings("cluster")
@@ -196,9 +176,9 @@ class AbstractCluster(AbstractPacing, ABC):
         """Raise SettingError for a workload of which this cluster does not know the step."""
         if workload.name != OWN and self.step_seconds is None:
             message = (
-                f"real processes train their own network, not {workload.name}; only if paced, by "
-                "cluster.step_seconds, do they send messages of its size"
+                f"real processes train their own network, not {workload.name}; only if paced, "
             )
+            message += "by cluster.step_seconds, do they send messages of its size"
             raise SettingError("workload", message)
 
     @abstractmethod
@@ -213,6 +193,21 @@ class AbstractCluster(AbstractPacing, ABC):
         """Return the device of all workers. Raises SettingError for too few GPUs."""
         num_training, _ = self.num_processes(scheme, num_workers)
         return choose(self.accelerator, num_training)
+
+
+def places(
+    num_training: int, num_servers: int, workers_per_node: int, placement: ServerPlacement
+) -> list[int]:
+    """Return the node of each process, by rank; workers fill one node after the other.
+
+    Each server is on a node of its own, after those of the workers, or servers are on the workers'
+    nodes in turn.
+    """
+    num_nodes = math.ceil(num_training / workers_per_node)
+    workers = [rank // workers_per_node for rank in range(num_training)]
+    if placement == "own_nodes":
+        return [*workers, *range(num_nodes, num_nodes + num_servers)]
+    return workers + [server % num_nodes for server in range(num_servers)]
 
 
 @settings("cluster")

@@ -16,19 +16,55 @@ import threading
 import uuid
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here
-from paceline.cluster.processes import LocalChild, end, log_file, preload, start
-from paceline.cluster.supervisor import Supervisor, name_of
+from paceline.cluster.processes import LocalChild, end, preload, start
+from paceline.cluster.supervisor import Supervisor, Task
 from paceline.errors import SettingError
-
-if TYPE_CHECKING:
-    from paceline.cluster.cluster import Task
 
 LOOPBACK_ADDRESS = "127.0.0.1"
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def launch_task(
+    task: Task,
+    *,
+    own_rank: int | None = None,
+    address: str = LOOPBACK_ADDRESS,
+    namespaces: Sequence[str] | None = None,
+) -> list[Any]:
+    """Run the processes of `task` on this machine; return their return values by rank.
+
+    Each process gets RANK, WORLD_SIZE and PACELINE_STORE. Once all servers have called `tolerate`
+    for a worker, its death puts a LostWorker into the returned list. Any other failure ends all
+    processes and raises ProcessFailure for the first one, or the SettingError that a process
+    raised. `own_rank`: rank that the calling process takes itself; None if all processes are new.
+    `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
+    by `address`; None for the caller's own.
+    """
+    preload()
+    task.log_folder.mkdir(parents=True, exist_ok=True)
+    children: dict[int, LocalChild] = {}
+    with ended_by_signals(), rendezvous_by_file(task.num_processes, address) as environment:
+        ranks = range(task.num_processes)
+        ranked = [{**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in ranks]
+        try:
+            for rank in ranks:
+                if rank != own_rank:
+                    namespace = namespaces[rank] if namespaces else None
+                    place = Place(ranked[rank], task.log_of(rank), namespace)
+                    children[rank] = start(task, rank, place)
+            supervisor = Supervisor(children, task)
+            if own_rank is not None:
+                supervisor.note(own_rank, _call_in_environment(task, ranked[own_rank]))
+            returned = supervisor.until_the_end()
+            for child in children.values():
+                child.process.wait(_EXIT_SECONDS)
+            return returned
+        finally:
+            end(children.values())
 
 
 def launch(
@@ -39,89 +75,23 @@ def launch(
     servers: int,
     log_folder: Path,
     shards: int = 1,
-    own_rank: int | None = None,
-    address: str = LOOPBACK_ADDRESS,
-    namespaces: Sequence[str] | None = None,
     timeout_seconds: float = 600,
-) -> list[Any]:
-    """Call `target`, written module:function, in workers + servers processes.
-
-    Returns their return values by rank. Each process gets RANK, WORLD_SIZE and PACELINE_STORE, and
-    writes to a file in `log_folder`. Once all servers have called `tolerate` for a worker, its
-    death puts a LostWorker into the returned list. Any other failure ends all processes and raises
-    ProcessFailure for the first one, or the SettingError that a process raised.
-    `shards`: number of processes of each worker, if that is more than one; `workers` counts all.
-    `own_rank`: rank that the calling process takes itself; None if all processes are new.
-    `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
-    by `address`; None for the caller's own. `timeout_seconds`: silence after which a process is
-    killed.
-    """
-    preload()
-    log_folder.mkdir(parents=True, exist_ok=True)
-    children: dict[int, LocalChild] = {}
-    num_processes = workers + servers
-    with ended_by_signals(), rendezvous_by_file(num_processes, address) as environment:
-        try:
-            for rank in range(num_processes):
-                if rank != own_rank:
-                    name = name_of(rank, workers, shards)
-                    namespace = namespaces[rank] if namespaces else None
-                    log = log_file(log_folder, name)
-                    place = Place(_ranked(environment, rank), log, namespace)
-                    children[rank] = start(name, target, arguments, place, timeout_seconds)
-            supervisor = Supervisor(
-                children,
-                num_training=workers,
-                num_processes=num_processes,
-                shards=shards,
-                timeout_seconds=timeout_seconds,
-            )
-            if own_rank is not None:
-                ranked = _ranked(environment, own_rank)
-                supervisor.note(own_rank, _call_in_environment(target, arguments, ranked))
-            returned = supervisor.until_the_end()
-            for child in children.values():
-                child.process.wait(_EXIT_SECONDS)
-            return returned
-        finally:
-            end(children.values())
-
-
-def launch_task(
-    task: "Task",
-    *,
     own_rank: int | None = None,
     address: str = LOOPBACK_ADDRESS,
     namespaces: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Run the processes of `task` by `launch`, which documents the other arguments."""
-    return launch(
-        task.target,
-        task.arguments,
-        workers=task.num_training,
-        servers=task.num_servers,
-        shards=task.shards,
-        log_folder=task.log_folder,
-        own_rank=own_rank,
-        address=address,
-        namespaces=namespaces,
-        timeout_seconds=task.timeout_seconds,
-    )
+    """Call `target`, written module:function, in workers + servers processes; see `launch_task`."""
+    task = Task(target, arguments, workers, servers, log_folder, shards, "", timeout_seconds)
+    return launch_task(task, own_rank=own_rank, address=address, namespaces=namespaces)
 
 
-def _ranked(environment: dict[str, str], rank: int) -> dict[str, str]:
-    return {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-
-
-def _call_in_environment(
-    target: str, arguments: tuple[Any, ...], environment: dict[str, str]
-) -> Returned | Raised:
+def _call_in_environment(task: Task, environment: dict[str, str]) -> Returned | Raised:
     from paceline.exchange.process_group import leave
 
     before = dict(os.environ)
     os.environ.update(environment)
     try:
-        return call_here(target, arguments)
+        return call_here(task.target, task.arguments)
     finally:
         leave()
         os.environ.clear()
@@ -160,17 +130,16 @@ def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]
 def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
     """Yield the environment by which processes connect to a store in this process.
 
-    `processes`: their number. `address`: of this machine, by which they all reach it.
-
-    The store takes over a socket that already listens on a port chosen by the system, so that no
-    other program can take the port first.
+    `processes`: their number. `address`: of this machine, by which they all reach it. The store
+    takes over a socket that already listens on a port chosen by the system, so that no other
+    program can take the port first.
     """
     import torch.distributed as dist
 
     try:
         listening = socket.create_server((address, 0))
     except OSError as error:
-        message = f"nobody can listen on {address}: {error.strerror}"
+        message = f"cannot listen on {address}: {error.strerror}"
         raise SettingError("cluster", message) from error
     port = listening.getsockname()[1]
     store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]

@@ -4,8 +4,9 @@ from typing import Any
 
 import psutil
 
-from paceline.cluster.cluster import AbstractWallClockCluster, Task
+from paceline.cluster.cluster import AbstractWallClockCluster
 from paceline.cluster.launcher import launch_task
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings

@@ -14,8 +14,8 @@ from typing import Any
 from paceline.cluster.agent_wire import END, OVER, READY, Ended, Kill, Order, connect
 from paceline.cluster.child import Place, Raised
 from paceline.cluster.launcher import ended_by_signals
-from paceline.cluster.processes import LocalChild, end, log_file, preload, start, wait_for_preload
-from paceline.cluster.supervisor import ProcessFailure, received
+from paceline.cluster.processes import LocalChild, end, preload, start, wait_for_preload
+from paceline.cluster.supervisor import ProcessFailure, Task, received
 
 
 def serve(head: tuple[str, int], key: bytes, code: str, patience_seconds: float) -> None:
@@ -41,9 +41,9 @@ def _carry_out(wire: Connection, order: Order, code: str) -> None:
     """Start the processes of `order`, and relay until the head says END."""
     children: dict[int, LocalChild] = {}
     try:
-        reason = _misfit(order, code)
+        reason = _misfit(order.task, code)
         if reason:
-            wire.send((min(order.names), Raised(reason, "cluster", False, time.monotonic())))
+            wire.send((min(order.ranks), Raised(reason, "cluster", False, time.monotonic())))
         else:
             _start_all(wire, order, children)
         _relay(wire, children)
@@ -52,27 +52,26 @@ def _carry_out(wire: Connection, order: Order, code: str) -> None:
     wire.send(OVER)
 
 
-def _misfit(order: Order, code: str) -> str | None:
+def _misfit(task: Task, code: str) -> str | None:
     host = socket.gethostname()
-    if order.code != code:
-        return f"the code on {host} is {code}, and {order.code} where the run was started"
-    if not order.log_folder.parent.is_dir():
-        return f"{host} does not see {order.log_folder.parent}: nodes must share the project"
+    if task.code != code:
+        return f"the code on {host} is {code}, and {task.code} where the run was started"
+    if not task.log_folder.parent.is_dir():
+        return f"{host} does not see {task.log_folder.parent}: nodes must share the project"
     return None
 
 
 def _start_all(wire: Connection, order: Order, children: dict[int, LocalChild]) -> None:
-    order.log_folder.mkdir(exist_ok=True)
-    for local_rank, (rank, name) in enumerate(order.names.items()):
+    order.task.log_folder.mkdir(exist_ok=True)
+    for local_rank, rank in enumerate(order.ranks):
         ranked = {
             "RANK": str(rank),
             "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(len(order.names)),
+            "LOCAL_WORLD_SIZE": str(len(order.ranks)),
         }
-        place = Place({**order.environment, **ranked}, log_file(order.log_folder, name), None)
+        place = Place({**order.environment, **ranked}, order.task.log_of(rank), None)
         try:
-            given = (order.target, order.arguments, place, order.timeout_seconds)
-            children[rank] = start(name, *given)
+            children[rank] = start(order.task, rank, place)
         except ProcessFailure as failure:
             reason = str(failure).partition(": ")[2]
             wire.send((rank, Raised(reason, None, False, time.monotonic(), environment=True)))

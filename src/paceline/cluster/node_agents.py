@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError, Pipe, connection
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from paceline.cluster.agent_wire import END, OVER, READY, Ended, Introduction, Kill, Order, accept
 from paceline.cluster.child import Raised
 from paceline.cluster.launcher import ended_by_signals, rendezvous
-from paceline.cluster.supervisor import Child, Supervisor, name_of
+from paceline.cluster.supervisor import Child, Supervisor, Task
 from paceline.errors import SettingError
-
-if TYPE_CHECKING:
-    from paceline.cluster.cluster import Task
 
 _END_SECONDS = 20  # limit for an agent to end its processes of a point
 
@@ -58,8 +55,8 @@ class _Node:
 class NodeAgents:
     """Agents of the nodes of a cluster, which may serve one run after the other.
 
-    `address`: address and port of this machine on which to listen; port 0 for any free one.
-    `key`: known by all agents. Raises SettingError("PACELINE_HEAD") if that is not possible.
+    `address`: address and port of this machine on which to listen; port 0 for any free one. `key`:
+    known by all agents. Raises SettingError("PACELINE_HEAD") if that is not possible.
     """
 
     def __init__(self, address: tuple[str, int], key: bytes) -> None:
@@ -97,36 +94,20 @@ class NodeAgents:
                     self._nodes.append(_Node(*accept(self._listening.accept()[0], self._key)))
         self._nodes.sort(key=lambda node: (not node.ready, node.address))
 
-    def run(self, task: "Task", nodes: Sequence[int]) -> list[Any]:
+    def run(self, task: Task, nodes: Sequence[int]) -> list[Any]:
         """Run the processes of `task` on these nodes, by rank; see `AbstractCluster.run`."""
-        ranks = range(task.num_training + task.num_servers)
-        names = [name_of(rank, task.num_training, task.shards) for rank in ranks]
-        with ended_by_signals(), rendezvous(len(ranks), self.address[0]) as environment:
+        with ended_by_signals(), rendezvous(len(nodes), self.address[0]) as environment:
             relays: list[_Relay] = []
             for number in sorted(set(nodes)):
-                order = Order(
-                    {rank: names[rank] for rank in ranks if nodes[rank] == number},
-                    task.target,
-                    task.arguments,
-                    {**environment, "GROUP_RANK": str(number)},
-                    task.log_folder,
-                    task.code,
-                    task.timeout_seconds,
-                )
+                ranks = [rank for rank, node in enumerate(nodes) if node == number]
+                order = Order(ranks, {**environment, "GROUP_RANK": str(number)}, task)
                 relays.append(_Relay(self._nodes[number], order))
             try:
                 task.log_folder.mkdir(parents=True, exist_ok=True)
                 for relay in relays:
                     relay.begin()
                 remotes = {rank: each for relay in relays for rank, each in relay.remotes.items()}
-                supervisor = Supervisor(
-                    remotes,
-                    num_training=task.num_training,
-                    num_processes=len(ranks),
-                    shards=task.shards,
-                    timeout_seconds=task.timeout_seconds,
-                )
-                return supervisor.until_the_end()
+                return Supervisor(remotes, task).until_the_end()
             finally:
                 begun = [relay for relay in relays if relay.has_begun]
                 for relay in begun:
@@ -174,9 +155,9 @@ class _Relay:
         self.node, self._order = node, order
         self._reporting: dict[int, Connection] = {}
         self.remotes: dict[int, Child[_RemoteProcess]] = {}
-        for rank, name in order.names.items():
+        for rank in order.ranks:
             reports, self._reporting[rank] = Pipe(duplex=False)
-            self.remotes[rank] = Child(name, _RemoteProcess(node, rank), reports)
+            self.remotes[rank] = Child(_RemoteProcess(node, rank), reports)
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self.has_begun = False
 

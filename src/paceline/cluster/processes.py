@@ -1,4 +1,4 @@
-"""Processes of a run on this machine: a forkserver starts them, and none is left behind.
+"""Processes of a run on this machine: a forkserver starts them, and all are ended.
 
 The forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
 start in a fraction of a second; only the first waits for the imports. It may be stopped or killed
@@ -15,13 +15,12 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from paceline.cluster.child import Place, enter
-from paceline.cluster.supervisor import Child, ProcessFailure
+from paceline.cluster.supervisor import Child, ProcessFailure, Task
 from paceline.errors import SettingError
 
 _PRELOADED = [
@@ -40,10 +39,8 @@ KEEP_MEMORY = {
 _MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix socket's path
 _IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
 _LOOK_SECONDS = 1.0
-_END_SECONDS = 5  # for the kernel to end killed processes
-
-
 _CODE_SECONDS = 1.0  # for the forkserver to tell the exit code of a process that has ended
+_END_SECONDS = 5  # for the kernel to end killed processes
 
 
 class ChildProcess:
@@ -59,7 +56,7 @@ class ChildProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """Exit code, below 0 of a signal; None while it lives, or if nobody knows."""
+        """Exit code, below 0 of a signal; None while it lives, or if it is unknown."""
         if self.is_alive():
             return None
         self._process.join(_CODE_SECONDS)
@@ -93,11 +90,6 @@ class ChildProcess:
 LocalChild = Child[ChildProcess]
 
 
-def log_file(folder: Path, name: str) -> Path:
-    """Return the file to which the process of this name writes."""
-    return folder / f"{name.replace(' ', '_')}.log"
-
-
 def preload() -> None:
     """Start the forkserver, which imports in the background while the caller continues.
 
@@ -128,30 +120,25 @@ def wait_for_preload() -> None:
     process.close()
 
 
-def start(
-    name: str, target: str, arguments: tuple[Any, ...], place: Place, timeout_seconds: float
-) -> LocalChild:
+def start(task: Task, rank: int, place: Place) -> LocalChild:
     """Start a process of the run. Raises ProcessFailure if that is not possible."""
-    reason = ""
+    name, reason = task.name_of(rank), ""
     for _ in range(2):  # the forkserver may have been killed, and another is there then
         try:
-            return _start(name, (target, arguments, place), timeout_seconds)
+            context = multiprocessing.get_context("forkserver")
+            reports, reporting = context.Pipe(duplex=False)
+            arguments = (task.target, task.arguments, place, reporting)
+            process = context.Process(target=enter, args=arguments, name=name)
+            with _limited(task.timeout_seconds):
+                process.start()
+            reporting.close()  # so that the end of the process is the end of its reports
+            return Child(ChildProcess(process), reports)
         except (EOFError, ConnectionError):
             reason = "the forkserver has ended"
             _end_forkserver()  # for good, so that it is not taken for a living one
         except OSError as error:
             reason = error.strerror or str(error)
     raise ProcessFailure(f"{name}: it cannot be started: {reason}", environment=True)
-
-
-def _start(name: str, given: tuple[Any, ...], timeout_seconds: float) -> LocalChild:
-    context = multiprocessing.get_context("forkserver")
-    reports, reporting = context.Pipe(duplex=False)
-    process = context.Process(target=enter, args=(*given, reporting), name=name)
-    with _limited(timeout_seconds):
-        process.start()
-    reporting.close()  # so that the end of the process is the end of its reports
-    return Child(name, ChildProcess(process), reports)
 
 
 def end(children: Collection[LocalChild]) -> None:

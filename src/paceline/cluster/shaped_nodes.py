@@ -15,9 +15,10 @@ from threading import Event
 from typing import Annotated, Any, Literal
 
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.cluster import AbstractWallClockCluster, Kind, Task
+from paceline.cluster.cluster import AbstractWallClockCluster, Kind, places
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.namespaces import ShapedNetwork, check_permitted, shaped_network
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Neutral, Whole, settings
@@ -48,7 +49,7 @@ def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
         finally:
             over.set()
         if not struck.result():
-            raise SettingError("cluster.fault", "the run was over before anybody saw half of it")
+            raise SettingError("cluster.fault", "the run was over before half of it was seen")
 
 
 def has_struck(progress: Path) -> bool:
@@ -107,9 +108,7 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         if self.fault == "server_killed" and not scheme.servers:
             raise SettingError("cluster.fault", "server_killed, but the scheme has no server")
         if self.fault == "slow_worker" and (self.step_seconds is None or self.slow_workers):
-            message = (
-                "slow_worker needs paced steps, cluster.step_seconds, and cluster.slow_workers=0"
-            )
+            message = "slow_worker needs paced steps, cluster.step_seconds, and slow_workers=0"
             raise SettingError("cluster.fault", message)
         check_permitted()
 
@@ -122,12 +121,8 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         return replace(times, slow_workers=1, slow_factor=SLOWER_STEPS, slow_from=half)
 
     def run(self, task: Task) -> list[Any]:
-        num_nodes = math.ceil(task.num_training / self.workers_per_node)
-        nodes = [rank // self.workers_per_node for rank in range(task.num_training)]
-        if self.server_placement == "own_nodes":
-            nodes += range(num_nodes, num_nodes + task.num_servers)
-        else:
-            nodes += [server % num_nodes for server in range(task.num_servers)]
+        sizes = task.num_training, task.num_servers
+        nodes = places(*sizes, self.workers_per_node, self.server_placement)
         with ExitStack() as stack:
             network = stack.enter_context(shaped_network(1 + max(nodes), self.link.bandwidth))
             if self.fault != "none" and task.progress and not has_struck(task.progress):

@@ -15,9 +15,10 @@ from typing import Annotated, Any
 
 from paceline.cluster.agent_wire import KEY
 from paceline.cluster.agents import AbstractAgentsCluster
-from paceline.cluster.cluster import Device, SlurmQueue, Task
+from paceline.cluster.cluster import Device, SlurmQueue
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.node_agents import NodeAgents
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.node import address_toward
 from paceline.scheme.rule import AbstractScheme

@@ -4,14 +4,17 @@ import pickle
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paceline.cluster.child import PERIOD, Alive, Report, Returned, Tolerated
 from paceline.errors import SettingError
 
 _KILLED = "killed by"
+_LEAST = 5 * PERIOD  # of silence; a busy machine may hold up a sign
 _GRACE = 1.0  # seconds; the error of a peer often arrives before the end that caused it
 
 
@@ -48,11 +51,50 @@ P = TypeVar("P", bound=Process, covariant=True)
 
 
 class Child(NamedTuple, Generic[P]):
-    """A process of the run. `name`: its name in messages, for example "worker 1"."""
+    """A process of the run, and the end of a pipe with its reports."""
 
-    name: str
     process: P
     reports: Connection
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work of a run's processes: each calls `target`, written module:function, with `arguments`.
+
+    The first `num_training` processes train, `shards` of each worker, one worker after the other;
+    the others serve. `log_folder`: folder for their output, one file for each process. `code`:
+    digest of the source, the same on all nodes. `timeout_seconds`: silence after which a process is
+    killed. `progress`: table that the first worker extends while it trains; None if nothing is
+    trained.
+    """
+
+    target: str
+    arguments: tuple[Any, ...]
+    num_training: int
+    num_servers: int
+    log_folder: Path
+    shards: int = 1
+    code: str = ""
+    timeout_seconds: float = 600
+    progress: Path | None = None
+
+    @property
+    def num_processes(self) -> int:
+        return self.num_training + self.num_servers
+
+    def name_of(self, rank: int) -> str:
+        """Return the name of a process in messages: worker 0, worker 1, ..., server 0, ...
+
+        Of split workers: worker 0 shard 0, worker 0 shard 1, ...
+        """
+        if rank >= self.num_training:
+            return f"server {rank - self.num_training}"
+        worker, shard = divmod(rank, self.shards)
+        return f"worker {worker}" if self.shards == 1 else f"worker {worker} shard {shard}"
+
+    def log_of(self, rank: int) -> Path:
+        """Return the file to which a process writes."""
+        return self.log_folder / f"{self.name_of(rank).replace(' ', '_')}.log"
 
 
 class _Failure(NamedTuple):
@@ -62,10 +104,7 @@ class _Failure(NamedTuple):
     reason: str
     setting: str | None
     environment: bool = True
-    gone: bool = False  # killed, by whomever
-
-
-_LEAST = 5 * PERIOD  # a busy machine may hold up a sign
+    gone: bool = False  # killed
 
 
 class Silence:
@@ -82,7 +121,7 @@ class Silence:
         self._looked = time.monotonic()
 
     def hear(self, rank: int, seconds_of_work: float) -> None:
-        """Note a sign of life, by a process whose step goes on for so long without others."""
+        """Note that a process lives, and how long it has worked on its step without waiting."""
         self._unheard[rank], self._working[rank] = 0.0, seconds_of_work
 
     def pass_time(self) -> None:
@@ -102,25 +141,16 @@ class Silence:
 
 
 class Supervisor:
-    """Watches `children`, by rank, until all `num_processes` have ended.
+    """Watches the processes of `task` that are in `children`, by rank, until all have ended.
 
-    The first `num_training` are of workers, `shards` of each. A worker of several processes must
-    not be lost. One that is silent for longer than `timeout_seconds` is killed.
+    A worker of several processes must not be lost. A process that is silent for longer than the
+    task's `timeout_seconds` is killed.
     """
 
-    def __init__(
-        self,
-        children: Mapping[int, Child[Process]],
-        *,
-        num_training: int,
-        num_processes: int,
-        shards: int = 1,
-        timeout_seconds: float,
-    ) -> None:
-        self._children, self._num_training, self._shards = children, num_training, shards
-        self._num_processes = num_processes
+    def __init__(self, children: Mapping[int, Child[Process]], task: Task) -> None:
+        self._children, self._task = children, task
         self._running = set(children)
-        self._silence = Silence(children, timeout_seconds)
+        self._silence = Silence(children, task.timeout_seconds)
         self._returned: dict[int, Any] = {}
         self._tolerated: dict[int, frozenset[int]] = {}  # by server
         self._lost: list[_Failure] = []
@@ -144,7 +174,7 @@ class Supervisor:
         if self._failures or self._deserted:
             raise self._explain()
         lost = {each.rank: LostWorker(each.rank, each.reason) for each in self._lost}
-        return [(self._returned | lost)[rank] for rank in range(self._num_processes)]
+        return [(self._returned | lost)[rank] for rank in range(self._task.num_processes)]
 
     def note(self, rank: int, report: Report) -> None:
         """Record the report of a process."""
@@ -163,7 +193,7 @@ class Supervisor:
 
     @property
     def _deserted(self) -> bool:
-        return len(self._lost) == self._num_training
+        return len(self._lost) == self._task.num_training
 
     def _round(self, seconds: float | None) -> None:
         """Wait for reports or ends of processes, and record them, reports of tolerance first."""
@@ -198,17 +228,16 @@ class Supervisor:
 
         The worker must have been killed, or have failed because another process ended.
         """
-        loss = failure.derived or failure.gone
         tolerated = (
-            loss
-            and self._shards == 1
-            and failure.rank < self._num_training
+            (failure.derived or failure.gone)
+            and self._task.shards == 1
+            and failure.rank < self._task.num_training
             and self._servers_survive(failure.rank)
         )
         (self._lost if tolerated else self._failures).append(failure)
 
     def _servers_survive(self, worker: int) -> bool:
-        servers = range(self._num_training, self._num_processes)
+        servers = range(self._task.num_training, self._task.num_processes)
         return len(servers) > 0 and all(
             worker in self._tolerated.get(server, frozenset()) for server in servers
         )
@@ -219,8 +248,8 @@ class Supervisor:
         first = min(causes or [*self._lost, *self._failures])
         if first.setting is not None:
             return SettingError(first.setting, first.reason)
-        name = name_of(first.rank, self._num_training, self._shards)
-        return ProcessFailure(f"{name}: {first.reason}", environment=first.environment)
+        message = f"{self._task.name_of(first.rank)}: {first.reason}"
+        return ProcessFailure(message, environment=first.environment)
 
 
 def received(reports: Connection) -> Iterator[Report]:
@@ -230,17 +259,6 @@ def received(reports: Connection) -> Iterator[Report]:
             yield reports.recv()
     except (EOFError, OSError, pickle.UnpicklingError):  # at its end, or killed while it reported
         pass
-
-
-def name_of(rank: int, num_training: int, shards: int) -> str:
-    """Return the name of a process in messages: worker 0, worker 1, ..., server 0, ...
-
-    Of split workers: worker 0 shard 0, worker 0 shard 1, ...
-    """
-    if rank >= num_training:
-        return f"server {rank - num_training}"
-    worker, shard = divmod(rank, shards)
-    return f"worker {worker}" if shards == 1 else f"worker {worker} shard {shard}"
 
 
 def death(exit_code: int | None) -> str:

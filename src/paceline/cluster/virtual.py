@@ -1,14 +1,15 @@
 """Modelled cluster on a virtual clock: one process computes for all workers and servers."""
 
-from dataclasses import field
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
-from paceline.cluster.cluster import AbstractCluster, Kind, SlurmQueue, Task
-from paceline.cluster.launcher import launch
+from paceline.cluster.cluster import AbstractCluster, Kind, SlurmQueue
+from paceline.cluster.launcher import launch_task
+from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 class VirtualCluster(AbstractCluster):
     """Modelled cluster; ClusterProfile documents its own fields.
 
-    `step_rates`: rates of its accelerators by the name of a workload; `step_seconds` goes first.
-    `fitted_to`: ids of the rows of papers/published.csv to which its other numbers were fitted.
-    `assumed`: least and greatest value of what is assumed, by setting, for intervals.
-    `shared_cores`: of one machine on which all compute, with the durations of their steps;
-    `step_seconds` goes first, for accelerators that are emulated there. `queue`: of Slurm, in whose
-    jobs the virtual clock runs; None: here.
+    `step_rates`: rates of its accelerators by workload, overridden by `step_seconds`. `fitted_to`:
+    ids of the rows of papers/published.csv to which its other numbers were fitted. `assumed`: least
+    and greatest value of what is assumed, by setting, for intervals. `shared_cores`: of one machine
+    on which all compute, with the durations of their steps; overridden by `step_seconds` for
+    accelerators that are emulated there. `queue`: of Slurm, whose jobs run the virtual clock; None:
+    here.
     """
 
     server_bandwidth: Bandwidth
@@ -66,20 +67,8 @@ class VirtualCluster(AbstractCluster):
     @property
     def profile(self) -> ClusterProfile:
         """Cost of messages and servers on this cluster."""
-        return ClusterProfile(
-            link=self.link,
-            node_link=self.node_link,
-            workers_per_node=self.workers_per_node,
-            server_seconds=self.server_seconds,
-            server_bandwidth=self.server_bandwidth,
-            node_cores=self.node_cores,
-            message_seconds=self.message_seconds,
-            message_bandwidth=self.message_bandwidth,
-            allreduce_link=self.allreduce_link,
-            overlap=self.overlap,
-            server_placement=self.server_placement,
-            shared_cores=self._cores,
-        )
+        own = {each.name: getattr(self, each.name) for each in fields(ClusterProfile)}
+        return ClusterProfile(**{**own, "shared_cores": self._cores})
 
     @property
     def _cores(self) -> SharedCores | None:
@@ -157,11 +146,4 @@ class VirtualCluster(AbstractCluster):
         )
 
     def run(self, task: Task) -> list[Any]:
-        return launch(
-            task.target,
-            task.arguments,
-            workers=1,
-            servers=0,
-            log_folder=task.log_folder,
-            timeout_seconds=task.timeout_seconds,
-        )
+        return launch_task(replace(task, shards=1))

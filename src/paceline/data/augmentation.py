@@ -1,4 +1,4 @@
-"""Augments a whole batch as a function of the seed and the stream positions alone.
+"""Augments a whole batch as a function of the seed and the stream positions only.
 
 Hence K workers with batches of B/K train on exactly the images that one worker with batches of B
 trains on.

@@ -60,8 +60,8 @@ class AbstractImageData(ABC):
 
     Raises SettingError("data.image_shape") for a shape other than [C, H, W]. `prepare` and `load`
     raise SettingErrors with a message on one line. A data set that verifies its files or makes its
-    images declares `root` as UNKEYED: two values of it cannot give different images.
-    `is_mapped`: True if `load` maps files, False if each process has all images.
+    images declares `root` as UNKEYED: two values of it cannot give different images. `is_mapped`:
+    True if `load` maps files, False if each process has all images.
     """
 
     is_mapped: ClassVar[bool] = False

@@ -21,7 +21,7 @@ class SampleStream:
     """Concatenation of seeded permutations of the training set, one per epoch.
 
     A batch may span the end of one permutation and the start of the next. The stream is a function
-    of (num_samples, seed) alone, so that all processes agree on it.
+    of (num_samples, seed) only, so that all processes agree on it.
     """
 
     def __init__(self, num_samples: int, seed: int) -> None:
@@ -132,10 +132,10 @@ class StreamOrder(AbstractOrder):
 class PartitionedOrder(AbstractOrder):
     """Order of a partitioned set, of which each of `copies` groups of workers holds a copy.
 
-    Period e, of `shuffle_every` epochs of the run, begins with the first round of batches that is
-    behind the samples of e such periods. A worker's share in it is what the stream would deal to
-    its batches in one permutation; where that is no whole number of rounds, the rest is dealt as
-    evenly as possible. With `labels` [num_samples] the shares of period 0 are sorted by label
+    Period e, of `shuffle_every` epochs of the run, begins with the first round of batches that
+    comes after the samples of e such periods. A worker's share in it is what the stream would deal
+    to its batches in one permutation; where that is not a whole number of rounds, the rest is dealt
+    as evenly as possible. With `labels` [num_samples] the shares of period 0 are sorted by label
     instead. A worker draws its share in the order of the stream first, then in seeded permutations
     until the period ends; a batch may span two passes.
 

@@ -133,7 +133,7 @@ def _map_split(folder: Path, name: str) -> ImageSet:
     """Map the images and labels of one split.
 
     The mapping is copy-on-write, because torch refuses read-only arrays; workers share its pages as
-    long as nobody writes to them.
+    long as none writes to them.
     """
     images, labels = (
         torch.from_numpy(np.load(folder / f"{name}_{kind}.npy", mmap_mode="c"))

@@ -39,8 +39,8 @@ class RowFormat:
 class Share:
     """Samples held by one worker.
 
-    `samples`: their numbers, int64. `read(samples)`: rows of some of them, uint8
-    [N, format.num_bytes]. `spare`: rows that are kept free for an exchange.
+    `samples`: their numbers, int64. `read(samples)`: rows of some of them, uint8 [N,
+    format.num_bytes]. `spare`: rows that are kept free for an exchange.
     """
 
     def __init__(

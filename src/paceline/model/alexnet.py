@@ -9,8 +9,8 @@ class AlexNet(nn.Module):
     """Network of Krizhevsky 2012 (Advances in Neural Information Processing Systems 25), ungrouped.
 
     The original divided three convolutions between two GPUs; here each sees all channels, as in
-    FireCaffe's Table 1. It has 62.4 M parameters for 1,000 classes, and takes images of 224
-    pixels a side.
+    FireCaffe's Table 1. It has 62.4 M parameters for 1,000 classes, and takes images of 224 pixels
+    a side.
     """
 
     def __init__(self, image_shape: Sequence[int], num_classes: int) -> None:

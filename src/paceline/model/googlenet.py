@@ -10,7 +10,7 @@ from paceline.model.classifier import Classifier
 
 AUXILIARY_WEIGHT = 0.3  # of the loss of each auxiliary head (Szegedy 2014)
 
-# Outputs of an inception module's branches: 1x1; 1x1 and 3x3; 1x1 and 5x5; 1x1 behind the pool.
+# Outputs of an inception module's branches: 1x1; 1x1 and 3x3; 1x1 and 5x5; 1x1 after the pool.
 _INCEPTIONS = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),
@@ -56,7 +56,7 @@ class GoogLeNet(nn.Module):
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Map images [N, C, H, W] to logits [N, classes]; in training, of all three classifiers.
 
-        Those of the auxiliary heads come behind those of the network.
+        Those of the auxiliary heads come after those of the network.
         """
         values, auxiliary = self.stem(images), []
         for name, inception in self.inceptions.items():

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from paceline.errors import SettingError
 
 _EXPONENTS = {"none": 0.0, "square_root": 0.5, "linear": 1.0}
-_RULES = (*_EXPONENTS, "inverse_staleness")
-_SCHEDULES = ("constant", "cosine", "steps", "poly")
 
 
 @dataclass(frozen=True)
@@ -18,18 +16,18 @@ class LearningRate:
     Goyal 2017 (arXiv:1706.02677), `square_root` Krizhevsky 2014 (arXiv:1404.5997). Rule
     `inverse_staleness` follows Gupta 2016 (arXiv:1509.04210): it divides the rate by the mean
     staleness of equally fast workers if that is above 1. An update that waits for all workers has
-    more images than `images_meanwhile`, so that it counts as fresh. A rule that lowers the rate
-    has no warm-up. Schedule `cosine` follows Loshchilov 2017 (arXiv:1608.03983), over the whole
-    budget, as does `poly`: (1 - share of the budget used)^poly_power, Caffe's schedule of that
-    name, by which FireCaffe trained GoogLeNet (Iandola 2016).
+    more images than `images_meanwhile`, so that it counts as fresh. A rule that lowers the rate has
+    no warm-up. Schedule `cosine` follows Loshchilov 2017 (arXiv:1608.03983), over the whole budget,
+    as does `poly`: (1 - share of the budget used)^poly_power, Caffe's schedule of that name, by
+    which FireCaffe trained GoogLeNet (Iandola 2016).
 
-    The object survives JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`.
-    Raises SettingError, which names the setting under `training`.
+    The object survives JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`. The
+    settings `training.*` check these values; here SettingError is raised for an empty budget.
     """
 
     rule: str  # none, linear, square_root, inverse_staleness
-    update_batch_size: int  # images behind one update of the weights
-    reference_batch_size: int  # images behind one update at the base rate
+    update_batch_size: int  # images in one update of the weights
+    reference_batch_size: int  # images in one update at the base rate
     warmup_samples: int  # the rule's factor grows linearly over these; not for rule none
     schedule: str  # constant, cosine, steps, poly
     total_samples: int  # the budget of the run
@@ -40,25 +38,13 @@ class LearningRate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists only
-        _check_choice("training.lr_rule", self.rule, _RULES)
-        _check_choice("training.schedule", self.schedule, _SCHEDULES)
-        _check("batch_size", self.update_batch_size >= 1, "must be at least 1")
-        _check(
-            "training.lr_reference_batch_size", self.reference_batch_size >= 1, "must be at least 1"
-        )
-        _check("training.warmup_epochs", self.warmup_samples >= 0, "must not be negative")
-        _check("training.epochs", self.total_samples >= 1, "leaves nothing to train on")
-        ascending = list(self.milestones) == sorted(self.milestones)
-        within = all(0 < milestone < 1 for milestone in self.milestones)
-        _check("training.milestones", ascending and within, "must rise, each between 0 and 1")
-        _check("training.poly_power", self.poly_power > 0, "must be above 0")
-        _check("training.gamma", 0 < self.gamma <= 1, "must be above 0 and at most 1")
+        if self.total_samples < 1:
+            raise SettingError("training.epochs", "leaves nothing to train on")
 
     def factor(self, samples: int, update_batch_size: int | None = None) -> float:
         """Return the factor for the update that follows after `samples` samples of all workers.
 
-        `update_batch_size` is the number of images behind this update, if it differs from the
-        others.
+        `update_batch_size` is the number of images in this update, if it differs from the others.
         """
         rule = self._rule_factor(samples, update_batch_size or self.update_batch_size)
         return rule * self._schedule_factor(samples / self.total_samples)
@@ -84,24 +70,14 @@ class LearningRate:
         return 1.0
 
 
-def _check(setting: str, holds: bool, message: str) -> None:
-    if not holds:
-        raise SettingError(setting, message)
-
-
-def _check_choice(setting: str, value: str, choices: tuple[str, ...]) -> None:
-    _check(setting, value in choices, f"{value!r} is none of {', '.join(choices)}")
-
-
 def corrected_momentum(momentum: float, staleness: float) -> float:
     """Return the explicit momentum that, added to that of asynchrony, amounts to `momentum`.
 
     A gradient is momentum / (1 - momentum) updates old on average when it takes effect; with K
     asynchronous workers it is K - 1 updates older, the age that a momentum of 1 - 1/K causes
-    (Mitliagkas 2016, arXiv:1605.09774, theorem 3). Ages add up. The result is at least 0. The
-    rate is not changed, so that the total effect of a gradient on the weights, which is
-    rate / (1 - momentum) in SGD, becomes smaller. `momentum` must be below 1; `staleness` is a mean
-    [updates].
+    (Mitliagkas 2016, arXiv:1605.09774, theorem 3). Ages add up. The result is at least 0. The rate
+    is not changed, so that the total effect of a gradient on the weights, which is rate / (1 -
+    momentum) in SGD, becomes smaller. `momentum` must be below 1; `staleness` is a mean [updates].
     """
     age = max(0.0, momentum / (1 - momentum) - staleness)
     return age / (1 + age)

@@ -19,15 +19,15 @@ def torchvision_network(
     """Build an untrained network that maps images [N, C, H, W] to logits [N, num_classes].
 
     The first convolution takes C channels. For small images it becomes 3x3 with stride 1, and the
-    pool behind it is kept: ResNet-18 then trains about 160 images/s (32x32, batch 64) on a CPU
-    core, without that pool a third of it. Patches of transformers keep their size. Auxiliary heads
-    are left out. `normalization: group` replaces every BatchNorm by a GroupNorm; `none` takes it
-    out of ResNets, and leaves networks without any normalization as they are.
+    pool after it is kept: ResNet-18 then trains about 160 images/s (32x32, batch 64) on a CPU core,
+    without that pool a third of it. Patches of transformers keep their size. Auxiliary heads are
+    left out. `normalization: group` replaces every BatchNorm by a GroupNorm; `none` takes it out of
+    ResNets, and leaves networks without any normalization as they are.
 
     Raises SettingError("model.network.name") for an unknown name (with close matches) and for a
     network that cannot process such images, SettingError("model.network.normalization") for an
-    unknown normalization, for a network without BatchNorm layers to replace, and for one that is
-    no ResNet and has normalization.
+    unknown normalization, for a network without BatchNorm layers to replace, and for one that is no
+    ResNet and has normalization.
     """
     network = _build(name, image_shape, num_classes)
     _adapt_first_convolution(network, image_shape)

@@ -1,17 +1,14 @@
 """Defines Network in Network for ImageNet, as FireCaffe trained it."""
 
+import copy
 from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 
-# Output channels, kernel, stride and padding of the spatial convolution of each block, and the
-# outputs of the two 1x1 convolutions behind it; None: as many outputs as there are classes.
-_BLOCKS = (
-    (96, 11, 4, 0, (96, 96)),
-    (256, 5, 1, 2, (256, 256)),
-    (384, 3, 1, 1, (384, 384)),
-    (1024, 3, 1, 1, (1024, None)),
-)
+# Output channels, kernel, stride and padding of the spatial convolution of each block. Two 1x1
+# convolutions follow; the last of all has as many outputs as there are classes.
+Blocks = Sequence[tuple[int, int, int, int]]
+_BLOCKS = ((96, 11, 4, 0), (256, 5, 1, 2), (384, 3, 1, 1), (1024, 3, 1, 1))
 
 
 class NiN(nn.Module):
@@ -23,25 +20,34 @@ class NiN(nn.Module):
 
     def __init__(self, image_shape: Sequence[int], num_classes: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*_layers(image_shape[0], num_classes))
+        pool = nn.MaxPool2d(3, stride=2, ceil_mode=True)
+        blocks = nin_layers(image_shape[0], num_classes, _BLOCKS, pool, 0.5)
+        self.layers = nn.Sequential(
+            *blocks, nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images [N, C, H, W] to logits [N, classes]."""
         return self.layers(images)
 
 
-def _layers(channels: int, num_classes: int) -> Iterator[nn.Module]:
-    for block, (width, kernel, stride, padding, mixed) in enumerate(_BLOCKS):
-        if block:
-            yield nn.MaxPool2d(3, stride=2, ceil_mode=True)
-        if block == len(_BLOCKS) - 1:
-            yield nn.Dropout(0.5)
+def nin_layers(
+    channels: int, num_classes: int, blocks: Blocks, pool: nn.Module, dropout: float
+) -> Iterator[nn.Module]:
+    """Yield the layers of all blocks, with `pool` between two, up to the last convolution.
+
+    `dropout`: share of the last block's inputs that is left out in training.
+    """
+    for number, (width, kernel, stride, padding) in enumerate(blocks, 1):
+        if number > 1:
+            yield copy.deepcopy(pool)
+        if number == len(blocks):
+            yield nn.Dropout(dropout)
         yield nn.Conv2d(channels, width, kernel, stride, padding)
         yield nn.ReLU(inplace=True)
-        channels = width
-        for outputs in mixed:
-            yield nn.Conv2d(channels, outputs or num_classes, 1)
+        yield nn.Conv2d(width, width, 1)
+        yield nn.ReLU(inplace=True)
+        yield nn.Conv2d(width, num_classes if number == len(blocks) else width, 1)
+        if number < len(blocks):
             yield nn.ReLU(inplace=True)
-            channels = outputs or num_classes
-    yield nn.AdaptiveAvgPool2d(1)
-    yield nn.Flatten()
+        channels = width

@@ -19,7 +19,7 @@ _PARTS = {"lightning.pytorch": "pytorch_lightning", "lightning.fabric": "lightni
 def use_one_lightning() -> None:
     """Let `import lightning` bring pytorch_lightning, unless the package was imported before.
 
-    Call it before anybody's code is imported.
+    Call it before a user's code is imported.
     """
     if not any(isinstance(finder, _Names) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Names())

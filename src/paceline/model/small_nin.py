@@ -1,22 +1,21 @@
 """Defines a small Network in Network: convolutions only, and no linear layer at all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from paceline.errors import SettingError
+from paceline.model.nin import nin_layers
 from paceline.model.small_alexnet import check_dropout
 
-# Output channels, kernel and stride of the spatial convolution of each block. Two 1x1 convolutions
-# follow; the last of all has as many outputs as there are classes.
-_BLOCKS = ((32, 5, 2), (64, 3, 1), (64, 3, 1))
+_BLOCKS = ((32, 5, 2, 2), (64, 3, 1, 1), (64, 3, 1, 1))  # as in nin.py
 
 
 class SmallNiN(nn.Module):
     """Network in Network (Lin 2013, arXiv:1312.4400) in small: three blocks of three convolutions.
 
-    It has 71,498 parameters for grey images and 10 classes. Logits are the means over the pixels
-    of the last convolution's outputs, which no ReLU follows. Weights are initialised for ReLUs (He
+    It has 71,498 parameters for grey images and 10 classes. Logits are the means over the pixels of
+    the last convolution's outputs, which no ReLU follows. Weights are initialised for ReLUs (He
     2015, arXiv:1502.01852), since nothing normalises what nine layers make of an image. `dropout`:
     share of the last block's inputs that is left out in training. Raises SettingError for images
     with a side under 7 pixels, and for a share outside of [0, 1).
@@ -28,7 +27,8 @@ class SmallNiN(nn.Module):
         if min(rows, columns) < 7:
             raise SettingError("data.image_shape", "the small NiN needs at least 7 pixels each way")
         check_dropout(dropout)
-        self.layers = nn.Sequential(*_layers(channels, num_classes, dropout))
+        blocks = nin_layers(channels, num_classes, _BLOCKS, nn.MaxPool2d(2), dropout)
+        self.layers = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
         for layer in self.layers:
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -36,22 +36,3 @@ class SmallNiN(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Map images [N, C, H, W] to logits [N, classes]."""
         return self.layers(images)
-
-
-def _layers(channels: int, num_classes: int, dropout: float) -> Iterator[nn.Module]:
-    last = len(_BLOCKS) - 1
-    for block, (width, kernel, stride) in enumerate(_BLOCKS):
-        if block:
-            yield nn.MaxPool2d(2)
-        if block == last:
-            yield nn.Dropout(dropout)
-        yield nn.Conv2d(channels, width, kernel, stride, kernel // 2)
-        yield nn.ReLU(inplace=True)
-        yield nn.Conv2d(width, width, 1)
-        yield nn.ReLU(inplace=True)
-        yield nn.Conv2d(width, num_classes if block == last else width, 1)
-        if block < last:
-            yield nn.ReLU(inplace=True)
-        channels = width
-    yield nn.AdaptiveAvgPool2d(1)
-    yield nn.Flatten()

@@ -52,14 +52,14 @@ def write_files(path: Path, files: Files) -> None:
     ):
         for name in sorted(files):
             for key, content in sorted(files[name].items()):
-                member = tarfile.TarInfo(f"{key}/{name}")  # of no time and no owner
+                member = tarfile.TarInfo(f"{key}/{name}")  # without time and owner
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
     made.replace(path)
 
 
 def read_archive(path: Path) -> Files:
-    """Read all files of an archive. Raises SettingError("study") for what is no archive."""
+    """Read all files of an archive. Raises SettingError("study") if it is damaged."""
     try:
         return _read(path)
     except _BROKEN as error:
@@ -104,7 +104,7 @@ def _read(path: Path) -> Files:
             key, _, name = member.name.partition("/")
             file = archive.extractfile(member) if member.isreg() else None
             if file is None or name not in files or not _KEY.fullmatch(key):
-                raise ValueError(f"{member.name} is no file of a record")
+                raise ValueError(f"{member.name} is not a file of a record")
             if key in files[name]:
                 raise ValueError(f"{member.name} is there twice")
             files[name][key] = file.read()
@@ -126,8 +126,8 @@ def record_elsewhere(folder: Path, digest: str) -> Path | None:
     """Return the folder of a record of the same point in another study of the same runs/.
 
     `folder`: runs/<study>/<key> of the point. `digest`: `source_digest()` of the present source,
-    which made the record. It is of a virtual clock, whose times are the same at any hour and
-    beside any other run; those of real processes are not.
+    which made the record. It is of a virtual clock, whose times are the same at any hour and beside
+    any other run; those of real processes are not.
     """
     for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
         result = read_result(path.parent)
@@ -139,7 +139,7 @@ def record_elsewhere(folder: Path, digest: str) -> Path | None:
 def copy_record(source: Path, folder: Path, config: PointConfig, without: Collection[str]) -> None:
     """Copy the record in `source` to `folder`, under the study and the settings of `config`.
 
-    `without`: names of files that stay behind. The copy appears whole or not at all. Raises
+    `without`: names of files that are left out. The copy appears whole or not at all. Raises
     SettingError("study") if it cannot be written.
     """
     result = read_result(source)

@@ -1,8 +1,8 @@
 """Checkpoints of a point under way, in the folder of its partial record.
 
-A checkpoint is a folder with a file of each process. It counts from the moment at which
-`complete.json` is there, which names them all: whoever dies before leaves the one before as it was.
-`origin.json` tells of which point they are, and by which code.
+A checkpoint is a folder with a file of each process. It counts as soon as it has `complete.json`,
+which names all files; until then the checkpoint before it stays. `origin.json` names the point and
+the code that wrote them.
 """
 
 import json
@@ -22,9 +22,10 @@ _COMPLETE, _ORIGIN = "complete.json", "origin.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint. `number`: of the point's, from 1. `samples`: of all workers, behind
-    it. `resumes`: how many times the run that wrote it had been resumed. `sizes`: bytes of each
-    file.
+    """A complete checkpoint.
+
+    `number`: of the point's, from 1. `samples`: of all workers so far. `resumes`: how many times
+    the run that wrote it had been resumed. `sizes`: bytes of each file.
     """
 
     number: int

@@ -29,9 +29,9 @@ class Measurement:
 
     `evaluations` is the number of snapshots of the shared weights, evenly spaced in samples.
     `curve_images` is the number of validation images on which all of them but that of the end of
-    the run are scored, the same for all runs; None for all images.
-    `evaluation_batch_size` counts images. `warmup_fraction` is the share of the run's steps that
-    the throughput leaves out at its beginning, and as many at its end.
+    the run are scored, the same for all runs; None for all images. `evaluation_batch_size` counts
+    images. `warmup_fraction` is the share of the run's steps that the throughput leaves out at its
+    beginning, and as many at its end.
     """
 
     evaluations: Whole

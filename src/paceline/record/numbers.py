@@ -27,9 +27,9 @@ class Shown:
     """Place on the page: a column of the table `section` under the heading `label`.
 
     A cell shows the mean over the finished seeds of a configuration with its interval. Columns are
-    sorted by `place`. With `each_point`, the table of all points has the number, too. With
-    `beside_virtual`, it is shown only in studies with points on the virtual clock, because the
-    time of such points is modelled.
+    sorted by `place`. With `each_point`, the table of all points has the number as well. With
+    `beside_virtual`, it is shown only in studies with points on the virtual clock, because the time
+    of such points is modelled.
     """
 
     section: Section

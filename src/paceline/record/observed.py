@@ -221,8 +221,8 @@ class Observed:
     def real_images_per_second(self) -> float | None:
         """Return the throughput on a real clock, of images whose gradients were applied.
 
-        If one process runs all workers, dropped gradients count, too, because the real times of its
-        steps are not assigned to workers.
+        If one process runs all workers, dropped gradients count as well, because the real times of
+        its steps are not assigned to workers.
         """
         return self._throughput(
             [
@@ -302,5 +302,5 @@ def images_per_second(
 
 
 def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return times, from the beginning of the run, and the number of steps behind each."""
+    """Return times, from the beginning of the run, and the number of steps until each."""
     return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)

@@ -33,9 +33,8 @@ class Point:
     """One training run: what is trained, on which data and cluster, and how it is measured.
 
     `batch_size`: images per worker and step. `repeat`: 0, or which time the same is done again, in
-    a block of a study. `model` and `data` are built in each process.
-    `config`: the configuration from which the point was built; it names the point and is written
-    to its record.
+    a block of a study. `model` and `data` are built in each process. `config`: the configuration
+    from which the point was built; it names the point and is written to its record.
     """
 
     study: Annotated[str, Field(pattern=STUDY_NAME)]

@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,16 +18,7 @@ import psutil
 
 import paceline
 
-ROOMS = (
-    "data",
-    "model",
-    "scheme",
-    "timing",
-    "exchange",
-    "clock",
-    "cluster",
-    "run",
-)
+ROOMS = ("data", "model", "scheme", "timing", "exchange", "clock", "cluster", "run")
 FILES = (
     "random_bits.py",
     *(f"record/{name}.py" for name in ("training", "observed", "certificate", "numbers", "rows")),
@@ -39,8 +31,8 @@ _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-cor
 class Hardware(TypedDict):
     """Hardware of a machine.
 
-    `cores`: number of cores that this process may use. `gpus`: names as the driver reports them,
-    so that CUDA is not initialised.
+    `cores`: number of cores that this process may use. `gpus`: names as the driver reports them, so
+    that CUDA is not initialised.
     """
 
     cpu: str
@@ -68,21 +60,16 @@ def digest_of(package: Path, project: Path | None = None) -> str:
 
     That is what it has in `src/`, beside this package, and its modules and packages at the top.
     """
+    rooms = itertools.chain.from_iterable((package / room).rglob("*.py") for room in ROOMS)
+    files = [each for name in FILES if (each := package / name).exists()]
+    found = [(path.relative_to(package).as_posix(), path, True) for path in (*rooms, *files)]
+    for path in _own_files(project) if project is not None else ():
+        found.append((f"of the project/{path.relative_to(project).as_posix()}", path, False))
     digest = hashlib.sha256()
-    found = [(path.relative_to(package).as_posix(), path, True) for path in _files(package)]
-    if project is not None:
-        own = ((path.relative_to(project), path) for path in _own_files(project))
-        found += [(f"of the project/{name.as_posix()}", path, False) for name, path in own]
     for name, path, is_ours in sorted(found):
         digest.update(f"{name}\0".encode())
         digest.update(hashlib.sha256(_meaning(path.read_bytes(), is_ours)).digest())
     return digest.hexdigest()[:12]
-
-
-def _files(package: Path) -> Iterator[Path]:
-    for room in ROOMS:
-        yield from (package / room).rglob("*.py")
-    yield from (package / name for name in FILES if (package / name).exists())
 
 
 def _own_files(project: Path) -> Iterator[Path]:
@@ -97,16 +84,15 @@ def _own_files(project: Path) -> Iterator[Path]:
 def _meaning(source: bytes, is_ours: bool) -> bytes:
     """Return the source without docstrings and comments, and, of ours, the text of errors.
 
-    What is no Python is returned as it is: nobody imports it.
+    A file that is not valid Python is returned as it is: nobody imports it.
     """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return source
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(_WithoutMessages().visit(tree) if is_ours else tree).encode()
 
@@ -139,9 +125,11 @@ def commit(root: Path = Path()) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages by name."""
-    return {"python": platform.python_version()} | {
-        name: installed for name in _PACKAGES if (installed := _version(name))
-    }
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def job() -> dict[str, str]:
@@ -157,11 +145,15 @@ def job() -> dict[str, str]:
 
 def hardware() -> Hardware:
     """Describe this machine."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
     return {
-        "cpu": _cpu_model(),
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
         "cores": num_cores(),
         "memory_bytes": psutil.virtual_memory().total,
-        "gpus": _gpus(),
+        "gpus": gpus.splitlines(),
     }
 
 
@@ -170,24 +162,6 @@ def num_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _cpu_model() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _gpus() -> list[str]:
-    return (_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines()
 
 
 def _output(*command: str) -> str | None:

@@ -1,14 +1,14 @@
-"""Gate through which all records are read: what does not fit is no record, and is named.
+"""Reads records, all by the same checks: one that does not pass counts as missing, and is named.
 
-A record fits if its files are whole, regular and of a legal size, `result.json` and the tables fit
-`schema.py`, and its place, its key and its settings agree.
+The files of a record must be whole, regular and of a legal size, `result.json` and the tables must
+fit `schema.py`, and its place, its key and its settings must agree.
 """
 
 import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import yaml
 
@@ -28,15 +28,7 @@ class _UnfitError(Exception):
     """Reason why a record does not fit."""
 
 
-class _Version(NamedTuple):
-    """State of a file, another one when it is written anew."""
-
-    name: str
-    modified: int
-    size: int
-    inode: int
-
-
+_Version = tuple[str, int, int, int]  # of a file: name, time, size and inode change when it does
 _read: dict[Path, tuple[list[_Version], Result | str]] = {}  # each record as it was read last
 
 
@@ -100,32 +92,27 @@ def _version(folder: Path, name: str) -> _Version:
     except OSError as error:
         raise _UnfitError(f"{name}: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise _UnfitError(f"{name}: it is no regular file")
+        raise _UnfitError(f"{name}: it is not a regular file")
     if found.st_size > _MOST_BYTES:
         raise _UnfitError(f"{name}: {found.st_size} bytes are too many")
-    return _Version(name, found.st_mtime_ns, found.st_size, found.st_ino)
+    return name, found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _result(folder: Path) -> Result | str:
+    """Return the result of a record, or why it does not fit."""
     try:
-        return _checked(folder)
+        texts = {name: _text(folder / name) for name in _names(folder)}
+        result, config = _json(texts["result.json"]), _config(texts["config.yaml"])
+        exchange = bool(config.values.get("exchange"))
+        if fault := fault_of_result(result, exchange=exchange):
+            return f"result.json: {fault}"
+        _check_place(folder, result, config, exchange=exchange)
     except _UnfitError as unfit:
         return str(unfit)
-
-
-def _checked(folder: Path) -> Result:
-    texts = {name: _text(folder / name) for name in _names(folder)}
-    result = _json(texts["result.json"])
-    config = _config(texts["config.yaml"])
-    exchange = bool(config.values.get("exchange"))
-    if fault := fault_of_result(result, exchange=exchange):
-        raise _UnfitError(f"result.json: {fault}")
-    _check_place(folder, result, config, exchange=exchange)
-    if not exchange:
-        tables = {t.name: texts[f"{t.name}.csv"] for t in POINT_TABLES if f"{t.name}.csv" in texts}
-        if fault := fault_of_tables(tables, result["status"]):
-            raise _UnfitError(fault)
-    return result
+    if exchange:
+        return result
+    tables = {name.removesuffix(".csv"): texts[name] for name in texts if name not in _NEEDED}
+    return fault_of_tables(tables, result["status"]) or result
 
 
 def _check_place(
@@ -140,7 +127,7 @@ def _check_place(
         same |= {} if exchange else config.names
     except Exception as error:  # settings of any shape
         what = " ".join(str(error).split()) or type(error).__name__
-        raise _UnfitError(f"config.yaml: it is no settings of a point: {what}") from error
+        raise _UnfitError(f"config.yaml: these are not the settings of a point: {what}") from error
     if key != folder.name:
         raise _UnfitError(f"config.yaml: its settings have the key {key}, not {folder.name}")
     if same["study"] != folder.parent.name:
@@ -156,7 +143,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise _UnfitError(f"{path.name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _UnfitError(f"{path.name}: it is no text") from error
+        raise _UnfitError(f"{path.name}: it is not text") from error
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -165,7 +152,7 @@ def _json(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _UnfitError(f"result.json: {error}") from error
     if not isinstance(result, dict):
-        raise _UnfitError("result.json: it is no object")
+        raise _UnfitError("result.json: it is not an object")
     return cast("dict[str, Any]", result)
 
 
@@ -178,7 +165,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _config(text: str) -> PointConfig:
@@ -188,5 +175,5 @@ def _config(text: str) -> PointConfig:
         what = " ".join(str(error).split())
         raise _UnfitError(f"config.yaml: {what}") from error
     if not isinstance(values, dict):
-        raise _UnfitError("config.yaml: it is no settings")
+        raise _UnfitError("config.yaml: these are not settings")
     return PointConfig(cast("dict[str, Any]", values))

@@ -92,7 +92,7 @@ class PartialRecord:
         self._lock.release()
 
     def discard(self) -> None:
-        """Give the record up; a complete checkpoint stays, from which another process goes on."""
+        """Give the record up; a complete checkpoint stays, with which another process continues."""
         clear(self.folder)
         self._lock.release()
 
@@ -122,7 +122,7 @@ def _clear(partial: Path) -> None:
 
 
 def adopt(partial: Path, final: Path) -> bool:
-    """Put a partial record that nobody makes any more in its place if it is whole.
+    """Put a partial record that an ended process left in its place if it is whole.
 
     Returns whether it was.
     """
@@ -138,7 +138,7 @@ def _put(folder: Path, final: Path) -> None:
     folder.rename(final)
 
 
-_PATIENCE = 1.0  # s, longer than anybody holds a lock to look at what was left behind
+_PATIENCE = 1.0  # s, longer than a process holds a lock to look at what another has left
 _PARTIAL = re.compile(r"\.([0-9a-f]{12})\.partial")
 
 
@@ -148,7 +148,7 @@ def partial_folder(final: Path) -> Path:
 
 
 def lock_of(partial: Path) -> Path:
-    """Return the file that whoever makes the record in a partial folder holds locked."""
+    """Return the file that a process locks while it makes the record in a partial folder."""
     return partial.with_name(f"{partial.stem}.lock")
 
 
@@ -167,7 +167,7 @@ def is_under_way(partial: Path) -> bool:
 
 @contextmanager
 def left_behind(partial: Path) -> Generator[bool]:
-    """Yield whether nobody makes the record of this partial folder; nobody begins inside.
+    """Yield whether no process makes the record of this partial folder; none can begin inside.
 
     A lock that this process may not open counts as held.
     """
@@ -197,5 +197,5 @@ class Lock:
         """Let go; without effect unless it is held."""
         if self._lock.is_locked:
             with suppress(OSError):
-                Path(self._lock.lock_file).unlink()  # whoever waits for it asks for a new one
+                Path(self._lock.lock_file).unlink()  # a process that waits asks for a new file
             self._lock.release()

@@ -24,8 +24,8 @@ class Sweep:
     def needs_run(self, result: Mapping[str, Any] | None, digest: str) -> bool:
         """Return True if a point must run.
 
-        `result`: its result.json, None without a record. `digest`: `source_digest()` of the
-        present source. A point that diverged has finished: it would diverge again.
+        `result`: its result.json, None without a record. `digest`: `source_digest()` of the present
+        source. A point that diverged has finished: it would diverge again.
         """
         if result is None or self.rerun == "all" or failed_by_environment(result):
             return True

@@ -1,7 +1,7 @@
 """Schema of a record: the fields of `result.json`, and the columns of each table.
 
-A number's range follows from the unit that `numbers.py` declares for it, wherever it
-stands. A record of earlier code may lack numbers, tables and columns; what it has must fit.
+A number's range follows from the unit that `numbers.py` declares for it, wherever it stands. A
+record of an earlier version of the code may lack numbers, tables and columns; what it has must fit.
 """
 
 import csv
@@ -38,14 +38,7 @@ _CellFinite = Annotated[float, Field(allow_inf_nan=False)]
 _CellShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]  # text, as in a CSV file
 _CELLS: dict[str, Any] = {"nats": _CellFinite, "share": _CellShare}
 _RANGES: dict[str, Any] = {"nats": _Finite, "share": _Share, "text": _Text | list[Any]}
-_NOISE = (
-    "float",
-    "int",
-    "str",
-    "constrained-float",
-    "list[any]",
-    "function-after",
-)  # of pydantic, in the place of an error
+_NOISE = {"float", "int", "str", "constrained-float", "list[any]", "function-after"}  # of pydantic
 _UNIT = {number.name: number.unit for number in NUMBERS}
 _NEEDED = ("samples", "seconds", "top1")  # numbers that every finished training has
 _NEEDED_TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
@@ -133,8 +126,7 @@ def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
         header, *rows = list(csv.reader(text.splitlines(), strict=True))
     except csv.Error as error:
         return str(error), 0
-    unknown = [name for name in header if name not in table.columns]
-    if unknown or len(set(header)) < len(header):
+    if len(set(header)) < len(header) or not set(header) <= set(table.columns):
         return f"columns {', '.join(header)}, not {', '.join(table.columns)}", 0
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
@@ -144,18 +136,13 @@ def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
         _rows(table.name, tuple(header)).validate_python(cells)
     except ValidationError as error:
         return _first(error), 0
-    return _fault_of_bits(cells), len(rows)
-
-
-def _fault_of_bits(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return why the bits in the rows of a table do not fit; of most tables no row has any."""
-    for number, row in enumerate(rows, 1):
-        if "right" in row and "images" in row:
+    for number, row in enumerate(cells, 1):
+        if "right" in row and "images" in row:  # bits; most tables have none
             try:
-                bits_of(row["right"], int(row["images"]))
+                bits_of(str(row["right"]), int(row["images"] or 0))
             except ValueError as error:
-                return f"row {number}, right: {error}"
-    return None
+                return f"row {number}, right: {error}", len(rows)
+    return None, len(rows)
 
 
 @cache
@@ -189,16 +176,13 @@ def _cell(column: str, hint: Any) -> Any:
 def _first(error: ValidationError) -> str:
     """Return the first of pydantic's errors in one line: where, what, and what it found."""
     first = error.errors(include_url=False)[0]
-    place = [f"row {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
-    place = [part for part in place if part not in _NOISE]
-    found = first["input"]
-    shown = "" if isinstance(found, dict | list) else f", not {_short(found)}"
+    parts = [f"row {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
+    place = ", ".join(part for part in parts if part not in _NOISE)
     if first["type"] == "missing":
-        return f"{', '.join(place)}: it has none"
-    message = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"{', '.join(place)}: {message}{shown}"
-
-
-def _short(value: object) -> str:
-    text = "infinity" if isinstance(value, float) and math.isinf(value) else repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+        return f"{place}: it has none"
+    found, message = first["input"], first["msg"].removeprefix("Input ")
+    message = message.removeprefix("Value error, ")
+    if isinstance(found, dict | list):
+        return f"{place}: {message}"
+    shown = "infinity" if isinstance(found, float) and math.isinf(found) else repr(found)
+    return f"{place}: {message}, not {shown if len(shown) <= 40 else f'{shown[:37]}...'}"

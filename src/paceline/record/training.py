@@ -25,14 +25,14 @@ class Training:
 
     `epochs`: passes over the data by all workers together. `samples`: images over all workers,
     which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
-    `lr` is used as set, "tuned" if the study's tuning chooses it, before which `lr` is None, and
-    `momentum` is, too, if it is tuned. LearningRate documents how the rate changes with scale and
-    progress. `gradient_clip_val`: largest norm of an applied gradient, or by
-    `gradient_clip_algorithm: value` the largest absolute value of each of its elements; None for no
-    limit. `ema_decay`: share that a moving average of the weights, which is evaluated beside them,
-    keeps of itself over `lr_reference_batch_size` images of all workers together; None for no
-    average. `initial_weights`: file of the first weights; None for random ones.
-    `checkpoint_seconds`: real time from one checkpoint to the next; None for none.
+    `lr` is used as set, "tuned" if the study's tuning chooses it: until then `lr` is None, and so
+    is a tuned `momentum`. LearningRate documents how the rate changes with scale and progress.
+    `gradient_clip_val`: largest norm of an applied gradient, or by `gradient_clip_algorithm: value`
+    the largest absolute value of each of its elements; None for no limit. `ema_decay`: share that a
+    moving average of the weights, which is evaluated beside them, keeps of itself over
+    `lr_reference_batch_size` images of all workers together; None for no average.
+    `initial_weights`: file of the first weights; None for random ones. `checkpoint_seconds`: real
+    time from one checkpoint to the next; None for none.
     """
 
     epochs: Positive
@@ -120,8 +120,8 @@ class Training:
         return Target(model.group, {**model.values, "optimizer": changed})
 
     def check(self, accounting: Accounting, model: Target) -> None:
-        """Raise SettingError for a model without optimizer, or for a correction of staleness that
-        a run cannot have.
+        """Raise SettingError for a model without optimizer, or for a correction of staleness that a
+        run cannot have.
 
         A rate that falls with staleness must not be combined with a scheme that divides by it. A
         correction of momentum needs the same staleness throughout the run, and an optimizer with

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from paceline.cluster.cluster import AbstractCluster, Task
+from paceline.cluster.cluster import AbstractCluster
+from paceline.cluster.supervisor import Task
 from paceline.exchange.find_collective import collective
 from paceline.exchange.group_wire import GroupWire, socket_bytes
 from paceline.exchange.node import workers_of_a_node

@@ -116,7 +116,7 @@ class TimedBatches:
 
     `waits`: whether others are waited for inside a step, so that it is no process's own work.
     `seconds_waiting` is the time spent in drawing; `drawn` is the number of batches drawn. Both,
-    and the clock, go on where a checkpoint was written.
+    and the clock, continue where a checkpoint was written.
     """
 
     def __init__(self, batches: Batches, clock: TrainingClock, *, waits: bool = False) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.clock.reports import ServerReport
-from paceline.cluster.cluster import Task
 from paceline.cluster.shaped_nodes import RECORD as FAULT
-from paceline.cluster.supervisor import LostWorker, ProcessFailure
+from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.record import provenance

@@ -4,9 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from paceline.cluster.cluster import Task
 from paceline.cluster.processes import preload
-from paceline.cluster.supervisor import LostWorker, ProcessFailure
+from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.run.run_point import PROCESS
 from tests.tiny import point_of, tiny_point
 
