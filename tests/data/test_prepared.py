@@ -142,7 +142,7 @@ def test_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("paceline.data.prepared.copy_part", full)
+    monkeypatch.setattr("paceline.data.prepared.Part.chunks", full)
     with pytest.raises(SettingError, match=r"data\.root: cannot make .*No space left on device"):
         Decoded(**settings(tmp_path, **SIZES)).prepare()
     assert prepared_folders(tmp_path) == []

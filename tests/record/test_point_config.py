@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.record.key import PointSettings, declared_settings
 from paceline.record.point import Point
@@ -104,10 +105,10 @@ def test_tensors_of_a_workload_are_counted_with_its_layers_which_are_part_of_the
 def test_settings_of_the_run_are_not_those_of_the_data_sets_class():
     """An earlier record has none of them, and was made with what changes nothing."""
     earlier, later = PointConfig(CONFIG), PointConfig({**CONFIG, **LATER})
-    assert earlier.data == later.data
-    assert earlier.placement == later.placement
+    assert earlier.target("data") == later.target("data")
+    assert earlier.of_the_run("data") == later.of_the_run("data")
     partitioned = changed("data.placement", "partitioned")
-    assert PointConfig(partitioned).placement.partitioned
+    assert Placement(**PointConfig(partitioned).of_the_run("data")).partitioned
 
 
 def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():

@@ -140,7 +140,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 def die_with_parent() -> None:
-    """End this process when its parent ends, or has ended: one that is killed ends no process."""
+    """End this process when its parent ends, or has ended: a killed parent cannot do it."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -38,11 +38,8 @@ def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
     if accelerator == "cpu" or (accelerator == "auto" and gpus == 0):
         return "cpu"
     if gpus < workers:
-        raise SettingError(
-            "workers",
-            f"{workers} workers need a GPU each, and this machine has {gpus}; "
-            "fewer workers, or cluster.accelerator=cpu",
-        )
+        message = f"{workers} workers need a GPU each, and this machine has {gpus}; "
+        raise SettingError("workers", message + "fewer workers, or cluster.accelerator=cpu")
     return "cuda"
 
 
@@ -152,9 +149,9 @@ class AbstractCluster(AbstractPacing, ABC):
         `split`: this process's part of a split worker; None if it is a whole one.
         """
 
-    @abstractmethod
     def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
         """Return True if Lightning's DDP replaces the scheme's rule."""
+        return False
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         """Raise SettingError for a scheme that this cluster cannot carry out."""
@@ -181,9 +178,8 @@ class AbstractCluster(AbstractPacing, ABC):
             message += "by cluster.step_seconds, do they send messages of its size"
             raise SettingError("workload", message)
 
-    @abstractmethod
     def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
-        """Let the messages of `module` have the bytes of the workload, where they are real.
+        """Let the messages of `module` have the bytes of the workload, if they are real.
 
         `weight_bytes`: of one weight in training. Raises SettingError("workload") if its own
         weights have more.

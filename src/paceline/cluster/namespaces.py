@@ -63,7 +63,7 @@ def check_permitted() -> None:
 
 @contextlib.contextmanager
 def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]:
-    """Have `num_nodes` nodes, whose links carry `bandwidth` bytes of messages a second each way.
+    """Provide `num_nodes` nodes, whose links carry `bandwidth` bytes of messages a second each way.
 
     Raises SettingError("cluster") if there are too many, or if the system refuses.
     """
@@ -109,14 +109,14 @@ def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
 
 
 def _left_behind() -> Iterable[int]:
-    """Return the processes that were killed, and left nodes."""
+    """Return the processes that were killed before they removed their nodes."""
     folder = _FOLDER.iterdir() if _FOLDER.is_dir() else ()
     owners = {int(each[1]) for path in folder if (each := _OURS.fullmatch(path.name))}
     return [process for process in owners if not Path(f"/proc/{process}").exists()]
 
 
 def _remove(processes: Iterable[int]) -> None:
-    """Remove the nodes of `processes`, as far as there are any, and their switches."""
+    """Remove the nodes and switches that `processes` have left."""
     for process in processes:
         ports = _PORT.format(process=process, node="*")
         for path in Path("/sys/class/net").glob(ports):  # a namespace would take its own with it

@@ -149,7 +149,7 @@ class _RemoteProcess:
 
 
 class _Relay:
-    """Order to an agent, and a thread that hears its reports. `remotes`: its processes by rank."""
+    """Order to an agent, and a thread that receives its reports. `remotes`: processes by rank."""
 
     def __init__(self, node: _Node, order: Order) -> None:
         self.node, self._order = node, order
@@ -162,7 +162,7 @@ class _Relay:
         self.has_begun = False
 
     def begin(self) -> None:
-        """Send the order, ahead of an END that may follow at once, and hear what comes of it."""
+        """Send the order, before any END that may follow at once, and receive reports."""
         self.has_begun = True
         self.node.send(self._order)
         self._thread.start()

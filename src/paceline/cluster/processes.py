@@ -39,7 +39,7 @@ KEEP_MEMORY = {
 _MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix socket's path
 _IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
 _LOOK_SECONDS = 1.0
-_CODE_SECONDS = 1.0  # for the forkserver to tell the exit code of a process that has ended
+_CODE_SECONDS = 1.0  # for the forkserver to report the exit code of a process that has ended
 _END_SECONDS = 5  # for the kernel to end killed processes
 
 
@@ -76,7 +76,7 @@ class ChildProcess:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def close(self) -> bool:
-        """Let go of it; return False if the forkserver does not tell its end."""
+        """Release it; return False if the forkserver does not report its end."""
         self._process.join(_CODE_SECONDS)
         told = self._process.exitcode is not None
         if told:
@@ -94,7 +94,7 @@ def preload() -> None:
     """Start the forkserver, which imports in the background while the caller continues.
 
     Raises SettingError("TMPDIR") if its socket cannot be there, and
-    SettingError("TORCH_DISTRIBUTED_DEBUG") for a level under which no run would live.
+    SettingError("TORCH_DISTRIBUTED_DEBUG") for a level with which every run fails.
     """
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
         message = "DETAIL wants all processes to call the same in the same order: INFO is needed"
@@ -142,7 +142,7 @@ def start(task: Task, rank: int, place: Place) -> LocalChild:
 
 
 def end(children: Collection[LocalChild]) -> None:
-    """End those that live, and let go of all."""
+    """End those that live, and release all."""
     for child in children:
         child.process.kill()
     until = time.monotonic() + _END_SECONDS
@@ -155,7 +155,7 @@ def end(children: Collection[LocalChild]) -> None:
 
 @contextmanager
 def _limited(seconds: float) -> Generator[None]:
-    """Let the forkserver be killed if it is stopped, or imports for longer than `seconds`."""
+    """Kill the forkserver if it is stopped inside, or imports for longer than `seconds`."""
     done, until = threading.Event(), time.monotonic() + max(seconds, _IMPORT_SECONDS)
 
     def watch() -> None:

@@ -38,7 +38,7 @@ def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
     """Call `strike` once when half of the run's images have been trained, by a thread.
 
     `progress`: table that a worker extends about once a second by the images of all workers, and
-    their share of the run. RECORD, beside it, tells when it was. Raises SettingError if the run has
+    their share of the run. RECORD, beside it, notes when it was. Raises SettingError if the run has
     ended before.
     """
     over = Event()
@@ -53,7 +53,7 @@ def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
 
 
 def has_struck(progress: Path) -> bool:
-    """Return True if the fault was before the run was resumed."""
+    """Return True if the fault happened before the run was resumed."""
     return (progress.parent / RECORD).exists()
 
 

@@ -24,6 +24,9 @@ from paceline.exchange.node import address_toward
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Positive, settings
 
+_END_SECONDS = 5
+_NODE_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
+
 
 @settings("cluster")
 class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
@@ -52,36 +55,18 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
         return self.needs(1 + max(places), cpus, gpus)
 
     def agents(self, num_nodes: int) -> NodeAgents:
-        return agents_of_job(num_nodes, self.patience_seconds)
+        crew = _crew()
+        crew.start(num_nodes)
+        crew.agents.meet(num_nodes, self.patience_seconds)
+        return crew.agents
 
     def run(self, task: Task) -> list[Any]:
-        if not is_in_job():
+        if "SLURM_JOB_ID" not in os.environ:
             message = "its points run in jobs; paceline sweep and paceline train queue them"
             raise SettingError("cluster", message)
         if self.num_nodes(task.num_training, task.num_servers) == 1:
             return launch_task(task)
         return super().run(task)
-
-
-_JOB = "SLURM_JOB_ID"  # environment variable
-_END_SECONDS = 5
-_NODE_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
-
-
-def is_in_job() -> bool:
-    """Return True if this process is in a job of Slurm."""
-    return _JOB in os.environ
-
-
-def agents_of_job(num_nodes: int, patience_seconds: float) -> NodeAgents:
-    """Return the agents of this job's nodes; those that are missing are started.
-
-    Raises SettingError if they do not come in `patience_seconds`.
-    """
-    crew = _crew()
-    crew.start(num_nodes)
-    crew.agents.meet(num_nodes, patience_seconds)
-    return crew.agents
 
 
 class _Crew:
@@ -124,9 +109,7 @@ class _Crew:
                 self._srun.kill()
 
 
-@cache
-def _crew() -> _Crew:
-    return _Crew()
+_crew = cache(_Crew)  # one in a process
 
 
 def _own_address() -> str:

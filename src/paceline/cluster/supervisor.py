@@ -262,7 +262,7 @@ def received(reports: Connection) -> Iterator[Report]:
 
 
 def death(exit_code: int | None) -> str:
-    """Return in words how a process has ended that did not report its end."""
+    """Return in words how a process ended that sent no result."""
     if exit_code is None:
         return "ended without a result"
     if exit_code >= 0:

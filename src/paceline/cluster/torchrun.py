@@ -40,7 +40,7 @@ class TorchrunCluster(AbstractAgentsCluster):
         return int(os.environ["WORLD_SIZE"])
 
     def check_starter(self) -> None:
-        """Accept torchrun; `num_nodes` refuses every other."""
+        """Accept torchrun; `num_nodes` refuses anything else."""
 
     def agents(self, num_nodes: int) -> NodeAgents:
         agents = _listening()
@@ -68,14 +68,14 @@ def serve_torchrun(code: str) -> None:
 
 
 def let_others_go() -> None:
-    """Tell the other processes that there is nothing to run, if the head never needed them."""
+    """Tell the other processes to end, if the head has never needed them."""
     if not _listening.cache_info().currsize:
         _store().set(_HEAD, _NOTHING.decode())
 
 
 @cache
 def _listening() -> NodeAgents:
-    """Listen from the first run of this process to its end, and tell where."""
+    """Listen from the first run of this process to its end, and announce the address."""
     key = secrets.token_hex(32)
     agents = NodeAgents((address_toward(os.environ["MASTER_ADDR"]), 0), key.encode())
     host, port = agents.address

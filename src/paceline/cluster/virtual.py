@@ -67,8 +67,9 @@ class VirtualCluster(AbstractCluster):
     @property
     def profile(self) -> ClusterProfile:
         """Cost of messages and servers on this cluster."""
-        own = {each.name: getattr(self, each.name) for each in fields(ClusterProfile)}
-        return ClusterProfile(**{**own, "shared_cores": self._cores})
+        known: dict[str, Any] = {"shared_cores": self._cores}
+        names = [each.name for each in fields(ClusterProfile) if each.name not in known]
+        return ClusterProfile(**known, **{name: getattr(self, name) for name in names})
 
     @property
     def _cores(self) -> SharedCores | None:
@@ -76,9 +77,6 @@ class VirtualCluster(AbstractCluster):
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
         return 1, 0
-
-    def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
-        return False
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
@@ -103,9 +101,6 @@ class VirtualCluster(AbstractCluster):
                 "or choose cluster.step_seconds yourself"
             )
             raise SettingError("workload", message)
-
-    def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
-        """Do nothing: the clock knows the size of messages."""
 
     def rate_of(self, workload: AbstractWorkload) -> StepRate | None:
         """Return the rate by which a workload's step is timed; None if measured seconds decide."""

@@ -54,7 +54,7 @@ class Shuffle:
     def exchange(self, member: int, share: Share) -> Iterator[Part]:
         """Exchange the samples of a member in parts, each of a buffer at most.
 
-        Whoever asks for the next part must have filled `coming` of the one before.
+        The caller must fill `coming` of each part before it asks for the next.
         """
         others = range(self._members)
         leaving = [self._samples(member, other) for other in others]

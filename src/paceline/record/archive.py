@@ -15,7 +15,7 @@ from pathlib import Path
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result
-from paceline.record.record import PartialRecord, Result
+from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
 
 ARCHIVE = "records.tar.xz"
@@ -31,16 +31,12 @@ Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by t
 
 def write_archive(path: Path, folders: Iterable[Path]) -> None:
     """Write the records in `folders` to the archive `path`; equal records give equal bytes."""
-    folders = list(folders)
-    write_files(
-        path,
-        {
-            name: {
-                each.name: (each / name).read_bytes() for each in folders if (each / name).exists()
-            }
-            for name in _NAMES
-        },
-    )
+    files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
+    for folder in folders:
+        for name, by_key in files.items():
+            if (folder / name).exists():
+                by_key[folder.name] = (folder / name).read_bytes()
+    write_files(path, files)
 
 
 def write_files(path: Path, files: Files) -> None:
@@ -131,7 +127,9 @@ def record_elsewhere(folder: Path, digest: str) -> Path | None:
     """
     for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
         result = read_result(path.parent)
-        if path.parent != folder and result and _can_be_shared(result, digest):
+        if path.parent == folder or result is None or result["status"] == "failed":
+            continue
+        if result["kind"] == "virtual" and result["source_digest"] == digest:
             return path.parent
     return None
 
@@ -148,8 +146,3 @@ def copy_record(source: Path, folder: Path, config: PointConfig, without: Collec
     partial.copy_files(source, without)
     partial.write_config(config.values)
     partial.complete({**result, "study": config.study, **config.names})
-
-
-def _can_be_shared(result: Result, digest: str) -> bool:
-    ended = result["status"] in ("finished", "diverged")
-    return ended and result["kind"] == "virtual" and result["source_digest"] == digest

@@ -16,7 +16,7 @@ from paceline.settings import Neutral, Unkeyed
 
 
 class StudySettings(TypedDict):
-    """Settings at the top level that belong to a study: what a point computes does not change."""
+    """Settings at the top level of a study, which do not change what a point computes."""
 
     study: str
     question: str | None
@@ -35,7 +35,7 @@ class StudySettings(TypedDict):
 
 
 class PointSettings(TypedDict):
-    """Settings at the top level that decide what a point computes, as any that is not a study's.
+    """Settings at the top level that decide what a point computes, as do all but a study's.
 
     The class of a group says in its annotations which of the settings in the group are part of a
     key. Target stands for the class that the group's `_target_` names.

@@ -22,7 +22,7 @@ class SnapshotScore:
     `seconds` are of the training clock, `real_seconds` of a real one. `loss` may be infinite or
     NaN. `top1` and `top5` are shares. `at_chance` means that `top1` is no better than guessing.
     `averaged_top1` is that of the weights' moving average, None without one. `num_images` were
-    scored, and `right` tells which were right, a bit each.
+    scored, and `right` has a bit for each: whether the first guess was right.
     """
 
     samples: int
@@ -96,6 +96,13 @@ class Observed:
     that was not observed is None, for example the throughput of all workers if one was lost.
     `scheme` and `batch_size` are settings of the point. `warmup_fraction` is the share of the steps
     that the throughput leaves out.
+
+    `first`: report with the values on which all processes agree. `scores`: scored snapshots in the
+    order of their samples. `last_score`: the last of them, `test`: the last snapshot on the test
+    set; None if there is none. `steps`: of all workers, including lost ones. `samples`: whose
+    gradients are in the weights. `updates`: at server 0, or at the first worker without servers.
+    `dropped`: batches whose gradients were not applied, (worker, number among its own). `diverged`:
+    a process observed weights that are not finite.
     """
 
     def __init__(
@@ -118,26 +125,20 @@ class Observed:
         self.scheme, self.batch_size = scheme, batch_size
         self._warmup_fraction = warmup_fraction
 
-    @property
-    def first(self) -> TrainingReport:
-        """Return the first report, for values on which all training processes agree."""
-        return self.training[0]
-
-    @cached_property
-    def scores(self) -> list[SnapshotScore]:
-        """Return all scored snapshots of the run in the order of their samples."""
+        self.first = self.training[0]
         scores = itertools.chain.from_iterable(each.scores for each in self.training)
-        return sorted(scores, key=lambda score: score.samples)
-
-    @property
-    def last_score(self) -> SnapshotScore | None:
-        """Return the last scored snapshot, or None if there is none."""
-        return self.scores[-1] if self.scores else None
-
-    @property
-    def test(self) -> SnapshotScore | None:
-        """Return the last snapshot, scored on the test set, or None if the run ended early."""
-        return next((each.test for each in self.training if each.test), None)
+        self.scores = sorted(scores, key=lambda score: score.samples)
+        self.last_score = self.scores[-1] if self.scores else None
+        self.test = next((each.test for each in self.training if each.test), None)
+        self.steps = sum(each.steps for each in (*self.workers, *self.lost))
+        self.samples, self.updates = self.steps * batch_size, self.first.strategy.updates
+        self.dropped: list[tuple[int, int]] = []
+        if self.servers:
+            self.samples, self.updates = self.servers[0].samples, self.servers[0].updates
+            self.dropped = self.servers[0].dropped_steps
+        self.diverged = any(
+            part.diverged for part in (*(each.strategy for each in training), *self.servers)
+        )
 
     @cached_property
     def train_losses(self) -> dict[int, float]:
@@ -154,21 +155,6 @@ class Observed:
         return means
 
     @property
-    def steps(self) -> int:
-        """Return the number of steps of all workers, including lost ones."""
-        return sum(each.steps for each in (*self.workers, *self.lost))
-
-    @property
-    def samples(self) -> int:
-        """Return the number of samples whose gradients are in the weights."""
-        return self.servers[0].samples if self.servers else self.steps * self.batch_size
-
-    @property
-    def updates(self) -> int:
-        """Return the number of updates at server 0, or at the first worker without servers."""
-        return self.servers[0].updates if self.servers else self.first.strategy.updates
-
-    @property
     def seconds(self) -> float:
         """Return the seconds of the training clock until all workers ended their last step."""
         return max(_last_end(worker.step_ends) for worker in self.workers)
@@ -179,9 +165,9 @@ class Observed:
         return max(_last_end(each.real_step_ends) for each in self.training)
 
     @property
-    def dropped(self) -> list[tuple[int, int]]:
-        """Return the batches whose gradients were not applied: (worker, number among its own)."""
-        return self.servers[0].dropped_steps if self.servers else []
+    def training_started(self) -> float:
+        """Return the time at which the first worker drew its first batch [seconds since 1970]."""
+        return min(each.training_started for each in self.training)
 
     @property
     def staleness(self) -> np.ndarray:
@@ -198,7 +184,9 @@ class Observed:
         if self.lost:
             return None
         counts = np.sum([each.images_seen for each in self.training], axis=0)
-        return int((counts - self.first.order.times_drawn(self.dropped) > 0).sum())
+        if self.dropped:
+            counts = counts - self.first.order.times_drawn(self.dropped)
+        return int((counts > 0).sum())
 
     @property
     def data_moved(self) -> DataMoved:
@@ -233,24 +221,12 @@ class Observed:
             ]
         )
 
-    @property
-    def training_started(self) -> float:
-        """Return the time at which the first worker drew its first batch [seconds since 1970]."""
-        return min(each.training_started for each in self.training)
-
     @cached_property
     def certificate(self) -> Certificate:
         """Return the verdict on the scheme's claim."""
         count = len(self.workers) + len(self.lost)
         whole = not (self.lost or self.diverged or self.first.resumes)
         return certificate(self.scheme, count, self.workers, self.servers, whole=whole)
-
-    @property
-    def diverged(self) -> bool:
-        """Return True if any process observed weights that are not finite."""
-        training = (*self.training, *self.shards)
-        parts = (*(each.strategy for each in training), *self.servers)
-        return any(part.diverged for part in parts)
 
     def _throughput(self, step_ends: list[np.ndarray]) -> float | None:
         if self.lost:

@@ -27,7 +27,7 @@ _OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 
 @dataclass(frozen=True)
 class PointConfig:
-    """Plain settings with all interpolations resolved, which name a point.
+    """Plain settings of a point with all interpolations resolved.
 
     `record/point.py` builds the typed point from them.
     """

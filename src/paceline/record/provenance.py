@@ -63,8 +63,9 @@ def digest_of(package: Path, project: Path | None = None) -> str:
     rooms = itertools.chain.from_iterable((package / room).rglob("*.py") for room in ROOMS)
     files = [each for name in FILES if (each := package / name).exists()]
     found = [(path.relative_to(package).as_posix(), path, True) for path in (*rooms, *files)]
-    for path in _own_files(project) if project is not None else ():
-        found.append((f"of the project/{path.relative_to(project).as_posix()}", path, False))
+    if project is not None:
+        own = ((path.relative_to(project).as_posix(), path) for path in _own_files(project))
+        found += [(f"of the project/{name}", path, False) for name, path in own]
     digest = hashlib.sha256()
     for name, path, is_ours in sorted(found):
         digest.update(f"{name}\0".encode())

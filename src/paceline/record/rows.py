@@ -84,7 +84,7 @@ class TimelineRow:
 class ScoredRow:
     """Row of the last snapshot on the `images` of the test set.
 
-    `right` tells of which the label is the first guess, as bits in text; see `bits_of`.
+    `right`: for which images the first guess is right, as bits in text; see `bits_of`.
     """
 
     images: int

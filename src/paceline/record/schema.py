@@ -164,7 +164,7 @@ def _rows(name: str, header: Sequence[str]) -> TypeAdapter[Any]:
 
 
 def _cell(column: str, hint: Any) -> Any:
-    """Return the type of a cell, which is read from text: of a number's unit, or of the column."""
+    """Return the type of a cell, which is text: by the unit of its number, or by its column."""
     if hint is int:
         return _CellCount
     if hint is str:

@@ -37,9 +37,9 @@ class Target:
         return Target(f"{self.group}.{name}", self.values[name])
 
     def check(self) -> None:
-        """Raise SettingError for a `_target_`, its own or of a part, of which there is no package.
+        """Raise SettingError if a `_target_`, here or in a part, names a package that is missing.
 
-        Nothing is imported: that of a user's network takes seconds.
+        Nothing is imported, since importing a user's network takes seconds.
         """
         for where, target in _targets(self.group, self.values):
             if not isinstance(target, str) or "." not in target:

@@ -127,7 +127,8 @@ class Training:
         correction of momentum needs the same staleness throughout the run, and an optimizer with
         momentum below 1.
         """
-        if "optimizer" in model.values and not _is_target(model.values["optimizer"]):
+        optimizer = model.values.get("optimizer", {"_target_": None})
+        if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:
             raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "inverse_staleness, as scheme.damping is: rates would be divided twice"
@@ -140,10 +141,6 @@ class Training:
             raise SettingError("training.momentum_correction", message)
         if self.momentum is not None:
             _check_momentum(model)
-
-
-def _is_target(value: object) -> bool:
-    return isinstance(value, Mapping) and "_target_" in value
 
 
 def _check_momentum(model: Target) -> None:

@@ -24,8 +24,8 @@ class Observer(Callback):
     `samples` returns the number of samples of all workers; it is called after each step.
     `thresholds` are ascending sample counts, between which losses are averaged. `live` is a CSV
     that grows by a line about once a real second, for worker 0; it is None for the others. Its
-    seconds are `training_seconds(real)`: on a virtual clock, modelled ones. `share`: of all samples
-    of the run.
+    seconds are `training_seconds(real)`: on a virtual clock, modelled ones. Its `share` is of all
+    samples of the run.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Observer(Callback):
 
     def _write_live(self, samples: int, seconds: float, loss: float) -> None:
         assert self._live is not None
-        passed = seconds - self._live_seconds  # modelled ones may stand still in a round
+        passed = seconds - self._live_seconds  # virtual seconds may not advance within a round
         rate = f"{(samples - self._live_samples) / passed:.6g}" if passed else ""
         share = samples / self._thresholds[-1]
         with self._live.open("a") as file:
@@ -174,11 +174,11 @@ class Evaluation:
 
         `batches` returns pairs of images [N, C, H, W] and labels [N].
         """
-        return [self._score(weights, snapshot, batches()) for weights in snapshot.weights]
-
-    def _score(self, weights: torch.Tensor, snapshot: Snapshot, batches: Iterable) -> Score:
-        fill(self._weights, weights)
-        fill(self._statistics, snapshot.statistics)
-        dtype = self._weights[0].dtype
-        converted = ((images.to(dtype), labels) for images, labels in batches)
-        return score(self._module, converted, self._device)
+        scores = []
+        for weights in snapshot.weights:
+            fill(self._weights, weights)
+            fill(self._statistics, snapshot.statistics)
+            dtype = self._weights[0].dtype
+            converted = ((images.to(dtype), labels) for images, labels in batches())
+            scores.append(score(self._module, converted, self._device))
+        return scores
