@@ -43,7 +43,7 @@ def simultaneous(draws: int) -> list[Found]:
         rows += [
             found(f"a mean, pooled variance, {name}", means.covers(SPREAD), Aim.COVERAGE),
             found(f"all 10 differences from the reference, {name}", covered, Aim.COVERAGE),
-            found(f"any of 10 equal schemes told apart, {name}", told, Aim.SIZE),
+            found(f"any of 10 equal schemes significantly different, {name}", told, Aim.SIZE),
         ]
     return rows
 
@@ -55,7 +55,7 @@ def power(draws: int) -> list[Found]:
         for points in differences:
             means = np.array([0.0] * 10 + [-points])
             ten = against_reference(pooled(families(3, draws, (n,) * 11, means, 0.5)), 0)
-            text = f"a scheme worse by {points} points told, s.d. 0.5, {name}"
+            text = f"a scheme worse by {points} points found, s.d. 0.5, {name}"
             rows.append(found(text, np.asarray(ten.high)[:, -1] < 0, Aim.POWER))
     return rows
 
@@ -107,7 +107,7 @@ def pairs_by_holm(draws: int) -> list[Found]:
     rows = []
     for name, n in (("n 3", 3), ("n 8", 8)):
         p = all_pairs(pooled(families(8, draws, (n,) * 10, np.zeros(10))))
-        text = f"any of 45 pairs of equal schemes told apart (Holm), {name}"
+        text = f"any of 45 pairs of equal schemes significantly different (Holm), {name}"
         rows.append(found(text, (p <= 0.05).any(axis=1), Aim.SIZE))
     return rows
 

@@ -38,9 +38,9 @@ def test_intervals_that_are_not_simultaneous_miss_the_coverage_of_a_family():
 def test_the_power_that_designs_of_studies_rest_on():
     """Standard deviation 0.5 points, eleven schemes: 1.5 points at 3 seeds, 1 point at 8."""
     shares = {row.name: row.share for row in power(DRAWS)}
-    assert shares["a scheme worse by 0.5 points told, s.d. 0.5, n 3"] < 0.15
-    assert shares["a scheme worse by 1.5 points told, s.d. 0.5, n 3"] > 0.7
-    assert shares["a scheme worse by 1.0 points told, s.d. 0.5, n 8"] > 0.8
+    assert shares["a scheme worse by 0.5 points found, s.d. 0.5, n 3"] < 0.15
+    assert shares["a scheme worse by 1.5 points found, s.d. 0.5, n 3"] > 0.7
+    assert shares["a scheme worse by 1.0 points found, s.d. 0.5, n 8"] > 0.8
 
 
 def test_limits_are_limits():
