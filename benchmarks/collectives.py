@@ -4,15 +4,13 @@ With more processes than cores the seconds say little about a cluster; the bytes
 The vectors are as long as the gradients of NiN, GoogLeNet, ResNet-50 and AlexNet.
 """
 
-import tempfile
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
 from benchmarks.row import row
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import call_in_processes
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.process_group import join
 from paceline.run.exchange_turns import carry_out
@@ -33,14 +31,7 @@ def rows(
 
 
 def _rows(megabytes: tuple[int, ...], workers: int, turns: int) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        of_workers = launch(
-            "benchmarks.collectives:measure",
-            (megabytes, turns),
-            workers=workers,
-            servers=0,
-            log_folder=Path(folder),
-        )
+    of_workers = call_in_processes(measure, megabytes, turns, workers=workers)
     found = []
     for number, size in enumerate(megabytes):
         of_size = [worker[number] for worker in of_workers]

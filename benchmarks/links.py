@@ -29,8 +29,8 @@ from paceline.exchange.shard import shard_bounds
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
-from paceline.prediction.predict_paced import emulating
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.predict import timed_clock
+from paceline.prediction.predict_points import emulating
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.run.exchange_turns import Asked, measure_exchanges

@@ -21,7 +21,7 @@ from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
-from paceline.prediction.predict_paced import UNEVENNESS
+from paceline.prediction.predict_points import UNEVENNESS
 
 CASES = ((2, 10_000_000), (8, 1_000_000), (8, 10_000_000), (16, 1_000_000))  # workers, bytes
 LINKS = {"100 Mbit/s": 1.25e7, "1 Gbit/s": 1.25e8}

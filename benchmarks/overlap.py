@@ -14,8 +14,8 @@ from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
 from paceline.cluster.supervisor import Task
-from paceline.prediction.predict_paced import UNEVENNESS
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.predict import timed_clock
+from paceline.prediction.predict_points import UNEVENNESS
 from paceline.record.point import Point
 from paceline.run.run_point import PROCESS
 from paceline.timing.profile import ClusterProfile, Link

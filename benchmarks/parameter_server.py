@@ -3,10 +3,8 @@
 Of 44 MB, against two plain copies of as much; of a small network's 30 KB, in time on a core.
 """
 
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -14,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.row import row
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import call_in_processes
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
@@ -31,10 +29,7 @@ Series = dict[tuple[str, int], list[tuple[float, float]]]  # (seconds, on a core
 
 
 def rows() -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        worker, server = launch(
-            "benchmarks.parameter_server:measure", (), workers=1, servers=1, log_folder=Path(folder)
-        )
+    worker, server = call_in_processes(measure, servers=1)
     seconds = {name: 1e3 * median(wall for wall, _ in series) for name, series in worker.items()}
     copies = seconds["copies", LARGE]
     found = [_large_row(name, seconds[name, LARGE], copies) for name in (*NODES, "gloo", UPDATED)]

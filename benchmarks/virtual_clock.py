@@ -3,10 +3,8 @@
 Every worker takes a step before the timed ones, so that all vectors have been touched.
 """
 
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +14,7 @@ from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import call_in_processes
 from paceline.record.point import Point
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import PointData
@@ -46,13 +44,13 @@ def rows() -> list[dict[str, Any]]:
 def _speed(case: tuple[str, ...], workers: tuple[int, ...]) -> list[dict[str, Any]]:
     name, *overrides = case
     kinds: list[Kind] = [None, *((scheme, k) for scheme in SCHEMES for k in workers)]
-    rates = _in_process("rates", overrides, kinds)
-    plain = rates.pop(None)
+    found = _in_process(rates, overrides, kinds)
+    plain = found.pop(None)
     return [
         ratio_row(
             f"virtual clock, {scheme} x {k} / plain: {name}", series, plain, "images/s", LEAST
         )
-        for (scheme, k), series in rates.items()
+        for (scheme, k), series in found.items()
     ]
 
 
@@ -60,9 +58,9 @@ def _memory() -> list[dict[str, Any]]:
     """Peaks of processes that do nothing else."""
     (cnn, *small), (resnet, *large) = CNN, RESNET
     asynchronous = "async_parameter_server"
-    plain, many = (_in_process("peak", small, [kind]) for kind in (None, (asynchronous, 1024)))
+    plain, many = (_in_process(peak, small, [kind]) for kind in (None, (asynchronous, 1024)))
     found = [_limit(f"peak memory, {asynchronous} x 1024 / plain: {cnn}", many, plain, 2 * plain)]
-    plain, many = (_in_process("peak", large, [kind]) for kind in (None, (asynchronous, 64)))
+    plain, many = (_in_process(peak, large, [kind]) for kind in (None, (asynchronous, 64)))
     limit = plain + 66 * 45e6
     name = f"peak memory, {asynchronous} x 64 / (plain + 66 x 45 MB): {resnet}"
     return [*found, _limit(name, many, limit, limit)]
@@ -74,16 +72,9 @@ def _limit(name: str, ours: float, theirs: float, limit: float) -> dict[str, Any
     return row(name, *gigabytes, "GB", ours / theirs, target, ours <= limit)
 
 
-def _in_process(what: str, overrides: list[str], kinds: list[Kind]) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        (found,) = launch(
-            f"benchmarks.virtual_clock:{what}",
-            (point_of(*overrides, "batch_size=32", "data.root=data"), kinds),
-            workers=1,
-            servers=0,
-            log_folder=Path(folder),
-        )
-    return found
+def _in_process(what: Callable[..., Any], overrides: list[str], kinds: list[Kind]) -> Any:
+    point = point_of(*overrides, "batch_size=32", "data.root=data")
+    return call_in_processes(what, point, kinds)[0]
 
 
 def rates(point: Point, kinds: list[Kind]) -> dict[Kind, list[float]]:

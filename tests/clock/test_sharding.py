@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from paceline.clock.held_weights import held_weights
 from paceline.errors import SettingError
-from paceline.prediction.timed_run import point_clock
+from paceline.prediction.predict import point_clock
 from paceline.record.point import Point
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.study.compose import composed

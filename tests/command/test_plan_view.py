@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
-from paceline.planning.measured_peak import Peak
-from paceline.planning.whole_steps import VerifiedPlan, ordered, shortlist
-from tests.planning.test_whole_steps import MEMORY, planned
+from paceline.prediction.race import VerifiedPlan, ordered, shortlist
+from paceline.prediction.step_memory import Peak
+from tests.prediction.test_whole_steps import MEMORY, planned
 
 
 def shown(parts):

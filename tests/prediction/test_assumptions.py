@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import SettingError
-from paceline.prediction.assumptions import drawn_configs, interval
+from paceline.prediction.predict import drawn_configs, interval
 from paceline.study.compose import composed
 from paceline.timing.workload import OwnNetwork
 from tests.tiny import CONF

@@ -11,17 +11,22 @@ from paceline import cli
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.prediction import measure as calibrate
-from paceline.prediction import steps
-from paceline.prediction.cluster_file import path_of, write
+from paceline.prediction.calibration_files import cluster_path, write_cluster
 from paceline.prediction.measure import (
-    Measured,
-    MeasuredSteps,
+    Exchanges,
     batch_sizes,
     measure,
     together_counts,
 )
 from paceline.prediction.messages import added_by
-from paceline.prediction.this_machine import exchange_seconds, jitter, profile_of_measured, rows
+from paceline.prediction.this_machine import (
+    Measured,
+    MeasuredSteps,
+    exchange_seconds,
+    jitter,
+    profile_of_measured,
+    rows,
+)
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
@@ -104,7 +109,7 @@ def test_messages_of_a_crowd_by_hand():
 
 
 def test_a_crowd_fits_into_memory(monkeypatch):
-    monkeypatch.setattr(calibrate, "_launched", lambda *_, workers: [workers])
+    monkeypatch.setattr(calibrate, "call_in_processes", lambda *_, workers: [workers])
     crowds = []
     for cores in (2, 8, 9):
         monkeypatch.setattr(calibrate.provenance, "num_cores", lambda cores=cores: cores)
@@ -121,7 +126,7 @@ def test_a_message_comes_after_a_pause_of_an_emulated_step(root, monkeypatch):
     """At least 10 ms; how long a modelled machine takes itself is not emulated."""
     pauses = []
 
-    def launched(function, arguments, **_):
+    def launched(function, *arguments, **_):
         if function is calibrate.measure_pair:
             pauses.append(arguments[-1])
             raise InterruptedError
@@ -129,7 +134,7 @@ def test_a_message_comes_after_a_pause_of_an_emulated_step(root, monkeypatch):
             return [MADE.worker]
         return [{1: 1.0, 2: 1.0, 4: 1.0}] * 4
 
-    monkeypatch.setattr(calibrate, "_launched", launched)
+    monkeypatch.setattr(calibrate, "call_in_processes", launched)
     monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1, 2, 4])
     for overrides in ([], ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"]):
         with pytest.raises(InterruptedError):
@@ -155,7 +160,7 @@ def test_batch_sizes_around_what_is_asked_for(batch_size, num_train, sizes):
 
 def test_the_file_holds_what_was_measured(root):
     path = root / "conf/cluster/made.yaml"
-    write(MADE, Point.of(composed(TINY, root)), path)
+    write_cluster(MADE, Point.of(composed(TINY, root)), path)
     cluster = cluster_of("made", root)
     assert list(path.parent.glob("made*")) == [path]
     assert cluster.step_seconds is None
@@ -175,7 +180,7 @@ def test_the_file_holds_what_was_measured(root):
 
 def test_a_gpu_is_no_core_that_others_share(root):
     on_gpu = replace(MADE, worker=replace(MADE.worker, accelerator="cuda"))
-    write(on_gpu, Point.of(composed(TINY, root)), root / "conf/cluster/on_gpu.yaml")
+    write_cluster(on_gpu, Point.of(composed(TINY, root)), root / "conf/cluster/on_gpu.yaml")
     cluster = cluster_of("on_gpu", root)
     assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
     assert cluster.shared_cores is None
@@ -184,15 +189,15 @@ def test_a_gpu_is_no_core_that_others_share(root):
 @pytest.mark.parametrize("name", ["Mine", "myMachine", "mä", "a/b", ""])
 def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     with pytest.raises(SettingError, match="no name of a cluster"):
-        path_of(tmp_path, name)
+        cluster_path(tmp_path, name)
 
 
 def test_only_a_calibrated_file_is_replaced(root, tmp_path):
-    write(MADE, Point.of(composed(TINY, root)), tmp_path / "made.yaml")
-    assert path_of(tmp_path, "made") == tmp_path / "made.yaml"
+    write_cluster(MADE, Point.of(composed(TINY, root)), tmp_path / "made.yaml")
+    assert cluster_path(tmp_path, "made") == tmp_path / "made.yaml"
     for name in ("titan", "local", "virtual"):
         with pytest.raises(SettingError, match="another cluster's name"):
-            path_of(root / "conf/cluster", name)
+            cluster_path(root / "conf/cluster", name)
 
 
 def test_the_table_shows_every_number_with_its_unit():
@@ -217,7 +222,7 @@ def test_a_real_run_measures_every_part(measured, root):
     few = found.cores <= 8
     assert list(found.crowded) == ([found.cores, 2 * found.cores] if few else [])
     assert all(each > 0 for times in found.crowded.values() for each in times.values())
-    write(found, point, root / "conf/cluster/found.yaml")
+    write_cluster(found, point, root / "conf/cluster/found.yaml")
     cluster = cluster_of("found", root)
     assert cluster.profile.num_nodes(8) == 1
     times = cluster.step_times(12, seed=0)
@@ -227,8 +232,8 @@ def test_a_real_run_measures_every_part(measured, root):
 def test_every_other_block_of_steps_has_an_exchange(monkeypatch):
     """A step takes a second, an exchange ten; the first block is not counted."""
     now = itertools.count()
-    monkeypatch.setattr(steps.time, "perf_counter", lambda: float(next(now)))
-    exchanges = steps.Exchanges(lambda: [next(now) for _ in range(10)], block=3)
+    monkeypatch.setattr(calibrate.time, "perf_counter", lambda: float(next(now)))
+    exchanges = Exchanges(lambda: [next(now) for _ in range(10)], block=3)
     for _ in range(5 * 3):
         exchanges.on_train_batch_end()
     assert list(exchanges.seconds) == [*[1] * 3, *[11] * 3] * 2
@@ -238,7 +243,7 @@ def test_every_other_block_of_steps_has_an_exchange(monkeypatch):
 @pytest.mark.slow
 def test_the_written_file_composes_as_a_cluster(root, measured):
     found, point = measured
-    write(found, point, root / "conf/cluster/this_machine.yaml")
+    write_cluster(found, point, root / "conf/cluster/this_machine.yaml")
     cluster = composed([*TINY, "cluster=this_machine"], root).values["cluster"]
     assert Point.of(composed([*TINY, "cluster=this_machine"], root)).kind == "virtual"
     keys = list(composed([*TINY, "cluster=virtual"], root).values["cluster"])

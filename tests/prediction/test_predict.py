@@ -5,8 +5,9 @@ import json
 import pytest
 
 from paceline import cli
+from paceline.command.predict_command import as_json, cells, notes
 from paceline.errors import SettingError
-from paceline.prediction.predict import as_json, cells, notes, predict
+from paceline.prediction.predict import predict
 from paceline.study.compose import composed, composed_each
 from tests.command_line import results, run
 from tests.test_command_line import UNLOGGED

@@ -3,7 +3,7 @@
 import pytest
 
 from paceline.cluster.virtual import VirtualCluster
-from paceline.prediction.predict_paced import UNEVENNESS, emulating, run_of
+from paceline.prediction.predict_points import UNEVENNESS, emulating, run_of
 from paceline.record.target import Target
 from paceline.study.compose import composed
 

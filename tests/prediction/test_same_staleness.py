@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from paceline.prediction.predict_paced import compared_staleness
+from paceline.prediction.predict_points import compared_staleness
 
 
 def drawn(draw, mean=7.0):

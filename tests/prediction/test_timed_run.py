@@ -7,7 +7,7 @@ import pytest
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import FREE
-from paceline.prediction.timed_run import point_clock, timed_clock, timed_run
+from paceline.prediction.predict import point_clock, timed_clock, timed_run
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link, SharedCores

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from paceline import cli
+from paceline.command.calibrate_command import cells, count, totals
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
-from paceline.prediction.workload_file import cells, count, totals, write
+from paceline.prediction.calibration_files import write_workload
 from paceline.record.target import Target
 from paceline.study.compose import composed
 
@@ -27,7 +28,7 @@ def test_a_file_is_what_its_own_command_writes(name, tmp_path):
     assert (calibrate, counts, option, written) == ("calibrate", "--count", "--write", name)
     config = composed(overrides, ROOT)
     size = count(config)
-    assert write(config, size, name, command, tmp_path).read_text() == text
+    assert write_workload(config, size, name, command, tmp_path).read_text() == text
     workload = composed([f"workload={name}"], ROOT).values["workload"]
     assert Target("workload", workload).build().size == size
 
@@ -53,7 +54,7 @@ def test_a_table_has_layers_and_totals():
 @pytest.mark.parametrize("name", ["own", "Mine", "a/b", ""])
 def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     with pytest.raises(SettingError, match="no name for a workload"):
-        write(composed([], ROOT), NetworkSize([]), name, "calibrate --count", tmp_path)
+        write_workload(composed([], ROOT), NetworkSize([]), name, "calibrate --count", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

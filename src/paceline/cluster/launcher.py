@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,15 @@ from paceline.errors import SettingError
 LOOPBACK_ADDRESS = "127.0.0.1"
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def call_in_processes(
+    function: Callable[..., Any], *arguments: Any, workers: int = 1, servers: int = 0
+) -> list[Any]:
+    """Call a module's function in fresh processes by `launch`; return what each returns."""
+    target = f"{function.__module__}:{function.__name__}"
+    with tempfile.TemporaryDirectory() as folder:
+        return launch(target, arguments, workers=workers, servers=servers, log_folder=Path(folder))
 
 
 def launch_task(

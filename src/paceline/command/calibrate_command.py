@@ -3,8 +3,16 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline.command.command import Command
+from paceline.errors import SettingError
+
+if TYPE_CHECKING:  # torch takes seconds
+    from paceline.model.network_size import Layer, NetworkSize
+    from paceline.record.point_config import PointConfig
+
+_MOST_SERVERS = 16
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,26 +37,26 @@ def _measure(options: argparse.Namespace, root: Path) -> int:
     config = composed(options.overrides, root)
     preload()  # of torch and Lightning in the background, while they are imported here
     from paceline.command.plain_table import print_table
-    from paceline.prediction.cluster_file import path_of, write
+    from paceline.prediction.calibration_files import cluster_path, write_cluster
     from paceline.prediction.measure import measure
     from paceline.prediction.this_machine import rows
     from paceline.record.point import Point
 
-    path = path_of(root / "conf/cluster", options.write or "this_machine")
+    path = cluster_path(root / "conf/cluster", options.write or "this_machine")
     try:
         measured = measure(config)
     except ProcessFailure as failure:
         print(f"paceline: {failure}", file=sys.stderr)
         return 1
     print_table([{"measured": name, "": value} for name, value in rows(measured)])
-    write(measured, Point.of(config), path)
+    write_cluster(measured, Point.of(config), path)
     print(path.relative_to(root))
     return 0
 
 
 def _count(options: argparse.Namespace, root: Path) -> int:
     from paceline.command.plain_table import print_table
-    from paceline.prediction.workload_file import cells, count, totals, write
+    from paceline.prediction.calibration_files import write_workload
     from paceline.study.compose import composed
 
     config = composed(options.overrides, root)
@@ -57,9 +65,48 @@ def _count(options: argparse.Namespace, root: Path) -> int:
     print("\n".join(totals(size, config.values["batch_size"])))
     if options.write:
         command = " ".join(["calibrate --count", *options.overrides, "--write", options.write])
-        path = write(config, size, options.write, command, root / "conf/workload")
+        path = write_workload(config, size, options.write, command, root / "conf/workload")
         print(path.relative_to(root))
     return 0
+
+
+def count(config: "PointConfig") -> "NetworkSize":
+    """Count the network of a point's model, for images of its data set's shape.
+
+    Raises SettingError("batch_size") for a size that cannot be one.
+    """
+    from paceline.model.count_layers import count_layers
+
+    size = config.values["batch_size"]
+    if not isinstance(size, int) or size < 1:
+        raise SettingError("batch_size", f"a number of images is needed, not {size!r}")
+    return count_layers(config.target("model").build(), config.values["data"]["image_shape"])
+
+
+def cells(layer: "Layer") -> dict[str, str]:
+    """Return a row of the table in the terminal; all but weights is for one image."""
+    return {
+        "layer": layer.name or "(itself)",
+        ">weights": f"{layer.weights:,}",
+        ">multiply-adds": f"{layer.multiply_adds:,}",
+        ">activations": f"{layer.activations:,}",
+    }
+
+
+def totals(size: "NetworkSize", batch_size: int) -> list[str]:
+    """Return lines about a step of `batch_size`, and about servers that share whole tensors."""
+    from paceline.exchange.shard import imbalance
+
+    found = [
+        f"weights {size.weight_bytes / 1e6:,.1f} MB; at batch size {batch_size:,}: activations "
+        f"{size.activation_bytes(batch_size) / 1e6:,.1f} MB, a step "
+        f"{size.flops(batch_size) / 1e12:,.3g} TFLOP"
+    ]
+    most = min(_MOST_SERVERS, len(size.tensors))
+    if shares := [f"{n}: {imbalance(size.tensors, n):.2f}" for n in range(1, most + 1)]:
+        head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
+        found.append(f"{head} {', '.join(shares)}")
+    return found
 
 
 COMMAND = Command(

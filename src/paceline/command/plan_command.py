@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     points = [Point.of(each.config) for each in each_composed]
     if isinstance(points[0].cluster, VirtualCluster):
         from paceline.command.plan_view import lemma_view
-        from paceline.planning.lemma import lemma_rows
+        from paceline.prediction.lemma import lemma_rows
 
         _check_modelled(options)
         _show(lemma_view(lemma_rows(points)))
@@ -78,8 +78,8 @@ def _check_modelled(options: argparse.Namespace) -> None:
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
-    from paceline.planning.plan import bytes_of, in_process, plan_batches, updates_to_target
-    from paceline.planning.whole_steps import compare, plan_peak, verify
+    from paceline.prediction.plan import bytes_of, in_process, plan_batches, updates_to_target
+    from paceline.prediction.race import compare, plan_peak, verify
 
     names = points[0].config.names
     memory = bytes_of(options.memory, points[0].device)

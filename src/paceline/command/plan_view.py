@@ -7,17 +7,18 @@ from statistics import median
 from rich.console import RenderableType
 
 from paceline.command.plain_table import plain_table
-from paceline.planning.lemma import (
+from paceline.prediction.blocks import PLAIN
+from paceline.prediction.lemma import (
     LemmaRow,
     efficiency,
     largest_overhead,
     limit_of_speedup,
     most_workers,
 )
-from paceline.planning.measured_peak import Peak
-from paceline.planning.plan import Planned
-from paceline.planning.programme import Plan
-from paceline.planning.whole_steps import Compared, VerifiedPlan, differences, rank
+from paceline.prediction.plan import Planned
+from paceline.prediction.programme import Plan
+from paceline.prediction.race import Compared, VerifiedPlan, differences, rank
+from paceline.prediction.step_memory import Peak
 
 _PARTS = ("weights", "gradients", "optimizer", "images", "saved", "workspace", "peak")
 _HALF = 0.5  # efficiency below which another worker is hardly worth it
@@ -193,7 +194,7 @@ def _block_rows(chosen: Compared) -> Iterator[list[str]]:
     blocks = chosen.planned.measured.programme.blocks
     for block, option in zip(blocks, chosen.plan.options, strict=True):
         row = [block.name, str(option.alternative)]
-        for each in (option, block.plain):
+        for each in (option, block.option(PLAIN)):
             row += [_milliseconds(each.seconds), _megabytes(each.kept)]
         yield row
 

@@ -2,10 +2,17 @@
 
 import argparse
 import gc
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline.command.command import Command
 from paceline.errors import SettingError
+
+if TYPE_CHECKING:  # torch takes seconds
+    from paceline.prediction.predict import Prediction
+    from paceline.record.point import Point
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,15 +64,24 @@ def _write(options: argparse.Namespace, root: Path) -> Path:
 
 def _print_retimed(options: argparse.Namespace, root: Path) -> None:
     from paceline.command.plain_table import print_table
-    from paceline.prediction.retime import cells, retime
+    from paceline.prediction.retime import retime
 
-    print_table([cells(each) for each in retime(options.record, options.overrides, root)])
+    rows = [
+        {
+            ">samples": f"{each.samples:,}",
+            ">top-1": f"{100 * each.top1:.2f} %",
+            ">before [s]": f"{each.before:,.4f}",
+            ">retimed [s]": f"{each.seconds:,.4f}",
+        }
+        for each in retime(options.record, options.overrides, root)
+    ]
+    print_table(rows)
     print("retimed virtual: the record's weights, modelled times")
 
 
 def _print_predictions(options: argparse.Namespace, root: Path) -> None:
     from paceline.command.plain_table import print_table
-    from paceline.prediction.predict import as_json, cells, notes, predict
+    from paceline.prediction.predict import predict
     from paceline.study.compose import composed_each
 
     if options.json and not Path(options.json).parent.is_dir():
@@ -78,6 +94,63 @@ def _print_predictions(options: argparse.Namespace, root: Path) -> None:
     print("\n".join(notes(predictions)))
     if options.json:
         Path(options.json).write_text(as_json(predictions))
+
+
+def cells(prediction: "Prediction") -> dict[str, str]:
+    """Return a row of the table in the terminal, with the units in its headings."""
+    point, run = prediction.point, prediction.run
+    name, share = run.busiest
+    low_to_high = " to ".join(f"{end:,.0f}" for end in prediction.interval or ())
+    return {
+        **_chosen(point),
+        **prediction.swept,
+        "workers": f"{point.workers:,}",
+        "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
+        "images/s": f"{run.images_per_second:,.{0 if run.images_per_second >= 100 else 1}f}",
+        **({"90 % of draws": low_to_high} if low_to_high else {}),
+        "computing": f"{100 * run.computing:.0f} %",
+        "exchanging": f"{100 * run.exchanging:.0f} %",
+        "waiting": f"{100 * run.waiting:.0f} %",
+        "staleness": f"{run.mean_staleness:.2f}" if run.staleness else "-",
+        "busiest": f"{name} {100 * share:.0f} %",
+    }
+
+
+def notes(predictions: "Sequence[Prediction]") -> list[str]:
+    """Return the lines below the table."""
+    found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
+    if any(each.extrapolated for each in predictions):
+        found.append("*: outside of the batch sizes that were measured or published")
+    return found
+
+
+def as_json(predictions: "Sequence[Prediction]") -> str:
+    return json.dumps([_entry(each) for each in predictions], indent=2) + "\n"
+
+
+def _entry(prediction: "Prediction") -> dict[str, object]:
+    point, run = prediction.point, prediction.run
+    return {
+        "kind": "predicted",
+        **_chosen(point),
+        "settings": dict(prediction.swept),
+        "workers": point.workers,
+        "batch_size": point.batch_size,
+        "images_per_second": run.images_per_second,
+        "images_per_second_interval": prediction.interval and list(prediction.interval),
+        "share_computing": run.computing,
+        "share_exchanging": run.exchanging,
+        "share_waiting": run.waiting,
+        "pushes_by_staleness": {str(key): n for key, n in sorted(run.staleness.items())},
+        "busiest": run.busiest[0],
+        "share_busiest": run.busiest[1],
+        "extrapolated_batch_size": prediction.extrapolated,
+        "rows": prediction.rows,
+    }
+
+
+def _chosen(point: "Point") -> dict[str, str]:
+    return {group: point.config.names[group] for group in ("cluster", "workload", "scheme")}
 
 
 COMMAND = Command(

@@ -4,35 +4,41 @@ Steps are those of Lightning's loop on the chosen model and data; messages are t
 worker and a server.
 """
 
-import tempfile
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import psutil
+import torch
 import torch.distributed as dist
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import Callback, seed_everything
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.wall.ddp import SyncAllReduceStrategy
-from paceline.cluster.launcher import launch
+from paceline.cluster.cluster import device
+from paceline.cluster.launcher import call_in_processes
 from paceline.exchange.process_group import join, leave
 from paceline.prediction.messages import (
     REPETITIONS,
-    Times,
     measure_allreduce,
     measure_in_training,
     measure_pair,
 )
-from paceline.prediction.steps import MANY, PAIRS_OF_BLOCKS, TimedSteps
+from paceline.prediction.this_machine import Measured, MeasuredSteps, Times
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.run.exchange_turns import PAUSE
+from paceline.run.open_data import open_data
+from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.run_point import prepare_data
+from paceline.run.training_process import reading_of
 from paceline.scheme.independent import Independent
 from paceline.timing.step_times import seconds_of_step
 
@@ -45,44 +51,11 @@ _FEW_CORES = 8
 _CROWDS = (2, 4, 8)  # workers for each core
 _MOST_WORKERS = 32  # each has some 250 MB
 _TIMEOUT = 600  # seconds
+_PAIRS_OF_BLOCKS = 12  # of steps without and with an exchange
+_WARM_UP = 0.1  # share of the steps, at least one of them, that is not counted
+_FEWEST_STEPS = 2
+_MANY = 10**9  # more batches than will be drawn
 _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
-
-
-@dataclass(frozen=True)
-class MeasuredSteps:
-    """Measurements of one worker.
-
-    `steps`: seconds of each step, by batch size. `ddp_steps`: those of a step at the chosen batch
-    size by DistributedDataParallel, which reduces over only this worker.
-    """
-
-    accelerator: str
-    num_parameters: int
-    steps: dict[int, np.ndarray]
-    ddp_steps: np.ndarray
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Measurements of this machine.
-
-    `batch_size`: the chosen one. `pause`: seconds before a message, at most. `together`: mean
-    seconds of a step, by the number of workers that take steps at once. `pair`: union of what
-    measure_pair returns. `added`: seconds that an exchange of the model's weights adds to a step,
-    by its name in `pair`. `crowded`: seconds of all-reduces over more workers than cores, by their
-    number; empty where that would be too many.
-    """
-
-    started: datetime
-    load: float  # load average of the machine over the minute before
-    cores: int  # cores that this process may use
-    batch_size: int
-    pause: float
-    worker: MeasuredSteps
-    together: dict[int, float]
-    pair: dict[str, Times]
-    added: dict[str, float]
-    crowded: dict[int, Times]
 
 
 def measure(
@@ -95,26 +68,26 @@ def measure(
     """Measure this machine with the model and data of a point: three to four minutes on two cores.
 
     The scheme and the number of workers of the point have no effect. Where its cluster emulates
-    steps, processes sleep up to that long before a message. `seconds` is the time for
-    steps of each batch size, and of each number of workers; messages are measured `repetitions`
-    times. Raises SettingError for a wrong setting, and ProcessFailure if a process fails.
+    steps, processes sleep up to that long before a message. `seconds` is the time for steps of each
+    batch size, and of each number of workers; messages are measured `repetitions` times. Raises
+    SettingError for a wrong setting, and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
     started, load = datetime.now(UTC), psutil.getloadavg()[0]
-    worker = _launched(measure_steps, (point, seconds))[0]
+    worker = call_in_processes(measure_steps, point, seconds)[0]
     cores = provenance.num_cores() // point.cluster.threads_per_worker
     counts = together_counts(max(1, cores)) if point.device == "cpu" else [1]
-    launched = _launched(measure_together, (point, counts, seconds), workers=max(counts))
+    launched = call_in_processes(measure_together, point, counts, seconds, workers=max(counts))
     together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
     pause, emulated = PAUSE, point.cluster.step_seconds
     if emulated is not None:
         pause = max(PAUSE, seconds_of_step(emulated, point.batch_size))
-    pair = _launched(measure_pair, (sizes, repetitions, pause), servers=1)
+    pair = call_in_processes(measure_pair, sizes, repetitions, pause, servers=1)
     step = fmean(worker.steps[point.batch_size])
-    block = max(2, int(seconds / (2 * PAIRS_OF_BLOCKS * step)))
-    added = _launched(measure_exchange, (point, worker.num_parameters, block), servers=1)
+    block = max(2, int(seconds / (2 * _PAIRS_OF_BLOCKS * step)))
+    added = call_in_processes(measure_exchange, point, worker.num_parameters, block, servers=1)
     return Measured(
         started=started,
         load=load,
@@ -140,7 +113,7 @@ def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
         for size in sizes:
             found[size].append(steps.seconds(size, seconds / _TURNS))
         ddp = SyncAllReduceStrategy(_TIMEOUT)
-        ddp.prepare(RunSpec(num_workers=1, batch_size=point.batch_size, num_steps=MANY))
+        ddp.prepare(RunSpec(num_workers=1, batch_size=point.batch_size, num_steps=_MANY))
         by_ddp.append(steps.seconds(point.batch_size, seconds / _TURNS, strategy=ddp))
     leave()
     return MeasuredSteps(
@@ -187,8 +160,10 @@ def _crowded(most_weights: int, repetitions: int, pause: float) -> dict[int, Tim
     many, found = max(2, most_weights // _CROWDED_SHARE), {}
     for workers in (each * cores for each in _CROWDS if each * cores <= _MOST_WORKERS):
         sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
-        arguments = sizes, repetitions, pause
-        found[workers] = _launched(measure_allreduce, arguments, workers=workers)[0]
+        of_workers = call_in_processes(
+            measure_allreduce, sizes, repetitions, pause, workers=workers
+        )
+        found[workers] = of_workers[0]
     return found
 
 
@@ -202,7 +177,80 @@ def batch_sizes(batch_size: int, num_train: int) -> list[int]:
     return sorted({max(1, batch_size // 4), batch_size, min(4 * batch_size, num_train)})
 
 
-def _launched(function: Any, arguments: tuple, *, workers: int = 1, servers: int = 0) -> list[Any]:
-    target = f"{function.__module__}:{function.__name__}"
-    with tempfile.TemporaryDirectory() as folder:
-        return launch(target, arguments, workers=workers, servers=servers, log_folder=Path(folder))
+class TimedSteps:
+    """Steps of a worker of `point` in this process: draw, forward, backward and the optimizer."""
+
+    def __init__(self, point: Point) -> None:
+        silence()
+        torch.set_num_threads(point.cluster.threads_per_worker)
+        seed_everything(point.seed, verbose=False)
+        self.module, self._point = point.model.build(), point
+        self._data, self._reading = point.data.build(), reading_of(point)
+        self.num_train = open_data(self._data, self._reading).num_train
+
+    def seconds(self, batch_size: int, seconds: float, **options: Any) -> np.ndarray:
+        """Take steps for `seconds`; return the seconds of each. `options`: of the Trainer."""
+        accelerator = device(self._point.device, 0)
+        drawn: list[float] = []  # when each batch was drawn, with all steps before it done
+
+        def draw() -> Iterator[Any]:
+            for batch in self._batches(batch_size, _MANY):
+                if accelerator.type == "cuda":
+                    torch.cuda.synchronize(accelerator)
+                drawn.append(time.perf_counter())
+                if drawn[-1] - drawn[0] > seconds and len(drawn) > _FEWEST_STEPS:
+                    return
+                yield batch
+
+        self._fit(draw(), **options)
+        durations = np.diff(drawn)
+        return durations[max(1, int(_WARM_UP * len(durations))) :]
+
+    def exchanging(self, exchange: Callable[[], object], block: int) -> list[float]:
+        """Take steps, every other `block` of them with an exchange; return the seconds of each.
+
+        The first block has none; a block that is not counted comes before it.
+        """
+        exchanges = Exchanges(exchange, block)
+        num_steps = (2 * _PAIRS_OF_BLOCKS + 1) * block
+        self._fit(self._batches(self._point.batch_size, num_steps), callbacks=[exchanges])
+        return exchanges.seconds
+
+    def _batches(self, batch_size: int, most: int) -> Iterable[Any]:
+        reading = replace(self._reading, batch_size=batch_size)
+        return open_data(self._data, reading).train(0, most)
+
+    def _fit(self, batches: Iterable[Any], **options: Any) -> None:
+        point = self._point
+        trainer = quiet_trainer(
+            plugins=[LightningEnvironment()],
+            accelerator="gpu" if point.device == "cuda" else "cpu",
+            devices=1,
+            precision=point.training.precision,
+            gradient_clip_val=point.training.gradient_clip_val,
+            gradient_clip_algorithm=point.training.gradient_clip_algorithm,
+            max_epochs=1,
+            **options,
+        )
+        trainer.fit(self.module, batches)
+
+
+class Exchanges(Callback):
+    """Exchange at the end of each step of every other `block`, but not of the first.
+
+    `seconds`: of each step, with its exchange, without the first block.
+    """
+
+    def __init__(self, exchange: Callable[[], object], block: int) -> None:
+        self._exchange, self._block = exchange, block
+        self._ends: list[float] = []
+
+    @property
+    def seconds(self) -> list[float]:
+        return np.diff(self._ends)[self._block - 1 :].tolist()
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        step = len(self._ends)
+        if step >= self._block and step // self._block % 2 == 0:
+            self._exchange()
+        self._ends.append(time.perf_counter())

@@ -3,27 +3,25 @@
 Messages are real: two processes, a worker and a server, exchange them over the wire of a point.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from statistics import fmean, median
 
 import torch
 import torch.distributed as dist
 
 from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
-from paceline.clock.segment import Segment, group_segments
+from paceline.clock.segment import group_segments
 from paceline.clock.served_weights import ServedWeights
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
+from paceline.prediction.this_machine import Times
 from paceline.run.exchange_turns import PAUSE, since_the_last, sleep
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
-Times = dict[int, float]  # seconds by number of weights
-
-WEIGHT_BYTES = 4  # float32
 _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
 
@@ -48,7 +46,11 @@ def measure_in_training(
         found["push_pull"] = added_by(take_steps(wire.push_pull), block)
         wire.leave()
     else:
-        _answer_until_farewell(num_weights)
+        wire = ServerWire(torch.zeros(num_weights), 0, workers=[_WORKER])
+        wire.answer(_WORKER, Header(0, True))
+        served = _served(wire)
+        for push in itertools.takewhile(lambda push: push.proceed, _pushes(wire)):
+            wire.answer(_WORKER, _apply(served, push))
     vector = torch.zeros(num_weights)
     found["allreduce"] = added_by(take_steps(lambda: dist.all_reduce(vector)), block)
     leave()
@@ -63,18 +65,6 @@ def added_by(seconds: Sequence[float], block: int) -> float:
     """
     means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
     return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
-
-
-def _answer_until_farewell(num_weights: int) -> None:
-    wire = ServerWire(torch.zeros(num_weights), 0, workers=[_WORKER])
-    wire.answer(_WORKER, Header(0, True))
-    served = _served(wire)
-    while True:
-        _, push = wire.receive()
-        assert isinstance(push, Header)
-        if not push.proceed:
-            return
-        wire.answer(_WORKER, _apply(served, push))
 
 
 def measure_pair(
@@ -95,9 +85,7 @@ def measure_pair(
     return {name: {n: median(each[n][name] for each in measured) for n in sizes} for name in names}
 
 
-def measure_allreduce(
-    sizes: list[int], repetitions: int = REPETITIONS, pause: float = PAUSE
-) -> Times:
+def measure_allreduce(sizes: list[int], repetitions: int, pause: float) -> Times:
     """Measure native all-reduces of `sizes` weights; all processes must call this.
 
     `pause`: seconds before each, at most. Returns the seconds from the arrival of the last worker
@@ -113,10 +101,8 @@ def measure_allreduce(
 def _work(size: int, pause: float) -> dict[str, float]:
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
     wire.pull()
-    rounds, rest = _rounds(size, pause), partial(sleep, pause)
-    push_pull = fmean(_timed(wire.push_pull, rounds, before=rest))
-    # untimed: the server times its work meanwhile
-    _timed(wire.push_pull, rounds, before=rest)
+    push_pull = fmean(_timed(wire.push_pull, size, pause))
+    _timed(wire.push_pull, size, pause)  # not counted: the server times its work meanwhile
     wire.leave()
     return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size, pause)}
 
@@ -125,11 +111,10 @@ def _serve(size: int, pause: float) -> dict[str, float]:
     rounds = _rounds(size, pause) + 1
     wire = ServerWire(torch.zeros(size), 0, workers=[_WORKER])
     wire.answer(_WORKER, Header(0, True))
-    for _ in _pushes(wire, rounds):
+    pushes, served, seconds = _pushes(wire), _served(wire), []
+    for _ in itertools.islice(pushes, rounds):
         wire.answer(_WORKER, Header(0, True))
-    served = _served(wire)
-    seconds = []
-    for push in _pushes(wire, rounds):
+    for push in itertools.islice(pushes, rounds):
         began = time.perf_counter()
         header = _apply(served, push)
         seconds.append(time.perf_counter() - began)
@@ -145,27 +130,22 @@ def _apply(served: ServedWeights, push: Header) -> Header:
     return Header(served.report.updates, served.grant(_WORKER))
 
 
-def _pushes(wire: ServerWire, count: int) -> Iterator[Header]:
-    for _ in range(count):
+def _pushes(wire: ServerWire) -> Iterator[Header]:
+    while True:
         _, push = wire.receive()
         assert isinstance(push, Header)
         yield push
 
 
-def _segment(num_weights: int) -> Segment:
-    """Return weights of one group, with the options of the default optimizer."""
+def _served(wire: ServerWire) -> ServedWeights:
+    """Return a server's weights, of one group with the options of the default optimizer."""
     weights = torch.zeros(1, requires_grad=True)
     sgd = torch.optim.SGD([weights], lr=1e-3, momentum=0.9, weight_decay=5e-4)
     (segment,) = group_segments(sgd)
-    return {**segment, "num_weights": num_weights}
-
-
-def _served(wire: ServerWire) -> ServedWeights:
-    vectors = VectorSpec([_segment(wire.weights.numel())])
-    spec = ServerSpec(0, RunSpec(num_workers=1, batch_size=1), vectors)
+    vectors = VectorSpec([{**segment, "num_weights": wire.weights.numel()}])
     return ServedWeights(
         AsyncParameterServer(servers=1),
-        spec,
+        ServerSpec(0, RunSpec(num_workers=1, batch_size=1), vectors),
         wire.weights,
         gradient=wire.gradient,
         statistics=wire.statistics,
@@ -186,25 +166,16 @@ def _allreduce_seconds(size: int, pause: float) -> float:
         assert work is not None
         work.get_future().then(lambda _: ended.append(time.perf_counter())).wait()
 
-    _timed(reduce, _rounds(size, pause), before=partial(sleep, pause))
+    _timed(reduce, size, pause)
     return fmean(since_the_last(begun, ended)[1:])
 
 
-def _nothing() -> None:
-    pass
-
-
-def _timed(
-    action: Callable[[], object], rounds: int, before: Callable[[], None] = _nothing
-) -> list[float]:
-    """Return the seconds of each round, after one round that is not timed.
-
-    `before` comes before each action, and is not timed.
-    """
+def _timed(action: Callable[[], object], size: int, pause: float) -> list[float]:
+    """Return the seconds of each round, after one round that is not timed, and a pause each."""
     action()
     seconds = []
-    for _ in range(rounds):
-        before()
+    for _ in range(_rounds(size, pause)):
+        sleep(pause)
         began = time.perf_counter()
         action()
         seconds.append(time.perf_counter() - began)

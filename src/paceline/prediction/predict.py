@@ -1,41 +1,95 @@
-"""Predicts a point's throughput on a modelled cluster."""
+"""Runs the virtual clock without gradients, and predicts a point's throughput by it.
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+The rules, the messages and the times are those of a run that trains on a modelled cluster.
+"""
 
+import copy
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from paceline.clock.run_spec import RunSpec, VectorSpec
+from paceline.clock.segment import plain_segment
+from paceline.clock.virtual.clock import VirtualClock
+from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
+from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
-from paceline.prediction.assumptions import Interval, interval
-from paceline.prediction.timed_run import TimedRun, sized_workload, timed_run
+from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.timing.step_times import StepRate
+from paceline.run.modelled_step import declared_shape, split_step_of
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
+from paceline.timing.profile import ClusterProfile
+from paceline.timing.step_times import StepRate, StepTimes
+from paceline.timing.workload import OWN, AbstractWorkload
+
+GREATEST_FIXED_SHARE = 0.5  # of a step that was timed at one batch size only; also an assumption
+COVERED = 0.9  # of the draws, by an interval
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """Times of a run without training. All seconds are virtual.
+
+    `computing`, `exchanging`, `waiting`: shares of the workers' time; waiting is for other workers,
+    and in front of a server or a link. `staleness`: number of pushes to the first server by their
+    staleness [updates]. `busiest`: the link or server that was busy for the longest time, and for
+    which share of the run.
+    """
+
+    images_per_second: float
+    seconds: float
+    computing: float
+    exchanging: float
+    waiting: float
+    staleness: Counter[int]
+    busiest: tuple[str, float]
+
+    @property
+    def mean_staleness(self) -> float:
+        pushes = sum(self.staleness.values())
+        return sum(stale * number for stale, number in self.staleness.items()) / pushes
 
 
 @dataclass(frozen=True)
 class Prediction:
     """Prediction for one point.
 
-    `interval`: of images/s over what the profile assumes; None if it was not asked for. `swept`:
-    values of the settings by which it differs from others. `rate`: of the accelerators;
-    None if cluster.step_seconds decides. `rows`: ids of the published rows that went into the rate
-    and into the rest of the profile.
+    `interval`: images/s between which `COVERED` of the draws of what the profile assumes are; None
+    if it was not asked for. `swept`: values of the settings by which it differs from others.
     """
 
     point: Point
     run: TimedRun
-    interval: Interval | None
+    interval: tuple[float, float] | None
     swept: Mapping[str, str]
-    rate: StepRate | None
-    rows: Sequence[str]
+
+    @property
+    def cluster(self) -> VirtualCluster:
+        assert isinstance(self.point.cluster, VirtualCluster)
+        return self.point.cluster
 
     @property
     def extrapolated(self) -> bool:
         """True if the batch size is outside of those that were measured or published."""
-        cluster = self.point.cluster
-        assert isinstance(cluster, VirtualCluster)
-        return not cluster.covers(self.point.workload, self.point.batch_size)
+        return not self.cluster.covers(self.point.workload, self.point.batch_size)
+
+    @property
+    def rate(self) -> StepRate | None:
+        """Rate of the accelerators; None if cluster.step_seconds decides."""
+        return self.cluster.rate_of(self.point.workload)
+
+    @property
+    def rows(self) -> list[str]:
+        """Ids of the published rows that went into the rate and into the rest of the profile."""
+        return [*(self.rate.rows if self.rate else ()), *self.cluster.fitted_to]
 
 
 def predict(
@@ -53,73 +107,176 @@ def predict(
     point = Point.of(config)
     workload = sized_workload(point)
     run = timed_run(point, steps, workload)
-    assert isinstance(point.cluster, VirtualCluster)
-    rate = point.cluster.rate_of(point.workload)
-    return Prediction(
-        point=point,
-        run=run,
-        interval=interval(config, workload, steps, draws) if draws else None,
-        swept=swept or {},
-        rate=rate,
-        rows=[*(rate.rows if rate else ()), *point.cluster.fitted_to],
+    drawn = interval(config, workload, steps, draws) if draws else None
+    return Prediction(point, run, drawn, swept or {})
+
+
+def interval(
+    config: PointConfig, workload: AbstractWorkload, steps: int, draws: int
+) -> tuple[float, float]:
+    """Predict `draws` times, each with other values of what the point's profile assumes.
+
+    Raises SettingError for an assumption about a setting that does not exist, and for a range
+    whose least value is above its greatest.
+    """
+    rates = [
+        timed_run(Point.of(drawn), steps, workload).images_per_second
+        for drawn in drawn_configs(config, draws)
+    ]
+    low, high = np.quantile(rates, [(1 - COVERED) / 2, (1 + COVERED) / 2])
+    return float(low), float(high)
+
+
+def drawn_configs(config: PointConfig, draws: int) -> Iterator[PointConfig]:
+    """Yield configurations whose clusters have values from the ranges in cluster.assumed.
+
+    Each is uniform in its logarithm, or uniform where the range begins at 0. Of a step that was
+    timed at one batch size, the part that does not grow with the batch is drawn as well. The seed
+    of the jitter differs between draws.
+    """
+    cluster = Point.of(config).cluster
+    assert isinstance(cluster, VirtualCluster)
+    for draw in range(draws):
+        random = np.random.default_rng([config.seed, draw])
+        values = copy.deepcopy(dict(config.values["cluster"]))
+        for setting, (low, high) in cluster.assumed.items():
+            if low > high:
+                raise SettingError("cluster.assumed", f"{setting}: {low:g} is above {high:g}")
+            _set(values, setting, _between(low, high, random.random()))
+        for name, rate in cluster.step_rates.items():
+            least, greatest = rate.batch_sizes
+            if least == greatest:
+                share = GREATEST_FIXED_SHARE * random.random()
+                values["step_rates"][name] |= {
+                    "fixed": share * rate.seconds(least),
+                    "per_image": (1 - share) * rate.seconds(least) / least,
+                }
+        yield config.replaced(cluster=values, seed=config.seed + draw)
+
+
+def _between(low: float, high: float, share: float) -> float:
+    if low == 0:
+        return share * high
+    return math.exp(math.log(low) + share * math.log(high / low))
+
+
+def _set(values: Mapping[str, Any], setting: str, value: float) -> None:
+    group: Any = values
+    *parents, leaf = setting.split(".")
+    for parent in parents:
+        group = group.get(parent) if isinstance(group, dict) else None
+    if not isinstance(group, dict) or leaf not in group:
+        raise SettingError("cluster.assumed", f"there is no cluster.{setting}")
+    group[leaf] = value
+
+
+def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None) -> TimedRun:
+    """Run `steps` steps of every worker of a point.
+
+    `workload`: the network whose messages are sent; None for that of the point. Raises SettingError
+    for a cluster that is not modelled, and for too few steps.
+    """
+    clock = point_clock(point, steps, workload=workload)
+    ends = [np.array(worker.step_ends) for worker in clock.workers]
+    rate = images_per_second(ends, point.batch_size, point.measurement.warmup_fraction)
+    if rate is None:
+        raise SettingError("steps", f"{steps} are too few for a rate")
+    total = sum(float(end[-1]) for end in ends if len(end))
+    communicating = sum(worker.seconds_communicating for worker in clock.workers)
+    waiting = min(communicating, sum(worker.seconds_waiting for worker in clock.workers))
+    busy, seconds = clock.busy_seconds(), clock.kernel.now
+    name = max(busy, key=lambda each: busy[each]) if any(busy.values()) else "nothing"
+    servers = clock.report().servers
+    return TimedRun(
+        images_per_second=rate,
+        seconds=seconds,
+        computing=1 - communicating / total,
+        exchanging=(communicating - waiting) / total,
+        waiting=waiting / total,
+        staleness=Counter(stale for server in servers[:1] for _, stale in server.applied),
+        busiest=(name, busy.get(name, 0.0) / seconds),
     )
 
 
-def cells(prediction: Prediction) -> dict[str, str]:
-    """Return a row of the table in the terminal, with the units in its headings."""
-    point, run, names = prediction.point, prediction.run, prediction.point.config.names
-    name, share = run.busiest
-    settings = {
-        "cluster": names["cluster"],
-        "workload": names["workload"],
-        "scheme": names["scheme"],
-        **prediction.swept,
-        "workers": f"{point.workers:,}",
-        "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
-    }
-    low_to_high = " to ".join(f"{end:,.0f}" for end in prediction.interval or ())
-    return settings | {
-        "images/s": f"{run.images_per_second:,.{0 if run.images_per_second >= 100 else 1}f}",
-        **({"90 % of draws": low_to_high} if low_to_high else {}),
-        "computing": f"{100 * run.computing:.0f} %",
-        "exchanging": f"{100 * run.exchanging:.0f} %",
-        "waiting": f"{100 * run.waiting:.0f} %",
-        "staleness": f"{run.mean_staleness:.2f}" if run.staleness else "-",
-        "busiest": f"{name} {100 * share:.0f} %",
-    }
+def point_clock(
+    point: Point,
+    steps: int,
+    snapshot_samples: Sequence[int] = (),
+    workload: AbstractWorkload | None = None,
+) -> VirtualClock:
+    """Return the clock of a point at the end of `steps` steps of every worker.
+
+    `snapshot_samples`: as in RunSpec; `workload`: see `timed_run`. Raises SettingError for a
+    cluster that is not modelled.
+    """
+    cluster = point.cluster
+    if not isinstance(cluster, VirtualCluster):
+        name = point.config.names["cluster"]
+        raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
+    step_times = cluster.step_times(point.batch_size, point.seed, point.workload.name)
+    assert step_times is not None
+    run = RunSpec(
+        num_workers=point.workers,
+        batch_size=point.batch_size,
+        snapshot_samples=snapshot_samples,
+        workload=workload or sized_workload(point),
+        traffic=_traffic(point),
+        split_step=split_step_of(point, point.model.build, lambda: declared_shape(point)),
+    )
+    return timed_clock(point.scheme, run, cluster.profile, step_times, steps)
 
 
-def notes(predictions: Sequence[Prediction]) -> list[str]:
-    """Return the lines below the table."""
-    found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
-    if any(each.extrapolated for each in predictions):
-        found.append("*: outside of the batch sizes that were measured or published")
-    return found
+def timed_clock(
+    scheme: AbstractScheme,
+    run: RunSpec,
+    profile: ClusterProfile,
+    step_times: StepTimes,
+    steps: int,
+) -> VirtualClock:
+    """Return the clock at the end of `steps` steps of every worker, with one weight per server.
+
+    Of the run, the number of steps and the seed are those of the other arguments; a batch_size is
+    only needed for snapshots. Raises SettingError for more servers than pushes.
+    """
+    weights = torch.zeros(max(1, scheme.servers))
+    accounting = Accounting(scheme, run.num_workers)
+    batches = accounting.batches_per_round
+    num_steps = math.ceil(steps * run.num_workers / batches) * batches
+    accounting.check_servers(num_steps)
+    size = run.batch_size or 1
+    parts = ClockParts(
+        scheme,
+        replace(run, batch_size=size, num_steps=num_steps, seed=step_times.seed),
+        profile=profile,
+        step_times=step_times,
+        weights=weights,
+        statistics=torch.zeros(0),
+    )
+    clock = VirtualClock(parts, VectorSpec([plain_segment(len(weights))]), weights)
+    while (worker := clock.next_worker()) is not None:
+        gradient = clock.pool.take()
+        gradient.vector.zero_()
+        clock.finish_step(worker, gradient)
+    clock.end()
+    return clock
 
 
-def as_json(predictions: Sequence[Prediction]) -> str:
-    return json.dumps([_entry(each) for each in predictions], indent=2) + "\n"
+def sized_workload(point: Point) -> AbstractWorkload:
+    """Return the workload of a run without training: its own, or one with the model's bytes."""
+    if point.workload.name != OWN:
+        return point.workload
+    model = point.model.build()
+    size = 8 if point.training.precision == "64-true" else 4  # bytes of a weight on the wire
+    statistics = sum(each.numel() for each in model.buffers() if each.is_floating_point())
+    tensors = [weight.numel() for weight in model.parameters()]
+    return point.workload.of_size(size * sum(tensors), size * statistics, tensors)
 
 
-def _entry(prediction: Prediction) -> dict[str, object]:
-    point, run, names = prediction.point, prediction.run, prediction.point.config.names
-    name, share = run.busiest
-    return {
-        "kind": "predicted",
-        "cluster": names["cluster"],
-        "workload": names["workload"],
-        "scheme": names["scheme"],
-        "settings": dict(prediction.swept),
-        "workers": point.workers,
-        "batch_size": point.batch_size,
-        "images_per_second": run.images_per_second,
-        "images_per_second_interval": prediction.interval and list(prediction.interval),
-        "share_computing": run.computing,
-        "share_exchanging": run.exchanging,
-        "share_waiting": run.waiting,
-        "pushes_by_staleness": {str(key): n for key, n in sorted(run.staleness.items())},
-        "busiest": name,
-        "share_busiest": share,
-        "extrapolated_batch_size": prediction.extrapolated,
-        "rows": list(prediction.rows),
-    }
+def _traffic(point: Point) -> DataTraffic | None:
+    """Return how data move in a run of the point; None if each worker has its own."""
+    if point.placement.meeting is None:
+        return None
+    from paceline.run.open_data import open_data  # Lightning takes seconds
+    from paceline.run.training_process import reading_of
+
+    return open_data(point.data.build(), reading_of(point)).traffic

@@ -1,34 +1,60 @@
-"""Predicts a study's real processes, by the profiles that the study names."""
+"""Predicts a study's real processes, by the profiles that the study names.
+
+Of paced points, whose steps and links are emulated, staleness is compared with the predicted one.
+"""
 
 import csv
+import io
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
-from paceline.prediction.predict_paced import emulating, of_paced, run_of, staleness_of
-from paceline.record.point import ExchangePoint
+from paceline.prediction.predict import TimedRun, timed_run
+from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.point import ExchangePoint, Point
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
+from paceline.timing.step_times import interpolated
 
 Run = Mapping[str, str]  # row of runs.csv
+Values = Mapping[str, Any]  # of a cluster's settings
 COLUMNS = (
-    "key",
-    "kind",
-    "half",
-    "cluster",
-    "images_per_second",
-    "free_images_per_second",
-    "staleness_distance",
-    "staleness_p",
+    *("key", "kind", "half", "cluster", "images_per_second"),
+    *("free_images_per_second", "staleness_distance", "staleness_p"),
 )
+DRAWS = 199  # predicted runs of other seeds, against which staleness is compared
+_EMULATED = (
+    *("step_seconds", "step_jitter", "slow_workers", "slow_factor"),
+    *("straggler_probability", "straggler_factor"),
+    *("workers_per_node", "server_placement", "link"),
+)
+_LINKS = ("link", "node_link", "allreduce_link")
+# How unevenly answers share an emulated link, by TCP: benchmarks/many_to_one.py measured 0.27 to
+# 0.83 in two runs, and 0.005 to 0.024 for pushes to one server.
+UNEVENNESS = 0.6
+
+
+class ComparedStaleness(NamedTuple):
+    """Staleness of a run beside that of predicted ones.
+
+    `distance`: total variation between its distribution and the pooled predicted one, 0 to 1. `p`:
+    share of runs, itself included, that are as far from all together.
+    """
+
+    distance: float
+    p: float
 
 
 def predict_points(study: str, root: Path) -> Path:
@@ -36,7 +62,7 @@ def predict_points(study: str, root: Path) -> Path:
 
     It has a row for each measured or paced point of runs.csv with a rate: the images/s of as many
     steps on the modelled cluster that the study's `predicted_by` names for its model, without
-    training; for a paced point, with what `of_paced` says of its messages.
+    training; for a paced point, with what `_of_paced` says of its messages.
 
     How fast a shared machine computes changes from hour to hour. So on a cluster with shared cores
     the duration of a step by itself is the mean over the study's own runs of one worker without
@@ -57,24 +83,24 @@ def predict_points(study: str, root: Path) -> Path:
     halves = _halves(declared)
     points = [point for point in declared if point.key in runs]
     names = [_profile_of(point.config) for point in points]
-    clusters = {name: composed([f"cluster={name}"], root).values["cluster"] for name in set(names)}
+    clusters = {name: _modelled(name, root) for name in set(names)}
     alone = _seconds_alone(runs[point.key] for point in points if _is_whole(point))
-    rows = []
     paced = any(run["kind"] == "paced" for run in runs.values())
-    staleness = staleness_of(folder) if paced else {}
+    staleness = _staleness_of(folder) if paced else {}
+    rows = []
     for point, name in zip(points, names, strict=True):
-        run, cluster, half = runs[point.key], clusters[name], halves[point.key]
+        run, cluster, kind = runs[point.key], clusters[name], "predicted"
+        samples = int(run["samples"])
         if run["kind"] == "paced":
-            found = of_paced(point.config, cluster, int(run["samples"]), staleness.get(point.key))
-            rows.append((point.key, "predicted", half, name, *found))
-            continue
-        if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
-            own = alone.get(_computes(run)) or shared["step_seconds"]
-            cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
-        rate = run_of(point.config, cluster, int(run["samples"])).images_per_second
-        calibrated = shared and _is_whole(point) and _is_alone(run)
-        kind = "calibrated" if calibrated else "predicted"
-        rows.append((point.key, kind, half, name, f"{rate:.6g}", "", "", ""))
+            found = _of_paced(point.config, cluster, samples, staleness.get(point.key))
+        else:
+            if shared := cluster["step_seconds"] is None and cluster.get("shared_cores"):
+                own = alone.get(_computes(run)) or shared["step_seconds"]
+                cluster = {**cluster, "shared_cores": {**shared, "step_seconds": own}}
+                if _is_whole(point) and _is_alone(run):
+                    kind = "calibrated"
+            found = (f"{run_of(point.config, cluster, samples).images_per_second:.6g}", "", "", "")
+        rows.append((point.key, kind, halves[point.key], name, *found))
     path = folder / "predictions.csv"
     with path.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
@@ -87,14 +113,14 @@ def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
     It returns None where the study names no modelled cluster. Between emulated nodes the links are
     those of the point itself. Nobody computes, so that only messages take time.
     """
-    clusters = dict[str, Mapping[str, Any]]()
+    clusters = dict[str, Values]()
 
     def predict(exchange: ExchangePoint) -> float | None:
         if not exchange.config.values.get("predicted_by"):
             return None
         name = _profile_of(exchange.config)
         if name not in clusters:
-            clusters[name] = composed([f"cluster={name}"], root).values["cluster"]
+            clusters[name] = _modelled(name, root)
         own = exchange.config.values["cluster"]
         modelled = emulating(clusters[name], own, exchange.workers)
         cluster = Target("cluster", modelled).build_as(VirtualCluster)
@@ -103,6 +129,92 @@ def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
         return chosen.seconds(exchange.num_bytes, exchange.workers, profile)
 
     return predict
+
+
+def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
+    """Run as many steps of a point on another cluster, without training."""
+    point = Point.of(config.replaced(cluster=cluster))
+    return timed_run(point, samples // (point.batch_size * point.workers))
+
+
+def emulating(cluster: Values, paced: Values, processes: int) -> dict[str, Any]:
+    """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
+
+    Messages take no less than inside a node, and all nodes share the cores of one machine, whose
+    costs are those of all `processes` of workers.
+    """
+    own = {name: value for name, value in paced.items() if name in _EMULATED}
+    own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
+    if "link" in paced:
+        latency = cluster["node_link"]["latency"]
+        own["link"] = {**paced["link"], "latency": latency, "unevenness": UNEVENNESS}
+        own["node_cores"] = cluster["node_cores"] / math.ceil(processes / paced["workers_per_node"])
+        modelled = Target("cluster", dict(cluster)).build()  # with what it leaves out
+        for name in ("message_seconds", "message_bandwidth"):
+            if values := getattr(modelled, name):
+                own[name] = {processes: interpolated(values, processes)}
+    return {**cluster, **own, "overlap": False}
+
+
+def compared_staleness(
+    pushes: Counter[int], predicted: Sequence[Counter[int]]
+) -> ComparedStaleness:
+    """Compare a run with predicted runs of other seeds; each has pushes by their staleness.
+
+    If it is one more draw from the prediction, each rank of its distance from the pool of all runs
+    is equally probable: p <= 5 % in at most 5 % of such runs (Barnard 1963, J. R. Stat. Soc. B 25;
+    Hope 1968, J. R. Stat. Soc. B 30).
+    """
+    runs = (pushes, *predicted)
+    length = 1 + max(max(each) for each in runs)
+    counts = [np.bincount([*each], weights=[*each.values()], minlength=length) for each in runs]
+    shares = np.array([each / each.sum() for each in counts])
+    distances = _distance(shares, shares.mean(axis=0))
+    as_far = distances >= distances[0] * (1 - 1e-9)
+    own = float(_distance(shares[:1], shares[1:].mean(axis=0))[0])
+    return ComparedStaleness(own, float(as_far.mean()))
+
+
+def _distance(shares: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """Return the total variation of each row's distribution from another."""
+    return np.abs(shares - of).sum(axis=1) / 2
+
+
+def _of_paced(
+    config: PointConfig, cluster: Values, samples: int, pushes: Counter[int] | None
+) -> tuple[str, ...]:
+    """Return images/s, those with free messages, distance and p of staleness, as text.
+
+    Free: of the same steps if messages and servers took no time. `pushes`: to the first server, by
+    their staleness; None without one.
+    """
+    processes = config.values["workers"] * config.of_the_run("model")["shards"]
+    paced = emulating(cluster, config.values["cluster"], processes)
+    links = {name: {"latency": 0.0, "bandwidth": None} for name in _LINKS if name in paced}
+    free = {**paced, **links, "server_seconds": 0.0, "server_bandwidth": None, "node_cores": None}
+    rates = [run_of(config, each, samples).images_per_second for each in (paced, free)]
+    of_rates = [f"{rate:.6g}" for rate in rates]
+    if not pushes:
+        return *of_rates, "", ""
+    seeds = [seed for seed in range(DRAWS + 1) if seed != config.values["seed"]][:DRAWS]
+    others = [run_of(config.replaced(seed=seed), paced, samples).staleness for seed in seeds]
+    compared = compared_staleness(pushes, others)
+    return *of_rates, f"{compared.distance:.3g}", f"{compared.p:.3g}"
+
+
+def _staleness_of(folder: Path) -> dict[str, Counter[int]]:
+    """Return the pushes to the first server by their staleness, of each point with servers."""
+    found: dict[str, Counter[int]] = {}
+    for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
+        for row in csv.DictReader(io.StringIO(table.decode())):
+            if row["server"] == "0":
+                pushes = found.setdefault(key, Counter())
+                pushes[int(row["staleness"])] += int(row["pushes"])
+    return found
+
+
+def _modelled(name: str, root: Path) -> Values:
+    return composed([f"cluster={name}"], root).values["cluster"]
 
 
 def _has_rate(run: Run) -> bool:
@@ -149,13 +261,12 @@ def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
         if not isinstance(values, list) or not all(each in known for each in values):
             message = f"a list of values of {axis} is needed, not {values}"
             raise SettingError("validated_on", message)
-    validating = {
-        each.key
-        for each in points
+    return {
+        each.key: "validation"
         if all(each.axes.get(axis) in values for axis, values in chosen.items())
+        else "development"
+        for each in points
     }
-    keys = (each.key for each in points)
-    return {key: "validation" if key in validating else "development" for key in keys}
 
 
 def _profile_of(config: PointConfig) -> str:

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -11,6 +12,7 @@ import yaml
 
 from paceline.errors import SettingError
 from paceline.prediction.predict import Prediction, predict
+from paceline.record.point import Point
 from paceline.settings import Positive, Whole, settings
 from paceline.study.compose import composed
 
@@ -68,9 +70,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Judged:
-    """Prediction of one published number.
+    """Prediction of one published number, with its `interval` over what the profile assumes.
 
-    `interval`: in its unit, over what the profile assumes; None if it was not asked for.
     `naive`: N times one accelerator, by the same rate; None where there is no rate. `verdict`:
     calibrated if the number went into the prediction itself, same runs if it is another form of one
     that is judged. `rows`: ids of those that went into it.
@@ -148,17 +149,15 @@ def judge(
     prediction = predict(composed(entry.settings, root), entry.steps, draws=draws)
     base = predict(composed(entry.baseline, root), entry.steps) if entry.baseline else None
     rows = [*prediction.rows, *(base.rows if base else ())]
-
-    def in_unit(images_per_second: float) -> float:
-        return _in_unit(images_per_second, entry, row, prediction, base)
-
-    naive, ends = _naive(prediction), sorted(map(in_unit, prediction.interval or ()))
+    point, rate, ends = prediction.point, prediction.rate, prediction.interval
+    in_unit = partial(_in_unit, entry, row, point, base)
+    images = point.workers * point.sharding.shards * point.batch_size  # if all work on their own
     return Judged(
         entry=entry,
         published=row,
         predicted=in_unit(prediction.run.images_per_second),
-        interval=(ends[0], ends[-1]) if ends else None,
-        naive=None if naive is None else in_unit(naive),
+        interval=(min(map(in_unit, ends)), max(map(in_unit, ends))) if ends else None,
+        naive=None if rate is None else in_unit(images / rate.seconds(point.batch_size)),
         verdict=_verdict(entry, row, rows),
         rows=list(dict.fromkeys(rows)),
     )
@@ -175,14 +174,14 @@ def _verdict(entry: Entry, row: Mapping[str, str], rows: Sequence[str]) -> Verdi
 
 
 def _in_unit(
-    images_per_second: float,
     entry: Entry,
     row: Mapping[str, str],
-    prediction: Prediction,
+    point: Point,
     base: Prediction | None,
+    images_per_second: float,
 ) -> float:
     """Return images/s in the unit of the published number."""
-    unit, point = row["unit"], prediction.point
+    unit = row["unit"]
     if unit == "images/s":
         return images_per_second
     if unit == "1/s":
@@ -193,15 +192,6 @@ def _in_unit(
     if unit in _SECONDS and entry.epochs is not None:
         return entry.epochs * IMAGES / images_per_second / _SECONDS[unit]
     raise SettingError("prediction", f"{row['id']} is in {unit!r}: epochs or a baseline is missing")
-
-
-def _naive(prediction: Prediction) -> float | None:
-    """Return the images/s of as many accelerators that never wait."""
-    point, rate = prediction.point, prediction.rate
-    if rate is None:
-        return None
-    accelerators = point.workers * point.sharding.shards
-    return accelerators * point.batch_size / rate.seconds(point.batch_size)
 
 
 def summary(found: Sequence[Judged]) -> str:
@@ -234,28 +224,27 @@ def summary(found: Sequence[Judged]) -> str:
 
 def _explanations(found: Sequence[Judged]) -> list[str]:
     """Return a line for each explanation, with the errors that it is of."""
-    errors: dict[str, list[float]] = {}
+    errors: dict[str, list[str]] = {}
     for each in found:
         if abs(each.error) > FAR:
-            errors.setdefault(each.entry.error_from or "Not explained.", []).append(each.error)
-    return [
-        f"- {', '.join(f'{100 * error:+.0f} %' for error in those)}: {text}"
-        for text, those in errors.items()
-    ]
+            text = each.entry.error_from or "Not explained."
+            errors.setdefault(text, []).append(_signed(each.error))
+    return [f"- {', '.join(those)}: {text}" for text, those in errors.items()]
 
 
 def _row(judged: Judged) -> dict[str, object]:
+    low, high = judged.interval or (None, None)
     return {
         "row": judged.entry.row,
         "kind": "predicted",
         "unit": judged.published["unit"],
         "published": judged.target,
         "predicted": f"{judged.predicted:.6g}",
-        "low": f"{judged.interval[0]:.6g}" if judged.interval else "",
-        "high": f"{judged.interval[1]:.6g}" if judged.interval else "",
+        "low": _cell(low),
+        "high": _cell(high),
         "error": f"{judged.error:.4f}",
-        "naive": "" if judged.naive is None else f"{judged.naive:.6g}",
-        "naive_error": "" if judged.naive_error is None else f"{judged.naive_error:.4f}",
+        "naive": _cell(judged.naive),
+        "naive_error": _cell(judged.naive_error, ".4f"),
         "verdict": judged.verdict,
         "settings": " ".join(judged.entry.settings),
         "baseline": " ".join(judged.entry.baseline or ()),
@@ -265,7 +254,7 @@ def _row(judged: Judged) -> dict[str, object]:
 
 
 def _line(judged: Judged) -> str:
-    row, naive = judged.published, judged.naive_error
+    row = judged.published
     where = f"{row['model']}, {row['scheme']}, {row['gpus']} GPUs"
     size = f", batch {row['batch_size']}" if row["batch_size"] else ""
     cells = (
@@ -273,11 +262,15 @@ def _line(judged: Judged) -> str:
         f"{judged.target:g} {row['unit']}",
         _number(judged.predicted),
         " to ".join(map(_number, judged.interval or ())),
-        f"{100 * judged.error:+.0f} %",
-        "-" if naive is None else f"{100 * naive:+.0f} %",
+        _signed(judged.error),
+        _signed(judged.naive_error),
         judged.verdict,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _cell(value: float | None, form: str = ".6g") -> str:
+    return "" if value is None else f"{value:{form}}"
 
 
 def _number(value: float) -> str:
@@ -286,3 +279,7 @@ def _number(value: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def _signed(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:+.0f} %"

@@ -17,14 +17,14 @@ from paceline.clock.reports import StrategyReport
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.prediction.timed_run import point_clock
+from paceline.prediction.predict import point_clock
 from paceline.record.numbers import NUMBERS
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result, require_fit
-from paceline.record.record import PartialRecord, Result
+from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
 from paceline.record.tracking.log import MARKER
 from paceline.scheme.accounting import Accounting
@@ -36,27 +36,13 @@ _TIMING = ("cluster", "workload")
 _ORDER = ("step_jitter", "slow_workers", "slow_factor", "straggler_probability", "straggler_factor")
 # Settings of a modelled cluster that change only times, for workers that meet in each mean.
 _OF_TIME = (
-    "step_seconds",
-    "step_rates",
-    "server_seconds",
-    "server_bandwidth",
-    "server_placement",
-    "workers_per_node",
-    "node_cores",
-    "overlap",
-    "link",
-    "node_link",
-    "allreduce_link",
-    "message_seconds",
-    "message_bandwidth",
+    *("step_seconds", "step_rates", "server_seconds", "server_bandwidth", "server_placement"),
+    *("workers_per_node", "node_cores", "overlap", "link", "node_link", "allreduce_link"),
+    *("message_seconds", "message_bandwidth"),
 )
 _NUMBERS = (  # of result.json, that change with the times and the bytes of messages
-    "seconds",
-    "images_per_second",
-    "updates_per_second",
-    "data_wait_share",
-    "bytes_sent",
-    "bytes_received",
+    *("seconds", "images_per_second", "updates_per_second", "data_wait_share"),
+    *("bytes_sent", "bytes_received"),
 )
 
 
@@ -84,9 +70,12 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     that does not exist or does not fit, for a scheme whose updates have an order that depends on
     time, and for a cluster on which other steps are slow.
     """
-    folder = _folder(key, root)
-    values = yaml.safe_load((folder / "config.yaml").read_text())
-    old = Point.of(_with_timing(PointConfig(values), composed([], root)))
+    path = next(iter(sorted(root.glob(f"runs/*/{key}/result.json"))), None)
+    if path is None:
+        raise SettingError("record", f"there is no record {key} in runs/")
+    folder = path.parent
+    require_fit(folder)
+    old = Point.of(_config_of(folder))
     config = composed(overrides, root)
     for name in (each.split("=")[0] for each in overrides):
         if name.split(".")[0] not in _TIMING:
@@ -100,30 +89,8 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     ]
 
 
-def cells(retimed: Retimed) -> dict[str, str]:
-    """Return a row of the table in the terminal, with the units in its headings."""
-    return {
-        ">samples": f"{retimed.samples:,}",
-        ">top-1": f"{100 * retimed.top1:.2f} %",
-        ">before [s]": f"{retimed.before:,.4f}",
-        ">retimed [s]": f"{retimed.seconds:,.4f}",
-    }
-
-
-def _folder(key: str, root: Path) -> Path:
-    found = sorted(path.parent for path in root.glob(f"runs/*/{key}/result.json"))
-    if not found:
-        raise SettingError("record", f"there is no record {key} in runs/")
-    require_fit(found[0])
-    return found[0]
-
-
-def _with_timing(config: PointConfig, defaults: PointConfig) -> PointConfig:
-    """Add what records of earlier versions lack."""
-    missing = {name: defaults.values[name] for name in _TIMING if name not in config.values}
-    model = {**defaults.of_the_run("model"), **config.values["model"]}
-    measurement = {**defaults.values["measurement"], **config.values["measurement"]}
-    return config.replaced(model=model, measurement=measurement, **missing)
+def _config_of(folder: Path) -> PointConfig:
+    return PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
 
 
 def _check(old: Point, new: Point) -> None:
@@ -214,18 +181,16 @@ def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], 
 
 
 def _trained_records(runs: Path) -> dict[str, Path]:
-    """Return the folders of finished trainings on a virtual clock, by the key of their weights."""
+    """Return the folders of trainings on a virtual clock, by the key of their weights.
+
+    They are what the present code has trained to the end.
+    """
     digest, found = source_digest(), dict[str, Path]()
     for path in sorted(runs.glob("[!.]*/[!.]*/result.json")):
-        if _is_source(read_result(path.parent), digest):
-            values = yaml.safe_load((path.parent / "config.yaml").read_text())
-            found.setdefault(key_of_weights(PointConfig(values)), path.parent)
+        result = read_result(path.parent)
+        if result is None or "retimed_from" in result:
+            continue
+        ended = result["status"] == "finished" and result["kind"] == "virtual"
+        if ended and result["source_digest"] == digest:
+            found.setdefault(key_of_weights(_config_of(path.parent)), path.parent)
     return found
-
-
-def _is_source(result: Result | None, digest: str) -> bool:
-    """Return True for what the present code has trained to the end on a virtual clock."""
-    if result is None or "retimed_from" in result:
-        return False
-    ended = result["status"] == "finished" and result["kind"] == "virtual"
-    return ended and result["source_digest"] == digest

@@ -1,17 +1,56 @@
-"""Makes the profile of this machine, and a table, of what was measured."""
+"""Measurements of this machine, and the profile of a modelled cluster that follows from them."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from statistics import fmean, median
 
 import numpy as np
 
 from paceline.exchange.find_collective import collective
-from paceline.prediction.measure import Measured
-from paceline.prediction.messages import WEIGHT_BYTES, Times
 from paceline.timing.profile import ClusterProfile, Link
 
+Times = dict[int, float]  # seconds by number of weights
+
+WEIGHT_BYTES = 4  # float32
 _NO_LIMIT = 1e15  # bytes/s, where more bytes took no longer
+
+
+@dataclass(frozen=True)
+class MeasuredSteps:
+    """Measurements of one worker.
+
+    `steps`: seconds of each step, by batch size. `ddp_steps`: those of a step at the chosen batch
+    size by DistributedDataParallel, which reduces over only this worker.
+    """
+
+    accelerator: str
+    num_parameters: int
+    steps: dict[int, np.ndarray]
+    ddp_steps: np.ndarray
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measurements of this machine.
+
+    `batch_size`: the chosen one. `pause`: seconds before a message, at most. `together`: mean
+    seconds of a step, by the number of workers that take steps at once. `pair`: union of what
+    measure_pair returns. `added`: seconds that an exchange of the model's weights adds to a step,
+    by its name in `pair`. `crowded`: seconds of all-reduces over more workers than cores, by their
+    number; empty where that would be too many.
+    """
+
+    started: datetime
+    load: float  # load average of the machine over the minute before
+    cores: int  # cores that this process may use
+    batch_size: int
+    pause: float
+    worker: MeasuredSteps
+    together: dict[int, float]
+    pair: dict[str, Times]
+    added: dict[str, float]
+    crowded: dict[int, Times]
 
 
 def profile_of_measured(measured: Measured) -> ClusterProfile:

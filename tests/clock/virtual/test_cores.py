@@ -8,7 +8,7 @@ import pytest
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.cores import cores_of
 from paceline.clock.virtual.kernel import Kernel, Moment
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.predict import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.independent import Independent

@@ -7,7 +7,7 @@ import pytest
 from torch.testing import assert_close
 
 from paceline.clock.run_spec import RunSpec
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.predict import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_parameter_server import SyncParameterServer

@@ -12,7 +12,7 @@ from paceline.clock.virtual.kernel import Kernel, Moment
 from paceline.clock.virtual.virtual_mean_link import Brought, allreduce_end
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.exchange.find_collective import collective as named
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.predict import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paceline.clock.run_spec import RunSpec
-from paceline.prediction.timed_run import timed_clock
+from paceline.prediction.predict import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce

@@ -18,10 +18,10 @@ from paceline.model.classifier import Classifier
 from paceline.model.network import torchvision_network
 from paceline.model.nin import NiN
 from paceline.model.small_cnn import SmallCNN
-from paceline.planning.measure_blocks import measure_blocks
-from paceline.planning.measured_peak import measure_peak
-from paceline.planning.step_memory import Step, count_memory
-from paceline.planning.whole_steps import choice_of, plan_peak
+from paceline.prediction.blocks import PLAIN
+from paceline.prediction.measure_blocks import measure_blocks
+from paceline.prediction.race import choice_of, plan_peak
+from paceline.prediction.step_memory import Step, count_memory, measure_peak
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import CONF
@@ -39,7 +39,7 @@ def on(processor, function, *arguments):
     """Return what a function of this module returns, by the instructions of a processor."""
     if processor == "this processor":
         return function(*arguments)
-    command = [sys.executable, "-m", "tests.planning.counted_bytes", function.__name__]
+    command = [sys.executable, "-m", "tests.prediction.counted_bytes", function.__name__]
     ended = subprocess.run(
         [*command, json.dumps(arguments)],
         env={**os.environ, **NARROW},
@@ -57,7 +57,10 @@ def of_plans(settings, num_random):
     point = Point.of(composed(settings, CONF.parent))
     programme = measure_blocks(point, 1).programme
     draw = Random(0)
-    plans = [programme.plan([block.plain for block in programme.blocks]), programme.smallest()]
+    plans = [
+        programme.plan([block.option(PLAIN) for block in programme.blocks]),
+        programme.smallest(),
+    ]
     for _ in range(num_random):
         plans.append(programme.plan([draw.choice(block.options) for block in programme.blocks]))
     peaks = [plan_peak(point, choice_of(programme, plan)).allocated for plan in plans]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from paceline.planning.alternative import PLAIN, Alternative
-from paceline.planning.measure_blocks import MeasuredBlocks
-from paceline.planning.plan import Planned
-from paceline.planning.programme import BlockCosts, Option, Programme
-from paceline.planning.step_memory import StepMemory
-from paceline.planning.whole_steps import ordered, shortlist
+from paceline.prediction.blocks import PLAIN, Alternative
+from paceline.prediction.measure_blocks import MeasuredBlocks
+from paceline.prediction.plan import Planned
+from paceline.prediction.programme import BlockCosts, Option, Programme
+from paceline.prediction.race import ordered, shortlist
+from paceline.prediction.step_memory import StepMemory
 
 BF16, RECOMPUTE = Alternative(precision="bf16"), Alternative(recompute=True)
 MEMORY = 100.0

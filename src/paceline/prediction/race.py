@@ -2,27 +2,32 @@
 
 A prediction adds up blocks that were measured one by one, with their code and data in caches: in a
 whole step on a CPU a small recomputed block took 0.3 to 0.8 ms more. Plans that are predicted to be
-within a few percent of each other can only be ranked by whole steps, if at all. `verify` measures
-the choice again: in the race it was the fastest of many, to which luck has contributed.
+within a few percent of each other can only be ranked by whole steps, if at all.
+
+They are measured by turns, and the slower half is dropped again and again (Karnin, Koren and Somekh
+2013, "Almost optimal exploration in multi-armed bandits", sequential halving), so that most of the
+time goes to those that are hardest to distinguish. `verify` measures the choice again: in the race
+it was the fastest of many, to which luck has contributed.
 """
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+from scipy.stats import quantile_test
+
 from paceline.cluster.cluster import device
-from paceline.planning.alternative import ALTERNATIVES, Choice, applied
-from paceline.planning.blocks import Block, find_blocks
-from paceline.planning.measure_blocks import STEP_SECONDS, built_step
-from paceline.planning.measured_peak import Peak, measure_peak
-from paceline.planning.plan import Planned, best, comparable, in_process
-from paceline.planning.programme import Plan, Programme
-from paceline.planning.race import Difference, Turn, by_turns, difference, race, timed
-from paceline.planning.step_memory import Step
+from paceline.prediction.blocks import ALTERNATIVES, Block, Choice, applied, find_blocks
+from paceline.prediction.measure_blocks import STEP_SECONDS, built_step, timed
+from paceline.prediction.plan import Planned, best, comparable, in_process
+from paceline.prediction.programme import Plan, Programme
+from paceline.prediction.step_memory import Peak, Step, measure_peak
 from paceline.record.point import Point
 
 _MOST_COMBINATIONS = 32  # up to which all of them are feasible plans
@@ -31,26 +36,49 @@ _NEAR = 1.1  # of the fastest; predictions of whole steps were up to 4 % off
 _NUM_VERIFIED = 16  # more than a shortlist has of one batch size
 _NUM_PEAKS = 3
 _RACE_SEED, _VERIFY_SEED = 0, 1  # of the order of turns
+_CONFIDENCE = 0.95
+
+Turn = Callable[[], float]  # takes a measurement and returns its seconds
 
 
-class Candidate(NamedTuple):
-    """Plan of a batch size that may be the fastest."""
+class Difference(NamedTuple):
+    """Relative difference in time: median over rounds, and its interval.
 
-    planned: Planned
-    plan: Plan
+    `low`, `high`: of 95 %, by the sign test, which assumes no distribution; None for fewer than
+    the six rounds that it needs.
+    """
+
+    share: float
+    low: float | None
+    high: float | None
 
     @property
-    def predicted(self) -> float:
-        return self.planned.cost(self.plan.seconds)
+    def faster(self) -> bool:
+        """Say whether the other is significantly faster."""
+        return self.high is not None and self.high < 0
+
+    @property
+    def significant(self) -> bool:
+        return self.faster or (self.low is not None and self.low > 0)
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{100 * self.share:+.2f} % (too few rounds for an interval)"
+        return f"{100 * self.share:+.2f} % ({100 * self.low:+.2f} to {100 * self.high:+.2f} %)"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Candidate with the seconds of its whole steps, by round."""
+    """Plan of a batch size that may be the fastest, with the seconds of whole steps by round."""
 
     planned: Planned
     plan: Plan
-    seconds: Sequence[float]
+    seconds: Sequence[float] = ()
+
+    @property
+    def predicted(self) -> float:
+        """Cost by prediction."""
+        return self.planned.cost(self.plan.seconds)
 
     @property
     def step_seconds(self) -> float:
@@ -64,14 +92,6 @@ class Compared:
         """Return how much more time `other` takes to the target, or for an image."""
         costs = [[each.planned.cost(s) for s in each.seconds] for each in (self, other)]
         return difference(*costs)
-
-
-class WholeStep(NamedTuple):
-    """Step of a point, whose blocks are carried out by a choice. `weight`: of its seconds."""
-
-    point: Point
-    choice: Choice
-    weight: float
 
 
 @dataclass(frozen=True)
@@ -90,18 +110,19 @@ def compare(
     candidates = shortlist(planned, memory)
     by_size = {point.batch_size: point for point in points}
     steps = [
-        WholeStep(by_size[each.batch_size], choice_of(each.measured.programme, plan), each.cost(1))
-        for each, plan in candidates
+        (by_size[each.planned.batch_size], choice_of(each.planned.measured.programme, each.plan))
+        for each in candidates
     ]
-    return ordered(candidates, in_process(race_steps, steps, rounds, seconds))
+    weights = [each.planned.cost(1) for each in candidates]
+    return ordered(candidates, in_process(race_steps, steps, weights, rounds, seconds))
 
 
-def shortlist(planned: Sequence[Planned], memory: float) -> list[Candidate]:
+def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
     """Return the feasible plans of all batch sizes that are near the fastest by prediction."""
     fastest = best(planned)
     limit = _NEAR * fastest.cost(fastest.plans[0].seconds)
     found = [
-        Candidate(each, plan)
+        Compared(each, plan)
         for each in comparable(planned)
         if each.cost(each.plans[0].seconds) <= limit
         for plan in feasible_plans(each.measured.programme, memory)
@@ -110,12 +131,13 @@ def shortlist(planned: Sequence[Planned], memory: float) -> list[Candidate]:
     return sorted(near, key=lambda each: each.predicted)
 
 
-def ordered(candidates: Sequence[Candidate], seconds: Sequence[Sequence[float]]) -> list[Compared]:
+def ordered(candidates: Sequence[Compared], seconds: Sequence[Sequence[float]]) -> list[Compared]:
     """Return the choice, the runner-up, and the others in the order in which the race left them.
 
     The choice has the smallest median of those with the most rounds.
     """
-    compared = [Compared(*each, taken) for each, taken in zip(candidates, seconds, strict=True)]
+    pairs = zip(candidates, seconds, strict=True)
+    compared = [Compared(each.planned, each.plan, taken) for each, taken in pairs]
     return sorted(compared, key=lambda each: (-len(each.seconds), each.cost))
 
 
@@ -133,7 +155,7 @@ def feasible_plans(
     else:
         plans = programme.fastest(memory, num_fastest)
         for alternative in ALTERNATIVES:
-            plan = programme.plan([b.option(alternative) or b.plain for b in programme.blocks])
+            plan = programme.plan([block.option(alternative) for block in programme.blocks])
             if plan not in plans:
                 plans.append(plan)
     within = [plan for plan in plans if plan.fullest.bytes <= memory]
@@ -154,11 +176,10 @@ def verify(
     others = feasible_plans(programme, memory, _NUM_VERIFIED)
     plans = [chosen.plan, *(plan for plan in others if plan != chosen.plan)]
     choices = [choice_of(programme, plan) for plan in plans]
-    steps = [WholeStep(point, choice, 1.0) for choice in choices]
-    taken = in_process(repeat_steps, steps, rounds, seconds)
+    taken = in_process(repeat_steps, [(point, choice) for choice in choices], rounds, seconds)
     peaks = [in_process(plan_peak, point, choice) for choice in choices[:_NUM_PEAKS]]
-    padded = [*peaks, *([None] * (len(plans) - len(peaks)))]
-    return [VerifiedPlan(*each) for each in zip(plans, taken, padded, strict=True)]
+    measured = itertools.zip_longest(plans, taken, peaks)  # None after the last peak
+    return list(itertools.starmap(VerifiedPlan, measured))
 
 
 def rank(verified: Sequence[VerifiedPlan]) -> int:
@@ -172,13 +193,25 @@ def differences(verified: Sequence[VerifiedPlan]) -> list[Difference]:
     return [difference(verified[0].seconds, each.seconds) for each in verified]
 
 
-def race_steps(steps: Sequence[WholeStep], rounds: int, seconds: float) -> list[list[float]]:
+def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
+    """Return by which share `other` takes longer, by the first rounds, which both have."""
+    num_rounds = min(len(first), len(other))
+    shares = np.array(other[:num_rounds]) / np.array(first[:num_rounds]) - 1
+    low, high = quantile_test(shares, q=0, p=0.5).confidence_interval(_CONFIDENCE)
+    interval = (float(low), float(high)) if np.isfinite([low, high]).all() else (None, None)
+    return Difference(float(np.median(shares)), *interval)
+
+
+def race_steps(
+    steps: Sequence[tuple[Point, Choice]], weights: Sequence[float], rounds: int, seconds: float
+) -> list[list[float]]:
     """Return what `race` returns; call it in a process of its own."""
-    weights = [each.weight for each in steps]
     return race(_turns(steps), weights, rounds, seconds, Random(_RACE_SEED))
 
 
-def repeat_steps(steps: Sequence[WholeStep], rounds: int, seconds: float) -> list[list[float]]:
+def repeat_steps(
+    steps: Sequence[tuple[Point, Choice]], rounds: int, seconds: float
+) -> list[list[float]]:
     """Return what `by_turns` returns; call it in a process of its own."""
     return by_turns(_turns(steps), rounds, seconds, Random(_VERIFY_SEED))
 
@@ -196,11 +229,57 @@ def plan_peak(point: Point, choice: Choice) -> Peak:
     return measure_peak(build, device(point.device, 0))
 
 
-def _turns(steps: Sequence[WholeStep]) -> list[Turn]:
-    built = {each.point.batch_size: built_step(each.point) for each in steps}
+def race(
+    turns: Sequence[Turn],
+    weights: Sequence[float],
+    rounds: int,
+    seconds: float,
+    random: Random,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[list[float]]:
+    """Measure until two are left; return the seconds of each by round, the same first rounds.
+
+    A turn's cost is its weight times its median. Every phase has an equal share of `seconds`, and
+    at least `rounds` rounds.
+    """
+    found: list[list[float]] = [[] for _ in turns]
+    left = list(range(len(turns)))
+    share = seconds / max(1, math.ceil(math.log2(len(turns))))
+    while True:
+        taken = by_turns([turns[index] for index in left], rounds, share, random, clock)
+        for index, more in zip(left, taken, strict=True):
+            found[index] += more
+        if len(left) <= 2:
+            return found
+        left.sort(key=lambda index: weights[index] * median(found[index]))
+        left = left[: math.ceil(len(left) / 2)]
+
+
+def by_turns(
+    turns: Sequence[Turn],
+    rounds: int,
+    seconds: float,
+    random: Random,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[list[float]]:
+    """Return the seconds of each by round. There are `rounds`, and more until `seconds` are over.
+
+    The order is drawn anew in every round, so that no turn always follows the same other one.
+    """
+    found: list[list[float]] = [[] for _ in turns]
+    order, start = list(range(len(turns))), clock()
+    while len(found[0]) < rounds or clock() - start < seconds:
+        random.shuffle(order)
+        for index in order:
+            found[index].append(turns[index]())
+    return found
+
+
+def _turns(steps: Sequence[tuple[Point, Choice]]) -> list[Turn]:
+    built = {point.batch_size: built_step(point) for point, _ in steps}
     blocks = {size: find_blocks(step.module) for size, step in built.items()}
     turns = list[Turn]()
-    for point, choice, _ in steps:
+    for point, choice in steps:
         take = _by_choice(built[point.batch_size], blocks[point.batch_size], choice)
         turns.append(lambda take=take: timed(take, STEP_SECONDS))
     for turn in turns:

@@ -1,4 +1,7 @@
-"""Writes the measurements of this machine as a file of conf/cluster."""
+"""Writes what `paceline calibrate` measures and counts, as files of conf/cluster and conf/workload.
+
+They hold this machine as a modelled cluster, and the layers of a network.
+"""
 
 import math
 import re
@@ -10,8 +13,9 @@ from typing import Any
 import yaml
 
 from paceline.errors import SettingError
-from paceline.prediction.measure import Measured
+from paceline.model.network_size import NetworkSize
 from paceline.prediction.this_machine import (
+    Measured,
     ddp_seconds,
     exchange_seconds,
     jitter,
@@ -21,20 +25,32 @@ from paceline.prediction.this_machine import (
 )
 from paceline.record import provenance
 from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
 from paceline.timing.profile import Link
 
 CALIBRATED = "by `paceline calibrate`"  # in every file of a measured machine
-_NAMED = ("python", "torch", "pytorch-lightning")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_PACKAGES = ("python", "torch", "pytorch-lightning")
+_CLUSTER_NAME, _WORKLOAD_NAME = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"[a-z]\w*")
+_WORKLOAD = """\
+# {name}: {megabytes:.1f} MB of weights, {gigaflops:.2f} G multiply-adds for an image. Counted by
+# paceline {command}
+_target_: paceline.timing.workload.CountedNetwork
+name: {name}
+image_shape: [{image_shape}]
+num_classes: {num_classes}
+tensors: [{tensors}] # weights of each parameter
+layers: # in the order of forward: name, weights, multiply-adds and activations of one image
+{layers}
+"""
 
 
-def path_of(folder: Path, name: str) -> Path:
+def cluster_path(folder: Path, name: str) -> Path:
     """Return the path of a cluster's file in `folder`.
 
     Raises SettingError("write") for a name that cannot be chosen on the command line, and for that
     of a cluster that was not calibrated.
     """
-    if not _NAME.fullmatch(name):
+    if not _CLUSTER_NAME.fullmatch(name):
         raise SettingError("write", f"{name!r} is no name of a cluster: small letters, digits, _")
     path = folder / f"{name}.yaml"
     if path.is_file() and CALIBRATED not in path.read_text():
@@ -42,13 +58,42 @@ def path_of(folder: Path, name: str) -> Path:
     return path
 
 
-def write(measured: Measured, point: Point, path: Path) -> None:
+def write_cluster(measured: Measured, point: Point, path: Path) -> None:
     """Write the cluster's file, replacing it. `point` is the point that was measured."""
+    comments = "".join(f"# {line}\n" for line in _comments(measured, point))
+    values = _values(measured, point.cluster.threads_per_worker)
+    _replace(path, comments + yaml.safe_dump(values, sort_keys=False, default_flow_style=None))
+
+
+def write_workload(
+    config: PointConfig, size: NetworkSize, name: str, command: str, folder: Path
+) -> Path:
+    """Write a counted network as `folder`/`name`.yaml, replacing it; return its path.
+
+    `command`: arguments of paceline that count this network. Raises SettingError("write") for a
+    name that cannot be chosen on the command line.
+    """
+    if not _WORKLOAD_NAME.fullmatch(name) or name in ("own", "sized"):
+        raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")
+    data, path = config.values["data"], folder / f"{name}.yaml"
+    text = _WORKLOAD.format(
+        name=name,
+        megabytes=size.weight_bytes / 1e6,
+        gigaflops=size.multiply_adds / 1e9,
+        command=command,
+        image_shape=", ".join(map(str, data["image_shape"])),
+        num_classes=data["num_classes"],
+        tensors=", ".join(map(str, size.tensors)),
+        layers="\n".join(f"  - [{', '.join(map(str, layer))}]" for layer in size.layers),
+    )
+    _replace(path, text)
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
-    comments = "".join(f"# {line}\n" for line in _comments(measured, point))
-    values = yaml.safe_dump(_values(measured, point), sort_keys=False, default_flow_style=None)
-    partial.write_text(comments + values)
+    partial.write_text(text)
     partial.replace(path)
 
 
@@ -67,7 +112,7 @@ def _comments(measured: Measured, point: Point) -> list[str]:
         f"{measured.started:%Y-%m-%d %H:%M} UTC, load average {measured.load:.2f} before; "
         f"commit {of_code}.",
         f"{machine['cpu']}, {machine['cores']} cores, {gpus}; "
-        f"{', '.join(f'{name} {packages[name]}' for name in _NAMED)}.",
+        f"{', '.join(f'{name} {packages[name]}' for name in _PACKAGES)}.",
         f"{network}, {point.training.precision}, on the {device}, {threads}.",
         "A step is draw, forward, backward and SGD in Lightning's loop; jitter and workers at once "
         f"are of batch size {measured.batch_size}.",
@@ -76,7 +121,7 @@ def _comments(measured: Measured, point: Point) -> list[str]:
     ]
 
 
-def _values(measured: Measured, point: Point) -> dict[str, Any]:
+def _values(measured: Measured, threads_per_worker: int) -> dict[str, Any]:
     """Return the settings of the cluster that are measured."""
     profile, worker = profile_of_measured(measured), measured.worker
     assert profile.allreduce_link is not None
@@ -92,7 +137,7 @@ def _values(measured: Measured, point: Point) -> dict[str, Any]:
     on_gpu = worker.accelerator == "cuda"
     return {
         "defaults": ["base/modelled@_here_", "_self_"],
-        "threads_per_worker": point.cluster.threads_per_worker,
+        "threads_per_worker": threads_per_worker,
         "step_seconds": steps if on_gpu else None,
         "step_jitter": _number(jitter(worker.steps[measured.batch_size])),
         "server_seconds": _number(profile.server_seconds),

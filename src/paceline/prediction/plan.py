@@ -3,12 +3,11 @@
 The procedure is that of Zou 2017 (doi 10.1007/978-3-319-69179-4_2): solve the integer programme for
 each batch size; multiply the time of a step by the updates to the target, where records tell
 them; take the batch size that reaches it first, else the one with the most images per second. That
-is a prediction from blocks; `whole_steps` chooses among the plans that are nearly as fast.
+is a prediction from blocks; `race` chooses among the plans that are nearly as fast.
 """
 
 import re
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,15 @@ import pandas as pd
 import psutil
 import torch
 
-from paceline.cluster.launcher import launch
+from paceline.cluster.launcher import call_in_processes
 from paceline.errors import SettingError
-from paceline.planning import measure_blocks as measuring
-from paceline.planning.measure_blocks import MeasuredBlocks
-from paceline.planning.programme import Plan
+from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
+from paceline.prediction.programme import Plan
 from paceline.record.point import Point
 
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
 _KINDS = ("measured", "paced", "virtual")  # the first of them that a study has
-_COLUMNS = ["kind", "batch_size", "workers", "n_failed"]
-_COLUMNS += ["target_n_censored", "target_samples_mean"]
 _NUM_PLANS = 2  # the choice, and the next best
 
 
@@ -84,7 +80,9 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
         if set(trained[name]) != {asked}:
             message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
             raise SettingError("study", f"{message}, not {asked}")
-    rows = pd.read_csv(table).reindex(columns=_COLUMNS)  # some are absent without a target
+    rows = pd.read_csv(table)
+    if "target_n_censored" not in rows:  # without a target
+        return {}
     reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
     kinds = [kind for kind in _KINDS if kind in set(reached["kind"])]
     of_kind = reached.loc[reached["kind"].isin(kinds[:1])]
@@ -140,16 +138,13 @@ def comparable(planned: Sequence[Planned]) -> list[Planned]:
     return [each for each in possible if each.updates is not None] or possible
 
 
-def in_process(function: Any, *arguments: Any) -> Any:
+def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a module's function in a fresh process; return what it returns."""
-    target = f"{function.__module__}:{function.__name__}"
-    with tempfile.TemporaryDirectory() as folder:
-        (returned,) = launch(target, arguments, workers=1, servers=0, log_folder=Path(folder))
-    return returned
+    return call_in_processes(function, *arguments)[0]
 
 
 def _planned(point: Point, memory: float, updates: Mapping[int, float], rounds: int) -> Planned:
-    measured = in_process(measuring.measure_blocks, point, rounds)
+    measured = in_process(measure_blocks, point, rounds)
     programme = measured.programme
     if not programme.blocks:
         raise SettingError("model", "it has no block that is called once, with one tensor")

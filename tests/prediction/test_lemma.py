@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paceline.command.plan_view import lemma_view
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
-from paceline.planning.lemma import (
+from paceline.prediction.lemma import (
     efficiency,
     largest_overhead,
     lemma_rows,

@@ -1,6 +1,7 @@
 """Measures every alternative of every block of a network on this machine."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -9,12 +10,25 @@ import torch
 from torch import Tensor
 
 from paceline.cluster.cluster import device
-from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied, laid_out
-from paceline.planning.blocks import Block, find_blocks, inputs_of
-from paceline.planning.measured_peak import measure_peak, phases_on_cpu
-from paceline.planning.programme import BlockCosts, Option, Programme
-from paceline.planning.race import timed
-from paceline.planning.step_memory import Step, StepMemory, count_memory, phases_by_operation
+from paceline.prediction.blocks import (
+    ALTERNATIVES,
+    PLAIN,
+    Alternative,
+    Block,
+    applied,
+    find_blocks,
+    inputs_of,
+    laid_out,
+)
+from paceline.prediction.programme import BlockCosts, Option, Programme
+from paceline.prediction.step_memory import (
+    Step,
+    StepMemory,
+    count_memory,
+    measure_peak,
+    phases_by_operation,
+    phases_on_cpu,
+)
 from paceline.record.point import Point
 
 _BLOCK_SECONDS = 0.005  # of a measurement, by repetition
@@ -40,12 +54,12 @@ class MeasuredBlocks:
 def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     """Measure all alternatives by turns, `rounds` times; call it in a process of its own.
 
-    A block's seconds are those of its forward and backward alone, on what it is given in the
-    network; what is between blocks, the loss and the update are the rest of a whole step.
+    A block's seconds are those of its forward and backward by themselves, on what it is given in
+    the network; what is between blocks, the loss and the update are the rest of a whole step.
     """
-    step = built_step(point)
+    step, keeps_gradients = built_step(point), point.workers > 1
     shape = point.config.values["data"]["image_shape"]
-    counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=point.workers > 1)
+    counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=keeps_gradients)
     memory = counted  # on a CPU with the libraries' workspace
     if point.device == "cuda":
         allocated = measure_peak(lambda: step.take, device("cuda", 0)).allocated
@@ -60,17 +74,21 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
         step_seconds.append(timed(step.take, STEP_SECONDS))
         for block in blocks:
             block.measure()
-    costs = [block.costs() for block in blocks]
-    whole = median(step_seconds)
-    return MeasuredBlocks(
-        point.batch_size,
-        memory,
-        whole,
-        _programme(
-            costs, whole, memory, memory.peak - counted.peak, keeps_gradients=point.workers > 1
-        ),
-        [(block.name, str(each), why) for block in blocks for each, why in block.failed.items()],
+    costs, whole = [block.costs() for block in blocks], median(step_seconds)
+    plain = [each.option(PLAIN) for each in costs]
+    of_blocks = sum(each.gradients for each in costs) + sum(option.kept for option in plain)
+    libraries = memory.peak - counted.peak
+    programme = Programme(
+        blocks=costs,
+        seconds=max(0.0, whole - sum(option.seconds for option in plain)),
+        bytes=memory.constant + memory.saved + libraries - of_blocks,
+        update_bytes=memory.update_peak,
+        keeps_gradients=keeps_gradients,
     )
+    left_out = [
+        (block.name, str(each), why) for block in blocks for each, why in block.failed.items()
+    ]
+    return MeasuredBlocks(point.batch_size, memory, whole, programme, left_out)
 
 
 def built_step(point: Point) -> Step:
@@ -82,25 +100,23 @@ def built_step(point: Point) -> Step:
     return Step(module, shape, point.batch_size, keeps_gradients=point.workers > 1)
 
 
-def _programme(
-    costs: Sequence[BlockCosts],
-    step_seconds: float,
-    memory: StepMemory,
-    libraries: int,
-    *,
-    keeps_gradients: bool,
-) -> Programme:
-    plain = [each.plain for each in costs]
-    gradients = sum(each.gradients for each in costs)
-    kept = sum(option.kept for option in plain)
-    constant = memory.weights + memory.optimizer + memory.images + libraries
-    return Programme(
-        blocks=costs,
-        seconds=max(0.0, step_seconds - sum(option.seconds for option in plain)),
-        bytes=constant + memory.gradients - gradients + memory.saved - kept,
-        update_bytes=memory.update_peak,
-        keeps_gradients=keeps_gradients,
-    )
+def timed(
+    work: Callable[[], None], least: float, before: Callable[[], None] = lambda: None
+) -> float:
+    """Return the seconds of one call, as the mean of as many as take `least` seconds in all.
+
+    `before`: called before each of them, and not counted.
+    """
+    total, number = 0.0, 0
+    while not number or total < least:
+        before()
+        start = time.perf_counter()
+        work()
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        total += time.perf_counter() - start
+        number += 1
+    return total / number
 
 
 class MeasuredBlock:
@@ -131,13 +147,9 @@ class MeasuredBlock:
             Option(alternative, median(seconds), *self.counted[alternative])
             for alternative, seconds in self._seconds.items()
         ]
-        return BlockCosts(
-            self.name,
-            options,
-            sum(weight.nbytes for weight in self._block.parameters()),
-            median(self._conversions or [0.0]),
-            self._given.nbytes,
-        )
+        gradients = sum(weight.nbytes for weight in self._block.parameters())
+        conversion = median(self._conversions or [0.0])
+        return BlockCosts(self.name, options, gradients, conversion, self._given.nbytes)
 
     def _time(self, alternative: Alternative) -> float:
         given = self._leaf(alternative)
@@ -147,19 +159,21 @@ class MeasuredBlock:
             given.grad = None
 
         with applied([self._block], {self.name: alternative}):
-            gradient = self._behind(self._output(given))
+            output = self._output(given)
+            # no constant, whose gradient before a BatchNorm is 0; in the layout of the output
+            gradient = torch.empty_like(output).copy_(self._numbers_like(output))
+            del output
             return timed(lambda: self._output(given).backward(gradient), _BLOCK_SECONDS, forget)
 
     def _try(self, alternative: Alternative) -> None:
         try:
             gradients = self._gradients(alternative)
-            if alternative != PLAIN:
-                error = (gradients - self._exact).norm() / self._exact.norm()
-                if not error < _ROUNDED:  # also where it is no number
-                    self.failed[alternative] = f"gradients differ by {100 * float(error):.0f} %"
-                    return
-            else:
+            if alternative == PLAIN:
                 self._exact = gradients
+            error = (gradients - self._exact).norm() / self._exact.norm()
+            if alternative != PLAIN and not error < _ROUNDED:  # also where it is no number
+                self.failed[alternative] = f"gradients differ by {100 * float(error):.0f} %"
+                return
             self.counted[alternative] = self._count(alternative)
             self._seconds[alternative] = []
         except RuntimeError as error:  # what torch says of all that it cannot do
@@ -199,14 +213,8 @@ class MeasuredBlock:
             given = module(given)
         return given
 
-    def _behind(self, output: Tensor) -> Tensor:
-        """Return a gradient for `output`, in its layout, the same for every alternative.
-
-        It is no constant, whose gradient before a BatchNorm is 0.
-        """
-        return torch.empty_like(output).copy_(self._numbers_like(output))
-
     def _numbers_like(self, output: Tensor) -> Tensor:
+        """Return numbers for the gradient of an output, the same for every alternative."""
         if self._numbers is None:
             generator = torch.Generator(output.device).manual_seed(0)
             self._numbers = torch.randn(output.shape, generator=generator, device=output.device)
@@ -228,7 +236,7 @@ class MeasuredBlock:
 
 
 class _End(torch.autograd.Function):
-    """Ends a block with a scalar; its gradient is made in backward, and held by nobody else."""
+    """Ends a block with a scalar; its gradient is made in backward, and nobody else holds it."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, numbers: Tensor) -> Tensor:

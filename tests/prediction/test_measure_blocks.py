@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative
-from paceline.planning.blocks import Block
-from paceline.planning.measure_blocks import MeasuredBlock
+from paceline.prediction.blocks import ALTERNATIVES, PLAIN, Alternative, Block
+from paceline.prediction.measure_blocks import MeasuredBlock
 
 IMAGES = torch.rand(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
 
@@ -69,7 +68,7 @@ def test_seconds_are_those_of_forward_and_backward_by_each_alternative(monkeypat
 
     block = measured(convolution, Slow)
     stopped = SimpleNamespace(perf_counter=lambda: clock.now)
-    monkeypatch.setattr("paceline.planning.race.time", stopped)
+    monkeypatch.setattr("paceline.prediction.measure_blocks.time", stopped)
     monkeypatch.setattr(block, "_convert", lambda: setattr(clock, "now", clock.now + 7))
     for _ in range(3):
         block.measure()

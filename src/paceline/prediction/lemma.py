@@ -13,10 +13,11 @@ times, since the paper's text was not at hand. `lemma_rows` sets them beside pre
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.prediction.timed_run import sized_workload, timed_run
+from paceline.prediction.predict import sized_workload, timed_run
 from paceline.record.point import Point
 
 STEPS = 100  # of each worker, from which times are predicted
@@ -37,9 +38,9 @@ class LemmaRow:
     predicted: float
     overhead: float
     growth: float
-    servers: int | None
-    predicted_servers: float | None
-    served: int | None
+    servers: int | None = None
+    predicted_servers: float | None = None
+    served: int | None = None
 
 
 def efficiency(overhead: float, workers: float) -> float:
@@ -90,33 +91,29 @@ def lemma_rows(points: Sequence[Point], steps: int = STEPS) -> list[LemmaRow]:
 
 def _row(point: Point, steps: int) -> LemmaRow:
     step = _step_seconds(point, steps, workers=1)
-    two = _step_seconds(point, steps, workers=2)
-    overhead = max(0.0, two - step)
-    batch, workers = point.batch_size * point.workers, point.workers
+    overhead = max(0.0, _step_seconds(point, steps, workers=2) - step)
     seconds = _step_seconds(point, steps)
-    servers, served = _servers(point, step) if point.scheme.servers else (None, None)
-    with_servers = None if servers is None else _step_seconds(point, steps, servers=servers)
-    return LemmaRow(
-        point=point,
-        lemma=batch / (step + overhead),
-        predicted=batch / seconds,
-        overhead=overhead / (workers * step),
-        growth=(seconds - step) / overhead if overhead else 1.0,
-        servers=servers,
-        predicted_servers=None if with_servers is None else batch / with_servers,
-        served=served,
-    )
-
-
-def _servers(point: Point, step: float) -> tuple[int, int]:
-    """Return how many servers suffice, and the most workers for which so many do."""
-    cluster = point.cluster
-    assert isinstance(cluster, VirtualCluster)
-    profile = cluster.profile
+    batch, workers = point.batch_size * point.workers, point.workers
+    of_workers: dict[str, Any] = {
+        "point": point,
+        "lemma": batch / (step + overhead),
+        "predicted": batch / seconds,
+        "overhead": overhead / (workers * step),
+        "growth": (seconds - step) / overhead if overhead else 1.0,
+    }
+    if not point.scheme.servers:
+        return LemmaRow(**of_workers)
+    assert isinstance(point.cluster, VirtualCluster)
+    profile = point.cluster.profile
     link = profile.node_link if profile.one_machine else profile.link
     num_bytes = sized_workload(point).message_bytes(1, 1)
-    servers = servers_needed(num_bytes, point.workers, link.bandwidth, step)
-    return servers, workers_served(num_bytes, servers, link.bandwidth, step)
+    servers = servers_needed(num_bytes, workers, link.bandwidth, step)
+    return LemmaRow(
+        **of_workers,
+        servers=servers,
+        predicted_servers=batch / _step_seconds(point, steps, servers=servers),
+        served=workers_served(num_bytes, servers, link.bandwidth, step),
+    )
 
 
 def _step_seconds(
@@ -126,13 +123,9 @@ def _step_seconds(
     config = point.config
     if servers is not None:
         config = config.replaced(scheme={**config.values["scheme"], "servers": servers})
-    number = workers or point.workers
     try:
-        changed = Point.of(config.replaced(workers=number))
+        changed = Point.of(config.replaced(workers=workers or point.workers))
     except SettingError as error:
         message = f"the lemmas need the times of one and of two workers: {error.message}"
         raise SettingError(error.setting, message) from error
-    if not isinstance(changed.cluster, VirtualCluster):
-        raise SettingError("cluster", f"{config.names['cluster']} is not modelled")
-    run = timed_run(changed, steps)
-    return changed.workers * changed.batch_size / run.images_per_second
+    return changed.workers * changed.batch_size / timed_run(changed, steps).images_per_second

@@ -10,9 +10,9 @@ import torch
 
 from paceline import cli
 from paceline.errors import SettingError
-from paceline.planning.alternative import PLAIN
-from paceline.planning.measure_blocks import MeasuredBlocks, measure_blocks
-from paceline.planning.plan import (
+from paceline.prediction.blocks import PLAIN
+from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
+from paceline.prediction.plan import (
     Planned,
     best,
     bytes_of,
@@ -20,9 +20,8 @@ from paceline.planning.plan import (
     in_process,
     updates_to_target,
 )
-from paceline.planning.programme import BlockCosts, Option, Programme
-from paceline.planning.step_memory import StepMemory
-from paceline.planning.whole_steps import (
+from paceline.prediction.programme import BlockCosts, Option, Programme
+from paceline.prediction.race import (
     VerifiedPlan,
     choice_of,
     differences,
@@ -30,9 +29,10 @@ from paceline.planning.whole_steps import (
     plan_peak,
     rank,
 )
+from paceline.prediction.step_memory import StepMemory
 from paceline.record.point import Point
 from paceline.study.compose import composed
-from tests.planning.counted_bytes import PROCESSORS, of_plans, on
+from tests.prediction.counted_bytes import PROCESSORS, of_plans, on
 from tests.tiny import CONF, point_of, tiny_point
 
 ROOT = CONF.parent
@@ -91,7 +91,7 @@ def test_plans_need_what_a_gpu_counts(model):
     chosen = [f"model={model}", "data=synthetic", "data.image_shape=[3,32,32]", "batch_size=32"]
     point = Point.of(composed([*chosen, "cluster.accelerator=gpu"], ROOT))
     programme = in_process(measure_blocks, point, 1).programme
-    plain = programme.plan([block.plain for block in programme.blocks])
+    plain = programme.plan([block.option(PLAIN) for block in programme.blocks])
     counted = in_process(plan_peak, point, choice_of(programme, plain)).allocated
     assert plain.fullest.bytes == pytest.approx(counted, rel=0.1)
     smallest = programme.smallest()
@@ -133,7 +133,10 @@ def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
     assert f"chosen: batch size {found['batch_size']}, " in out
     assert ("\nlimited by memory" in out) == (planned["unbounded"]["bytes"] > 600e3)
     verified = found["verified"]
-    assert (verified["rounds"], verified["num_faster"]) == (1, 0)  # one round tells nothing apart
+    assert (verified["rounds"], verified["num_faster"]) == (
+        1,
+        0,
+    )  # one round shows no significant difference
     medians = [each["measured_seconds"] for each in verified["plans"]]
     assert verified["plans"][0]["plan"] == chosen["plan"]
     assert sorted(medians)[verified["place"] - 1] == medians[0]
@@ -185,7 +188,7 @@ def test_what_cannot_be_planned_is_named(capsys, monkeypatch, arguments, setting
 
 def test_a_study_without_runs_of_these_batch_sizes_is_named(capsys, monkeypatch):
     """It would not be heeded; and data of anybody declare no shape to plan for."""
-    name = "paceline.planning.plan.updates_to_target"
+    name = "paceline.prediction.plan.updates_to_target"
     monkeypatch.setattr(name, lambda *_: {32: 100.0})
     code, _, errors = command(capsys, monkeypatch, "batch_size=8", "--study", "made")
     assert code == 2

@@ -6,8 +6,8 @@ from torch import nn
 
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
-from paceline.planning.step_memory import Step, count_memory
-from tests.planning.counted_bytes import NETWORKS, PROCESSORS, momentum, of_steps, on
+from paceline.prediction.step_memory import Step, count_memory
+from tests.prediction.counted_bytes import NETWORKS, PROCESSORS, momentum, of_steps, on
 
 
 def constant(memory):

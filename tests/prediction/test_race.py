@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from paceline.planning.race import by_turns, difference, race
+from paceline.prediction.race import by_turns, difference, race
 
 
 class PlantedTurns:

@@ -11,8 +11,14 @@ from torch.testing import assert_close
 from paceline.model.network import torchvision_network
 from paceline.model.nin import NiN
 from paceline.model.small_cnn import SmallCNN
-from paceline.planning.alternative import ALTERNATIVES, PLAIN, Alternative, applied
-from paceline.planning.blocks import find_blocks, inputs_of
+from paceline.prediction.blocks import (
+    ALTERNATIVES,
+    PLAIN,
+    Alternative,
+    applied,
+    find_blocks,
+    inputs_of,
+)
 
 IMAGES = torch.rand(4, 1, 12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LABELS = torch.tensor([0, 1, 2, 1])

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from paceline.planning.alternative import ALTERNATIVES
-from paceline.planning.programme import BlockCosts, Option, Programme
+from paceline.prediction.blocks import ALTERNATIVES
+from paceline.prediction.programme import BlockCosts, Option, Programme
 
 NUM_INSTANCES = 200
 

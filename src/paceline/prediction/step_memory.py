@@ -1,0 +1,324 @@
+"""Memory that a training step needs: modelled from shapes by batch size, and measured.
+
+    peak = weights + gradients + optimizer's state + images + saved tensors + workspace
+
+A step on fake tensors counts each part from shapes, without the memory, so that batches are counted
+that do not fit. Only convolutions on a CPU are carried out, one at a time, since
+their workspace differs between processors. Zou 2017 (doi 10.1007/978-3-319-69179-4_2) counts the
+same parts from layers' sizes; here autograd itself says what it saves, and the workspace is
+whatever else is alive at the peak.
+"""
+
+import json
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode, unset_fake_temporarily
+from torch.optim import Optimizer
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from paceline.errors import SettingError
+
+_PHASE, _ENDED = "phase of work", object()
+_WORKSPACES: dict[str, int] = {}  # of convolutions, by function and arguments
+_CONVOLUTIONS = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
+
+
+class Phase(NamedTuple):
+    """Bytes of a phase of work: the most while it runs, and those that are left at its end."""
+
+    peak: int
+    left: int
+
+
+class Peak(NamedTuple):
+    """Greatest bytes in a process since the step's network was built.
+
+    `allocated`: by torch's allocator. `resident`: growth of the process's resident set, which
+    includes what malloc keeps and the libraries' own; None where the system does not tell.
+    """
+
+    allocated: int
+    resident: int | None
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes of a step's parts. `weights`: with the network's buffers. `images`: with labels.
+
+    `saved`: by autograd between forward and backward, each storage once. `workspace`: what else is
+    alive at the peak. `update_peak`: the peak while the optimizer updates weights.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    images: int
+    saved: int
+    workspace: int
+    update_peak: int
+
+    @property
+    def constant(self) -> int:
+        """Bytes that are there in all steps but the first, whatever the plan."""
+        return self.weights + self.gradients + self.optimizer + self.images
+
+    @property
+    def peak(self) -> int:
+        return self.constant + self.saved + self.workspace
+
+    def with_libraries(self, allocated: int) -> "StepMemory":
+        """Return it with what libraries hold besides, of a step whose measured peak is `allocated`.
+
+        That is workspace of cuBLAS and cuDNN on a GPU, which does not follow from shapes: cuBLAS
+        keeps 68 MB for good on an H200.
+        """
+        more = max(0, allocated - self.peak)
+        return replace(self, workspace=self.workspace + more, update_peak=self.update_peak + more)
+
+
+class Step:
+    """Training steps of a module on random images, in the order of Lightning's loop.
+
+    `keeps_gradients`: gradients are zeroed, not freed: under DDP they are views of its buckets, and
+    under servers of a vector. Raises SettingError("model") for a module without one optimizer.
+    """
+
+    def __init__(
+        self,
+        module: LightningModule,
+        image_shape: Sequence[int],
+        batch_size: int,
+        *,
+        keeps_gradients: bool = False,
+    ) -> None:
+        device = next(module.parameters()).device
+        images = torch.randn(batch_size, *image_shape, device=device)
+        self.batch = images, torch.zeros(batch_size, dtype=torch.long, device=device)
+        self.module, self._keeps_gradients = module, keeps_gradients
+        optimizer = module.configure_optimizers()
+        if not isinstance(optimizer, Optimizer):
+            raise SettingError("model", "one optimizer is needed for a plan, and no scheduler")
+        self.optimizer = optimizer
+
+    def forward(self) -> Tensor:
+        """Return the loss, a scalar."""
+        return self.module.training_step(self.batch, 0)  # pyright: ignore[reportReturnType]
+
+    def backward(self, loss: Tensor) -> None:
+        self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
+        loss.backward()
+
+    def take(self) -> None:
+        self.backward(self.forward())
+        self.optimizer.step()
+
+
+def count_memory(
+    module: LightningModule,
+    image_shape: Sequence[int],
+    batch_size: int,
+    *,
+    keeps_gradients: bool = False,
+) -> StepMemory:
+    """Count the memory of a step with `batch_size` images [C, H, W]; `Step` has the arguments.
+
+    The module is left as it is. Raises SettingError("model") as `Step` does.
+    """
+    mode = FakeTensorMode()
+    with FakeCopyMode(mode):
+        copied = deepcopy(module)
+    with mode, _Allocations() as allocated:
+        own = [*copied.parameters(), *copied.buffers()]
+        allocated.add(own)
+        weights = allocated.current
+        step = Step(copied, image_shape, batch_size, keeps_gradients=keeps_gradients)
+        images = allocated.current - weights
+        step.take()  # makes gradients and the optimizer's state
+        saved = _saved(step, [*own, *step.batch])
+        trained = [each for each in copied.parameters() if each.requires_grad]
+        gradients = sum(each.grad.nbytes for each in trained if each.grad is not None)
+        optimizer = allocated.current - weights - images - gradients
+        peak = allocated.peak_of(lambda: step.backward(step.forward()))
+        update_peak = allocated.peak_of(step.optimizer.step)
+    counted = StepMemory(weights, gradients, optimizer, images, saved, 0, update_peak)
+    return replace(counted, workspace=max(peak, update_peak) - counted.peak)
+
+
+def measure_peak(build: Callable[[], Callable[[], None]], device: torch.device) -> Peak:
+    """Measure the second of two steps; call it in a fresh process.
+
+    `build` makes the network and returns the step. Everything is built inside, since a CPU's
+    allocator tells nothing of what was there before; the first step makes gradients and the
+    optimizer's state.
+    """
+    before = _resident("VmRSS", reset=True)
+    steps = _two_steps(build)
+    if device.type == "cuda":
+        next(steps)
+        torch.cuda.reset_peak_memory_stats()
+        next(steps, None)
+        torch.cuda.synchronize()
+        allocated = torch.cuda.max_memory_allocated()
+    else:
+        allocated = phases_on_cpu(steps)[1].peak
+    peak = _resident("VmHWM")
+    return Peak(allocated, None if before is None or peak is None else peak - before)
+
+
+def phases_on_cpu(work: Iterator[None]) -> list[Phase]:
+    """Run work whose phases end at each `yield`; return their bytes, above those before the first.
+
+    They are added up from the allocator's events, so that they include what an operator allocates
+    and frees while it runs, which differs between processors.
+    """
+    # acc_events: torch 2.11 warns of a process's second profile that it forgets the first
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as profiler:
+        running = True
+        while running:
+            with record_function(_PHASE):
+                running = next(work, _ENDED) is not _ENDED
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    starts = sorted(each["ts"] for each in events if each["name"] == _PHASE)
+    changes = sorted(
+        (each for each in events if each["name"] == "[memory]"), key=lambda each: each["ts"]
+    )
+    cuts = [*np.searchsorted([each["ts"] for each in changes], starts), len(changes)]
+    totals = np.cumsum([0, *(each["args"]["Bytes"] for each in changes)])
+    totals -= totals[cuts[0]]
+    return [Phase(int(totals[a : b + 1].max()), int(totals[b])) for a, b in pairwise(cuts)]
+
+
+def phases_by_operation(work: Iterator[None], held: Iterable[Tensor]) -> list[Phase]:
+    """Run work whose phases end at each `yield`; return their bytes, above those of `held`."""
+    found, running = list[Phase](), True
+    with _Allocations() as allocated:
+        allocated.add(held)
+        before = allocated.current
+        while running:
+            allocated.peak = allocated.current
+            running = next(work, _ENDED) is not _ENDED
+            found.append(Phase(allocated.peak - before, allocated.current - before))
+    return found
+
+
+class _Allocations(TorchDispatchMode):
+    """Context that counts what operations allocate: bytes `current`ly, and at the `peak`.
+
+    A storage counts from the operation that returns it until nothing refers to it, whether it is
+    real or fake. What an operation allocates only while it runs is not seen, except for
+    convolutions on a CPU, where it is measured.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.current = self.peak = 0
+        self._live: dict[int, weakref.ref[Any]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        returned = func(*args, **(kwargs or {}))
+        self.add(each for each in tree_leaves(returned) if isinstance(each, Tensor))
+        self.peak = max(self.peak, self.current + _workspace(func, args))
+        return returned
+
+    def add(self, tensors: Iterable[Tensor]) -> None:
+        """Count storages that were there before."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if (key := storage._cdata) not in self._live:
+                size = storage.nbytes()
+                self.current += size
+                self._live[key] = weakref.ref(storage, partial(self._release, key, size))
+
+    def peak_of(self, work: Callable[[], Any]) -> int:
+        self.peak = self.current
+        work()
+        return self.peak
+
+    def _release(self, key: int, size: int, _: object) -> None:
+        self.current -= size
+        del self._live[key]
+
+
+def _saved(step: Step, own: Sequence[Tensor]) -> int:
+    """Return the bytes that autograd saves in a forward pass, without the storages of `own`."""
+    known = {each.untyped_storage()._cdata for each in own}
+    found: dict[int, Any] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        found[storage._cdata] = storage  # held, so that its identity is not used again
+        return tensor.detach()  # the tensor itself would keep its own graph alive
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = step.forward()
+    del loss
+    return sum(storage.nbytes() for key, storage in found.items() if key not in known)
+
+
+def _workspace(func: Any, args: tuple[Any, ...]) -> int:
+    """Return the bytes that a convolution on a CPU allocates besides what it returns.
+
+    Copies in layouts of its own, and columns of images, depend on the processor. So it is carried
+    out once on zeros of these shapes, whether its tensors are fake or not.
+    """
+    if func not in _CONVOLUTIONS or args[0].device.type != "cpu":
+        return 0
+    shapes = [(*each.shape, each.stride(), each.dtype) for each in args if isinstance(each, Tensor)]
+    key = repr((func, shapes, [each for each in args if not isinstance(each, Tensor)]))
+    if key not in _WORKSPACES:
+        with unset_fake_temporarily():
+            _, during, _ = phases_on_cpu(_on_zeros(func, args))
+        _WORKSPACES[key] = during.peak - during.left
+    return _WORKSPACES[key]
+
+
+def _on_zeros(func: Any, args: tuple[Any, ...]) -> Iterator[None]:
+    zeros = [
+        torch.empty_strided(each.shape, each.stride(), dtype=each.dtype).zero_()
+        if isinstance(each, Tensor)
+        else each
+        for each in args
+    ]
+    yield
+    returned = func(*zeros)
+    yield
+    del returned
+
+
+def _two_steps(build: Callable[[], Callable[[], None]]) -> Iterator[None]:
+    step = build()
+    step()
+    yield
+    step()
+
+
+def _resident(line: str, *, reset: bool = False) -> int | None:
+    """Return a line of the process's status [bytes]. `reset`: let the greatest begin anew."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return None
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    found = next(each for each in status.read_text().splitlines() if each.startswith(line))
+    return 1024 * int(found.split()[1])
