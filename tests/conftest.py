@@ -1,6 +1,9 @@
+import os
 import shutil
 import subprocess
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # as in a worker; more wait for each other on a busy machine
 
 import pytest
 
