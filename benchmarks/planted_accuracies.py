@@ -7,12 +7,23 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from benchmarks.planted_world import Aim, Found, found
-from paceline.analysis.statistics.against_reference import against_reference, for_equivalence
-from paceline.analysis.statistics.equivalence import EQUIVALENT, judge
-from paceline.analysis.statistics.estimate import success_rate
-from paceline.analysis.statistics.holm import all_pairs
-from paceline.analysis.statistics.pooled import intervals_of_means, pooled
-from paceline.analysis.statistics.space import POSITIVE, Space, logit_of, variance_of_logit
+from paceline.analysis.statistics.means import (
+    POSITIVE,
+    Space,
+    intervals_of_means,
+    logit_of,
+    pooled,
+    success_rate,
+    variance_of_logit,
+)
+from paceline.analysis.statistics.multiple_comparisons import (
+    EQUIVALENT,
+    against_reference,
+    for_equivalence,
+    holm,
+    judge,
+    unadjusted,
+)
 from paceline.analysis.statistics.tuning_luck import variance_of_difference
 
 SIZES = {"n 3": (3,) * 11, "n 8": (8,) * 11, "n 8, reference 24": (24,) + (8,) * 10}
@@ -106,7 +117,7 @@ def unequal_variance(draws: int) -> list[Found]:
 def pairs_by_holm(draws: int) -> list[Found]:
     rows = []
     for name, n in (("n 3", 3), ("n 8", 8)):
-        p = all_pairs(pooled(families(8, draws, (n,) * 10, np.zeros(10))))
+        p = holm(unadjusted(pooled(families(8, draws, (n,) * 10, np.zeros(10)))))
         text = f"any of 45 pairs of equal schemes significantly different (Holm), {name}"
         rows.append(found(text, (p <= 0.05).any(axis=1), Aim.SIZE))
     return rows
@@ -120,7 +131,7 @@ def equivalence(draws: int) -> list[Found]:
         for true, aim in ((edge, Aim.SIZE), (0 * edge, Aim.POWER)):
             family = pooled(families(9, draws, sizes, true, 0.5))
             sides = (against_reference(family, 0), for_equivalence(family, 0))
-            judgement = judge(*sides, margin=(-1, 1))
+            judgement = judge(*sides, margin=1)
             if aim is Aim.SIZE:
                 hits, what = judgement.within.any(axis=1), "any of 10 on the margin called within"
             else:

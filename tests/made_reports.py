@@ -57,6 +57,8 @@ def make_run(scheme="sync_allreduce", workers=1, batch_size=32, seed=0, **change
         "certificate": ("asynchronous" if stale else "synchronous")
         if workers > 1
         else "one worker",
+        "late_steps": 0,
+        "started": "",
         "hardware.cpu": "A Made-up Processor",
         "hardware.cores": 4,
         "hardware.memory_bytes": 2**34,

@@ -6,9 +6,8 @@ import pytest
 
 from paceline.analysis.analyse import analyse, table_path
 from paceline.analysis.decision import decision, is_faster
-from paceline.analysis.family_times import tiers
-from paceline.analysis.statistics.crossing import NEVER, Crossing
-from paceline.analysis.statistics.restricted_mean import restricted_mean
+from paceline.analysis.family import tiers
+from paceline.analysis.statistics.times import NEVER, Crossing, restricted_mean
 from paceline.analysis.tables import read_tables
 from tests.made_decisions import AXES, arm, made_family, write_decided
 from tests.made_reports import fail

@@ -158,9 +158,10 @@ def test_when_and_where_images_per_second_were_measured(findings):
 
 
 def test_a_block_that_drifted_is_named(findings):
-    runs = [make_run(seed=s, repeat=0, images_per_second=1000) for s in (0, 1)]
+    whole = {"wall_seconds": 60.0}
+    runs = [make_run(seed=s, repeat=0, images_per_second=1000, **whole) for s in (0, 1)]
     runs += [
-        make_run(seed=s, repeat=1, key=f"again{s}", images_per_second=speed)
+        make_run(seed=s, repeat=1, key=f"again{s}", images_per_second=speed, **whole)
         for s, speed in ((0, 1000), (1, 800))
     ]
     text = only(cautions(findings(runs)))

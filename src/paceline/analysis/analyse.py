@@ -6,15 +6,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from paceline.analysis.cautions import cautions
 from paceline.analysis.clocks import clock_agreement, clocks
+from paceline.analysis.configuration import counts, groups, situation_columns, size_of
 from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.crossovers import crossovers
-from paceline.analysis.decision import decision
-from paceline.analysis.frames import Frame, write_table
-from paceline.analysis.mean_curves import mean_curves
-from paceline.analysis.metrics import metrics
-from paceline.analysis.points import points
+from paceline.analysis.decision import decision, is_faster
+from paceline.analysis.frames import Frame, Row, write_table
+from paceline.analysis.points import mean_curves, points
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.searches import tuning_curve
@@ -72,3 +73,49 @@ def analyse(folder: Path) -> None:
 def table_path(folder: Path, name: str) -> Path:
     """Return the path of the conclusion `name` in the report `folder` of a study."""
     return folder / FOLDER / f"{name}.csv"
+
+
+def metrics(tables: Tables, configurations: Frame, decided: Frame) -> Row:
+    """Count the points and decisions of a study, for `dvc metrics diff`, with the best means.
+
+    `n_situations`: those of several workers with several schemes to choose from. `n_decided`: those
+    of them in which one scheme is shown to be faster than one worker, and none tied with it.
+    `best_speedup` is the largest that is shown, and has `best_speedup_workers`. A number that does
+    not exist is left out.
+    """
+    numbers = {
+        "n": len(tables.runs),
+        **counts(tables.runs),
+        "n_missing": len(tables.about["missing"]),
+        **_decisions(tables, decided),
+        "best_test_top1": _short(configurations["test_top1_mean"].max()),
+        "best_images_per_second": _short(configurations["images_per_second_mean"].max()),
+    }
+    return {name: value for name, value in numbers.items() if not pd.isna(value)}
+
+
+def _decisions(tables: Tables, decided: Frame) -> Row:
+    if not len(decided):
+        return {"n_situations": 0, "n_decided": 0}
+    best = decided[decided["tier"] == "best"]
+    faster = best.loc[[index for index, row in best.iterrows() if is_faster(row)]]
+    found = [
+        own
+        for situation, own in groups(decided, situation_columns(tables.axes))
+        if len(own) > 1 and size_of(situation) > 1
+    ]
+    clear = [own for own in found if "tied" not in list(own["tier"])]
+    numbers: Row = {
+        "n_situations": len(found),
+        "n_decided": sum(any(own.index.isin(faster.index)) for own in clear),
+    }
+    shown = faster[faster["speedup_mean"].notna()]
+    if len(shown):
+        row = shown.loc[shown["speedup_mean"].astype(float).idxmax()]
+        numbers["best_speedup"] = _short(row["speedup_mean"])
+        numbers["best_speedup_workers"] = int(row["workers"])
+    return numbers
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

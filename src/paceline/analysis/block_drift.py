@@ -8,6 +8,7 @@ import math
 
 import pandas as pd
 
+from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row
 
 MOST = 0.15  # drift of a block that is kept: two runs of 4 s differ by 8 % by themselves (s.d.)
@@ -47,20 +48,25 @@ def without_dropped(runs: Frame, blocks: Frame) -> Frame:
 
 def _row(once: Frame, again: Frame, reference: Frame) -> Row:
     first, last = _speed(once.merge(reference)), _speed(again)
-    row = {"block": once["seed"].iloc[0], "first": first, "last": last, "drift": last / first - 1}
-    idle = math.nan
-    if "started" in once:
-        runs: Frame = pd.concat([once, again])
-        first_start, minutes = runs["started"].min(), minutes_of(runs)
-        idle = 1 - runs["wall_seconds"].sum() / (60 * minutes)
-        row |= {"started": first_start, "minutes": minutes, "hour": pd.Timestamp(first_start).hour}
-    return row | {"verdict": _verdict(row["drift"], idle)}
+    runs: Frame = pd.concat([once, again])
+    started, minutes = runs["started"].min(), minutes_of(runs)
+    idle = 1 - runs["wall_seconds"].sum() / (60 * minutes)
+    return {
+        "block": once["seed"].iloc[0],
+        "started": started,
+        "hour": pd.Timestamp(started).hour,
+        "minutes": minutes,
+        "first": first,
+        "last": last,
+        "drift": last / first - 1,
+        "verdict": _verdict(last / first - 1, idle),
+    }
 
 
 def _speed(points: Frame) -> float:
     """Return images/s of the only point, NaN if there is none that finished."""
-    finished = points[points["status"] == "finished"]
-    return float(finished["images_per_second"].iloc[0]) if len(finished) else math.nan
+    done = finished(points)
+    return float(done["images_per_second"].iloc[0]) if len(done) else math.nan
 
 
 def _verdict(drift: float, idle: float) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from paceline.analysis.block_drift import KEPT, minutes_of
+from paceline.analysis.comparison import scaling
 from paceline.analysis.configuration import configurations, counts, groups, num_processes
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.scaling import scaling
 from paceline.analysis.searches import best_trials, tuning_axes
 from paceline.analysis.tables import Tables
 
@@ -35,152 +35,126 @@ def cautions(tables: Tables) -> Frame:
       more than 5 %; `value` lists them;
     - few_seeds: configurations (counted instead of points) have one finished seed;
     - at_edge: configurations (likewise) are tuned to a trial at the edge of the search range: a
-      better one may lie beyond; `value` lists them.
+      better one may be beyond it; `value` lists them.
     """
-    runs = tables.runs
-    rows = [
-        *_virtual(runs),
-        *_crowded(runs),
-        *_late(tables),
-        *_unlike(runs),
-        *_uncertified(tables.finished),
-        *_one_machine(runs),
-        *_dropped(tables),
-        *_super_linear(tables),
-        *_few_seeds(tables),
-        *_at_edge(tables),
-    ]
+    rows = [row for find in _FOUND for row in find(tables)]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _virtual(runs: Frame) -> Iterator[Row]:
-    points = int((runs["kind"] == "virtual").sum())
-    if points:
-        yield {"what": "virtual", "kind": "virtual", "points": points, "of": len(runs)}
+def _row(what: str, found: Frame | list[Row], of: Frame | list[Row], **more: object) -> Row:
+    return {"what": what, **more, "points": len(found), "of": len(of)}
 
 
-def _crowded(runs: Frame) -> Iterator[Row]:
+def _virtual(tables: Tables) -> Iterator[Row]:
+    virtual = tables.runs[tables.runs["kind"] == "virtual"]
+    if len(virtual):
+        yield _row("virtual", virtual, tables.runs, kind="virtual")
+
+
+def _crowded(tables: Tables) -> Iterator[Row]:
     """Yield rows of kinds with more processes than cores; a virtual run has one process."""
-    if "hardware.cores" not in runs:
-        return
-    servers = runs["servers"].fillna(0) if "servers" in runs else 0
-    runs = runs.assign(processes=runs.get("jobs", 1) * (num_processes(runs) + servers))
+    runs = tables.runs
+    runs = runs.assign(processes=runs["jobs"] * (num_processes(runs) + runs["servers"].fillna(0)))
     for kind in ("measured", "paced"):
         same = runs[runs["kind"] == kind]
         short = same[same["processes"] > same["hardware.cores"]]
         pairs = sorted(set(zip(short["processes"], short["hardware.cores"], strict=True)))
         value = ", ".join(f"{processes:.0f} on {cores:.0f}" for processes, cores in pairs)
-        row = {"what": "crowded", "kind": kind, "value": value}
         if len(short):
-            yield row | {"points": len(short), "of": len(same)}
+            yield _row("crowded", short, same, kind=kind, value=value)
 
 
 def _late(tables: Tables) -> Iterator[Row]:
-    runs = tables.runs
-    if "late_steps" not in runs:
-        return
     steps = tables.phases.groupby("key")["steps"].sum()
-    paced = runs[runs["kind"] == "paced"]
+    paced = tables.runs[tables.runs["kind"] == "paced"]
     shares = paced["late_steps"].astype(float) / paced["key"].map(steps).astype(float)
     late = shares[shares > LATE]
-    row = {"what": "late", "kind": "paced", "points": len(late), "of": len(paced)}
     if len(late):
-        yield row | {"share": late.max()}
+        yield _row("late", late, paced, kind="paced", share=late.max())
 
 
-def _unlike(runs: Frame) -> Iterator[Row]:
-    for group, same in groups(runs, ["kind"]):
+def _unlike(tables: Tables) -> Iterator[Row]:
+    for group, same in groups(tables.runs, ["kind"]):
         for name in _CONDITIONS:
             if name in same and same[name].nunique() > 1:
                 value = ", ".join(str(value) for value in sorted(same[name].unique()))
-                row = {"what": "unlike", "name": name, "value": value}
-                yield group | row | {"points": len(same), "of": len(same)}
+                yield _row("unlike", same, same, **group, name=name, value=value)
 
 
-def _uncertified(finished: Frame) -> Iterator[Row]:
-    if "certificate" not in finished:
-        return
+def _uncertified(tables: Tables) -> Iterator[Row]:
+    finished = tables.finished
     uncertified = finished[finished["certificate"].astype(str).str.startswith("not ")]
     for group, points in groups(uncertified, ["scheme", "workers", "certificate"]):
         value = group.pop("certificate")
-        row = {"what": "uncertified", "value": value, "points": len(points), "of": len(points)}
-        yield group | row
+        yield _row("uncertified", points, points, **group, value=value)
 
 
-def _one_machine(runs: Frame) -> Iterator[Row]:
+def _one_machine(tables: Tables) -> Iterator[Row]:
     """Yield a row per machine whose images/s were measured."""
-    if "started" not in runs or "hardware.cpu" not in runs:
-        return
+    runs = tables.runs
     measured = runs[(runs["kind"] == "measured") & (runs["started"] != "")]
     for machine, points in groups(measured, ["hardware.cpu", "hardware.cores"]):
         starts = pd.to_datetime(points["started"])
-        yield {
-            "what": "one_machine",
-            "kind": "measured",
-            "name": f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores",
-            "value": str(starts.dt.floor("h").nunique()),
-            "started": points.loc[starts.idxmin(), "started"],
-            "minutes": minutes_of(points),
-            "points": len(points),
-            "of": len(runs),
-        }
+        yield _row(
+            "one_machine",
+            points,
+            runs,
+            kind="measured",
+            name=f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores",
+            value=str(starts.dt.floor("h").nunique()),
+            started=points.loc[starts.idxmin(), "started"],
+            minutes=minutes_of(points),
+        )
 
 
 def _dropped(tables: Tables) -> Iterator[Row]:
-    """Yield a row if blocks were dropped."""
-    bad = tables.blocks[tables.blocks["verdict"] != KEPT]
-    value = "; ".join(_block(row) for _, row in bad.iterrows())
-    if len(bad):
-        yield {"what": "dropped", "value": value, "points": len(bad), "of": len(tables.blocks)}
+    texts = []
+    for _, row in tables.blocks[tables.blocks["verdict"] != KEPT].iterrows():
+        drift = "" if pd.isna(row["drift"]) else f", {100 * row['drift']:+.1f} %"
+        texts.append(f"block {row['block']}: {row['verdict'].removeprefix('dropped: ')}{drift}")
+    if texts:
+        yield _row("dropped", texts, tables.blocks, value="; ".join(texts))
 
 
 def _super_linear(tables: Tables) -> Iterator[Row]:
     """Yield a row if speed-ups exceed what their workers can give."""
-    row_of = scaling(tables)
-    rows = [each | row_of(each, own) for each, own in configurations(tables.runs, tables.axes)]
-    table: Frame = pd.DataFrame(rows)
-    several = table[table["baseline"] != "itself"]
-    mean, low = several["efficiency_mean"], several["efficiency_low"]
-    found = several[(low > 1) | (mean > MOST_EFFICIENT)]
-    value = "; ".join(_efficiency(row, tables) for _, row in found.iterrows())
-    if len(found):
-        yield {"what": "super_linear", "value": value, "points": len(found), "of": len(several)}
-
-
-def _block(row: Frame) -> str:
-    reason = row["verdict"].removeprefix("dropped: ")
-    return f"block {row['block']}: {reason}{_percent_of(row['drift'])}"
-
-
-def _percent_of(drift: float) -> str:
-    return "" if pd.isna(drift) else f", {100 * drift:+.1f} %"
-
-
-def _efficiency(row: Frame, tables: Tables) -> str:
-    known = [name for name in tables.facets if not pd.isna(row[name])]
-    settings = [f"{name} {row[name]}" for name in known]
-    parts = [row["scheme"], f"{row['workers']} workers", *settings]
-    return f"{', '.join(parts)}: {100 * row['efficiency_mean']:.0f} %"
+    row_of, several, texts = scaling(tables), [], []
+    for configuration, points in configurations(tables.runs, tables.axes):
+        row = row_of(configuration, points)
+        if row["baseline"] == "itself":
+            continue
+        several.append(row)
+        if row["efficiency_low"] > 1 or row["efficiency_mean"] > MOST_EFFICIENT:
+            parts = [configuration["scheme"], f"{configuration['workers']} workers"]
+            parts += _settings(configuration, tables.facets)
+            texts.append(f"{', '.join(parts)}: {100 * row['efficiency_mean']:.0f} %")
+    if texts:
+        yield _row("super_linear", texts, several, value="; ".join(texts))
 
 
 def _few_seeds(tables: Tables) -> Iterator[Row]:
     found = [counts(points) for _, points in configurations(tables.runs, tables.axes)]
-    points = sum(each["n_finished"] == 1 for each in found)
-    if points:
-        yield {"what": "few_seeds", "points": points, "of": len(found)}
+    few = [each for each in found if each["n_finished"] == 1]
+    if few:
+        yield _row("few_seeds", few, found)
 
 
 def _at_edge(tables: Tables) -> Iterator[Row]:
     best = best_trials(tables)
-    if best.empty:
-        return
-    at_edge = best[best["at_edge"] != ""]
-    value = "; ".join(_place(row, tuning_axes(tables)) for _, row in at_edge.iterrows())
-    if len(at_edge):
-        yield {"what": "at_edge", "value": value, "points": len(at_edge), "of": len(best)}
+    texts = [
+        ", ".join([*_settings(trial, tuning_axes(tables)), trial["at_edge"]])
+        for _, trial in best.iterrows()
+        if trial["at_edge"]
+    ]
+    if texts:
+        yield _row("at_edge", texts, best, value="; ".join(texts))
 
 
-def _place(trial: Frame, axes: list[str]) -> str:
-    known = [name for name in axes if not pd.isna(trial[name])]
-    settings = [str(trial[n]) if n == "scheme" else f"{n} {trial[n]}" for n in known]
-    return ", ".join([*settings, trial["at_edge"]])
+def _settings(row: Row | Frame, names: list[str]) -> list[str]:
+    """Say the settings of a row that are known."""
+    known = [name for name in names if not pd.isna(row[name])]
+    return [str(row[name]) if name == "scheme" else f"{name} {row[name]}" for name in known]
+
+
+_FOUND = (_virtual, _crowded, _late, _unlike, _uncertified, _one_machine, _dropped)
+_FOUND += (_super_linear, _few_seeds, _at_edge)

@@ -4,18 +4,11 @@ import math
 
 import pandas as pd
 
-from paceline.analysis.axes import clock_axes, varying
-from paceline.analysis.configuration import (
-    Configuration,
-    configurations,
-    groups,
-    matching,
-    paired,
-)
+from paceline.analysis.configuration import configurations, finished, groups, matching
 from paceline.analysis.frames import Frame, Row, as_written
-from paceline.analysis.intervals import interval
-from paceline.analysis.statistics.space import COUNTS, DIFFERENCES, POSITIVE
-from paceline.analysis.tables import Tables
+from paceline.analysis.intervals import NONE, difference, interval, paired, ratio
+from paceline.analysis.statistics.means import COUNTS
+from paceline.analysis.tables import Tables, clock_axes, varying
 
 WALL = ("paced", "measured")
 LITTLE = 0.05  # updates of staleness, below which a ratio is meaningless
@@ -34,47 +27,29 @@ def clocks(tables: Tables) -> Frame:
     LITTLE [updates], `staleness_difference` is filled instead. `test_top1_difference` is virtual
     minus the other. The table has no rows if a study has one clock.
     """
-    clock_keys = clock_axes(tables)
-    runs = tables.runs
-    virtual, wall = runs[runs["kind"] == "virtual"], runs[runs["kind"].isin(WALL)]
-    rows = [
-        configuration
-        | _other_clock(other, clock_keys)
-        | _agreement(_finished(points), _finished(others))
-        for configuration, points in configurations(virtual, tables.axes)
-        for other, others in configurations(
-            _of_equal_settings(wall, configuration, clock_keys), tables.axes
-        )
-    ]
+    of_clock, runs, rows = clock_axes(tables), tables.runs, list[Row]()
+    wall = runs[runs["kind"].isin(WALL)]
+    for configuration, points in configurations(runs[runs["kind"] == "virtual"], tables.axes):
+        same = {k: v for k, v in configuration.items() if k not in ("kind", *of_clock)}
+        for other, others in configurations(matching(wall, same), tables.axes):
+            row = configuration | {"against": other["kind"]}
+            row |= {f"against_{axis}": other[axis] for axis in of_clock}
+            rows.append(row | _agreement(finished(points), finished(others)))
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes, "against"])
 
 
-def _other_clock(other: Configuration, clock_keys: list[str]) -> Configuration:
-    return {"against": other["kind"]} | {f"against_{axis}": other[axis] for axis in clock_keys}
-
-
-def _of_equal_settings(wall: Frame, configuration: Configuration, clock_keys: list[str]) -> Frame:
-    return matching(
-        wall, {k: v for k, v in configuration.items() if k not in ("kind", *clock_keys)}
-    )
-
-
-def _finished(points: Frame) -> Frame:
-    return points[points["status"] == "finished"]
-
-
 def _agreement(virtual: Frame, wall: Frame) -> Row:
-    speed = paired(virtual, wall, "images_per_second")
     stale = paired(virtual, wall, "staleness_mean")
-    top1 = paired(virtual, wall, "test_top1")
-    none = stale.iloc[:0]
-    few = stale["base"].mean() < LITTLE or (stale["base"] <= 0).any()
-    many, few = (none, stale) if few else (stale, none)
+    many, few = NONE, NONE
+    if stale["base"].mean() < LITTLE or (stale["base"] <= 0).any():
+        few = interval(stale["value"] - stale["base"])
+    else:
+        many = interval(stale["value"] / stale["base"], COUNTS)
     return (
-        interval(speed["value"] / speed["base"], POSITIVE).named("images_per_second_ratio")
-        | interval(many["value"] / many["base"], COUNTS).named("staleness_ratio")
-        | interval(few["value"] - few["base"]).named("staleness_difference")
-        | interval(top1["value"] - top1["base"], DIFFERENCES).named("test_top1_difference")
+        ratio(virtual, wall, "images_per_second").named("images_per_second_ratio")
+        | many.named("staleness_ratio")
+        | few.named("staleness_difference")
+        | difference(virtual, wall, "test_top1").named("test_top1_difference")
     )
 
 
@@ -90,32 +65,28 @@ def clock_agreement(tables: Tables) -> Frame:
     """
     rows: list[Row] = []
     for _, same in groups(as_written(clocks(tables)), ["against"]):
-        ratio, difference = same["staleness_ratio_mean"], same["staleness_difference_mean"]
+        speed, stale = same["images_per_second_ratio_mean"], same["staleness_ratio_mean"]
         # a difference of LITTLE counts as much as a ratio at the limit
-        as_ratio = difference.abs() / LITTLE * CLOSE
+        as_ratio = same["staleness_difference_mean"].abs() / LITTLE * CLOSE
         for what, distances in (
-            ("images_per_second", (same["images_per_second_ratio_mean"] - 1).abs()),
-            ("staleness_mean", (ratio - 1).abs().fillna(as_ratio)),
+            ("images_per_second", (speed - 1).abs()),
+            ("staleness_mean", (stale - 1).abs().fillna(as_ratio)),
         ):
             for index, distance in distances.sort_values(ascending=False, kind="stable").items():
-                measure = "ratio"
-                if what == "staleness_mean" and pd.isna(ratio[index]):
-                    measure = "difference"
-                inside = distance <= CLOSE + 1e-9
-                rows.append(_judged(same.loc[index], what, measure, distance, inside))
+                is_stale = what == "staleness_mean" and pd.isna(stale[index])
+                measure = "difference" if is_stale else "ratio"
+                known, inside = distance == distance, distance <= CLOSE + 1e-9
+                rows.append(_judged(same.loc[index], what, measure, distance, known, inside))
         for _, arm in groups(same, ["scheme", *varying(tables)]):
             row = arm.loc[arm["workers"].idxmax()]
             low, high = row["test_top1_difference_low"], row["test_top1_difference_high"]
             inside = low >= -POINTS and high <= POINTS
-            rows.append(_judged(row, "test_top1", "difference", math.nan, inside, known=low == low))
+            rows.append(_judged(row, "test_top1", "difference", math.nan, low == low, inside))
     return pd.DataFrame(rows, columns=["kind", *tables.axes, "against", *_COLUMNS])
 
 
-def _judged(
-    row: Frame, what: str, measure: str, distance: float, inside: bool, known: bool | None = None
-) -> Row:
-    """Return a row of `clock_agreement`; the judgement is `known` where the distance is."""
-    known = distance == distance if known is None else known
+def _judged(row: Frame, what: str, measure: str, distance: float, known: bool, inside: bool) -> Row:
+    """Return a row of `clock_agreement`."""
     verdict = ("within" if inside else "outside") if known else "unknown"
     numbers = {n: row[f"{what.removesuffix('_mean')}_{measure}_{n}"] for n in _NUMBERS}
     judged = {"what": what, "measure": measure, "verdict": verdict, "distance": distance}

@@ -1,22 +1,43 @@
 """Compares a configuration with others, paired by seed.
 
-The others are the reference scheme at the same settings, the same runs without a fault, and the
-reference runs of the same block of time.
+The others are one worker at the same settings otherwise, the reference scheme, the same runs
+without a fault, and the reference runs of the same block of time.
+
+    speed-up = images/s of K workers / images/s of one worker
+    efficiency = speed-up / number of processes of the K workers
+
+The one worker is one process, also where each of the others is several. If a scheme has no run with
+one worker, the baseline is the fastest scheme that has one, since a single worker is plain SGD
+under any scheme. Scaling is weak in the batch if the images per worker and step are constant: a
+step of K workers takes K times as many images. It is strong in a study that sets global_batch_size:
+K workers share the images that one takes in a step. The total of samples is constant in both.
 """
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
 from paceline.analysis.block_drift import KEPT
-from paceline.analysis.configuration import Configuration, RowOf, matching, paired
+from paceline.analysis.configuration import (
+    Configuration,
+    RowOf,
+    configurations,
+    finished,
+    matching,
+    num_processes,
+    one_process,
+)
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import interval, interval_of
-from paceline.analysis.statistics.ratio import paired_ratio
-from paceline.analysis.statistics.space import DIFFERENCES, POSITIVE
+from paceline.analysis.intervals import NONE, Interval, difference, interval, paired, ratio
+from paceline.analysis.statistics.means import POSITIVE
 from paceline.analysis.tables import Tables
 
 REFERENCE = "sync_allreduce"  # the usual choice; if absent, the study's first
 METRICS = ("top1", "test_top1")
-FAULT, NONE = "cluster.fault", "none"
+FAULT, NO_FAULT = "cluster.fault", "none"
+_SPEED = "images_per_second"
+Verdict = Literal["equal", "different", "not shown"]
 
 
 def reference_scheme(runs: Frame) -> str:
@@ -25,26 +46,142 @@ def reference_scheme(runs: Frame) -> str:
     return REFERENCE if REFERENCE in schemes else schemes[0]
 
 
+def scaling(tables: Tables) -> RowOf:
+    """Return what fills the columns on speed-up, efficiency and accuracy against one worker.
+
+    `baseline`: the one-worker points in words, or why there are none, with `baseline_scheme`;
+    `n_unpaired`: finished points without a baseline of equal seed; `speedup`, paired by seed;
+    `efficiency`. `baseline_verdict` and the other fields of EqualAccuracy are empty without a
+    speed-up and for one process.
+    """
+
+    def row(configuration: Configuration, points: Frame) -> Row:
+        own, base = finished(points), baseline(tables.finished, configuration)
+        processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
+        row = {
+            "baseline": _baseline_text(configuration, own, base, speedup.n),
+            "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
+            "n_unpaired": len(own) - speedup.n,
+        }
+        row |= speedup.named("speedup")
+        row |= ratio(own, base, _SPEED, processes).named("efficiency")
+        if processes > 1 and speedup.n:
+            accuracy = equal_accuracy(points, base, tables.margin)
+            row |= {f"baseline_{name}": getattr(accuracy, name) for name in accuracy._fields[:3]}
+            row |= accuracy.difference.named("baseline_top1_difference")
+        return row
+
+    return row
+
+
+def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num_pairs: int) -> str:
+    if points.empty:
+        return "none: no finished point"
+    if base.empty:
+        return "none: no finished point with one worker"
+    if num_processes(configuration) == 1:
+        return "itself"
+    if not num_pairs:
+        return "none: no seed in common with one worker"
+    scheme = base["scheme"].iloc[0]
+    worker = "1 worker" if scheme == configuration["scheme"] else f"1 worker of {scheme}"
+    return f"{worker}, same settings otherwise, {num_pairs} seeds in common"
+
+
+class EqualAccuracy(NamedTuple):
+    """Comparison of the accuracy of many workers with that of one.
+
+    `difference` is top-1 of `metric` minus that of the baseline, paired by seed, as a share; so is
+    `margin`. `verdict`: equal, if its interval lies within the margin; different, if it lies
+    outside, or if `lost_seeds` diverged, which no mean contains; else not shown.
+    """
+
+    verdict: Verdict
+    metric: str
+    margin: float
+    difference: Interval
+    lost_seeds: int
+
+
+def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
+    """Test whether points are as accurate as their baseline: two one-sided tests (TOST).
+
+    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15: two means are equivalent if the interval of
+    their difference lies within a margin stated before. The interval is that of `intervals`, 95 %,
+    which makes each of the two tests one of 2.5 %. Only the speed-up of equal accuracies is more
+    than one of throughput.
+    """
+    found, metric = top1_difference(finished(points), base)
+    lost = int((points["status"] == "diverged").sum())
+    verdict: Verdict = "not shown"
+    if lost or found.high < -margin or found.low > margin:
+        verdict = "different"
+    elif -margin <= found.low and found.high <= margin:
+        verdict = "equal"
+    return EqualAccuracy(verdict, metric, margin, found, lost)
+
+
+def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
+    """Return the difference of top-1, paired by seed, and the name of the metric.
+
+    It is that of test, unless no seed has one on both sides.
+    """
+    for metric in reversed(METRICS):
+        found = difference(points, base, metric)
+        if found.n:
+            return found, metric
+    return NONE, ""
+
+
+def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
+    """Yield each configuration of several processes that has a speed-up.
+
+    With it come its points, also those that did not finish, and those of its baseline.
+    """
+    for configuration, points in configurations(tables.runs, tables.axes):
+        base = baseline(tables.finished, configuration)
+        if num_processes(configuration) > 1 and len(paired(finished(points), base, _SPEED)):
+            yield configuration, points, base
+
+
+def baseline(finished: Frame, configuration: Configuration) -> Frame:
+    """Return the points of one process that a configuration is compared with; perhaps none."""
+    one = one_process(configuration)
+    same_scheme = matching(finished, one)
+    if len(same_scheme):
+        return same_scheme
+    others = matching(finished, {name: one[name] for name in one if name != "scheme"})
+    means = others.groupby("scheme")[_SPEED].mean()
+    return others[others["scheme"] == means.idxmax()] if len(others) else others
+
+
+def unequal_samples(tables: Tables) -> tuple[float, float] | None:
+    """Return the smallest and the largest number of samples of a finished point.
+
+    The result is None if all are equal to within 1 %, which the last global batch can add.
+    """
+    samples = tables.finished["samples"].dropna()
+    equal = samples.empty or samples.max() <= 1.01 * samples.min()
+    return None if equal else (samples.min(), samples.max())
+
+
 def comparison(tables: Tables) -> RowOf:
     """Return what fills the columns on the `reference` scheme, which has none itself.
 
     `reference_speed_ratio`: images/s over those of the reference; `reference_<metric>_difference`:
     top-1 less that of the reference, a share. Both are paired by seed.
     """
-    reference, finished = reference_scheme(tables.runs), tables.finished
+    reference = reference_scheme(tables.runs)
 
     def row(configuration: Configuration, points: Frame) -> Row:
         if configuration["scheme"] == reference:
             return {}
-        other = matching(finished, configuration | {"scheme": reference})
-        own = matching(points, {"status": "finished"})
-        speed = paired(own, other, "images_per_second")
-        ratio = interval(speed["value"] / speed["base"], POSITIVE)
-        row = {"reference": reference} | ratio.named("reference_speed_ratio")
+        own = finished(points)
+        other = matching(tables.finished, configuration | {"scheme": reference})
+        row = {"reference": reference}
+        row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
         for metric in METRICS:
-            pairs = paired(own, other, metric)
-            difference = interval(pairs["value"] - pairs["base"], DIFFERENCES)
-            row |= difference.named(f"reference_{metric}_difference")
+            row |= difference(own, other, metric).named(f"reference_{metric}_difference")
         return row
 
     return row
@@ -59,29 +196,20 @@ def fault(tables: Tables) -> RowOf:
     in no weights in the end: of a run that failed all until the fault, else those of late pushes
     and of the step that a lost worker was in. `fault_reason`: what a run says about its end.
     """
-    finished = tables.finished
 
     def row(configuration: Configuration, points: Frame) -> Row:
-        if configuration.get(FAULT, NONE) == NONE:
+        if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
             return {}
-        own, failed = (matching(points, {"status": name}) for name in ("finished", "failed"))
-        without = matching(finished, configuration | {FAULT: NONE})
-        seconds = paired(own, without, "seconds")
-        accuracy = paired(own, without, "test_top1")
+        own, failed = finished(points), matching(points, {"status": "failed"})
+        without = matching(tables.finished, configuration | {FAULT: NO_FAULT})
         lost = own["reason"].ne("") * own["batch_size"] + own["dropped_samples"]
-        return (
-            interval(seconds["value"] / seconds["base"], POSITIVE).named("fault_seconds_ratio")
-            | interval(accuracy["value"] - accuracy["base"], DIFFERENCES).named(
-                "fault_test_top1_difference"
-            )
-            | {
-                "fault_seconds_to_end": failed["fault_seconds"].max(),
-                "fault_images_lost": pd.concat([lost, failed["fault_samples"]])
-                .astype(float)
-                .mean(),
-                "fault_reason": next(filter(None, points["reason"]), ""),
-            }
-        )
+        row = ratio(own, without, "seconds").named("fault_seconds_ratio")
+        row |= difference(own, without, "test_top1").named("fault_test_top1_difference")
+        return row | {
+            "fault_seconds_to_end": failed["fault_seconds"].max(),
+            "fault_images_lost": pd.concat([lost, failed["fault_samples"]]).astype(float).mean(),
+            "fault_reason": next(filter(None, points["reason"]), ""),
+        }
 
     return row
 
@@ -96,11 +224,10 @@ def block_ratio(tables: Tables) -> RowOf:
     references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")
 
     def row(configuration: Configuration, points: Frame) -> Row:
-        own = matching(points, {"status": "finished"}).set_index("seed")
-        both = own.join(references, how="inner").dropna(subset="images_per_second")
+        own = finished(points).set_index("seed")
+        both = own.join(references, how="inner").dropna(subset=_SPEED)
         if not len(both) or len(matching(tables.repeats, configuration)):
             return {}
-        found = paired_ratio(both["images_per_second"], both["reference"])
-        return interval_of(found, len(both)).named("block_ratio")
+        return interval(both[_SPEED] / both["reference"], POSITIVE).named("block_ratio")
 
     return row

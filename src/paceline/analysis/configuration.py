@@ -1,4 +1,4 @@
-"""Groups points that differ only in their seed, and pairs points of equal seed."""
+"""Groups points that differ only in their seed, and selects those of equal settings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -8,12 +8,17 @@ from paceline.analysis.frames import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
 RowOf = Callable[[Configuration, Frame], Row]  # cells of a configuration with all its points
+PROCESSES = "processes"
 _SHARDS = "model.shards"
 SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided
 
 
 def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
     """Split rows by their values of `columns`, in order of appearance; empty values are equal."""
+    if not len(table):
+        return []
+    if not columns:
+        return [({}, table)]
     grouped = table.groupby(list(columns), sort=False, dropna=False)
     return [(dict(zip(columns, values, strict=True)), rows) for values, rows in grouped]
 
@@ -32,12 +37,14 @@ def counts(points: Frame) -> dict[str, int]:
     return {f"n_{status}": int((points["status"] == status).sum()) for status in statuses}
 
 
+def finished(points: Frame) -> Frame:
+    """Return the points that finished; only these enter a mean, others are counted."""
+    return points[points["status"] == "finished"]
+
+
 def num_processes(settings: Configuration | Frame) -> Entry:
     """Return the number of processes that train, of one configuration or of each row."""
     return settings["workers"] * settings.get(_SHARDS, 1)
-
-
-PROCESSES = "processes"
 
 
 def size_of(situation: Configuration) -> int:
@@ -62,8 +69,7 @@ def with_processes(table: Frame) -> Frame:
     """Return the rows with their numbers of processes, if workers may be split."""
     if _SHARDS not in table or "workers" not in table:
         return table
-    counts = num_processes(table) if len(table) else []  # columns without rows have no type
-    return table.assign(**{PROCESSES: counts})
+    return table.assign(**{PROCESSES: num_processes(table) if len(table) else []})
 
 
 def one_process(configuration: Configuration) -> Configuration:
@@ -78,15 +84,3 @@ def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:
     for name, value in values.items():
         same &= table[name].isna() if pd.isna(value) else table[name] == value
     return table[same]
-
-
-def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
-    """Return the `metric` of both tables as columns `value` and `base`.
-
-    There is one row per seed for which both have a number.
-    """
-    sides = [
-        side.set_index("seed")[metric].rename(name)
-        for side, name in ((points, "value"), (baseline, "base"))
-    ]
-    return pd.concat(sides, axis=1, join="inner").dropna().astype(float)

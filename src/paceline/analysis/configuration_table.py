@@ -4,24 +4,29 @@ Parts of the table answer one question each, in the functions of `_PARTS`, which
 columns mean. A part is empty where its question does not arise.
 """
 
+from collections.abc import Callable
+
+import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import block_ratio, comparison, fault
-from paceline.analysis.configuration import configurations, counts
-from paceline.analysis.equal_time import equal_time
-from paceline.analysis.frames import Frame
+from paceline.analysis.comparison import block_ratio, comparison, fault, scaling
+from paceline.analysis.configuration import Configuration, RowOf, configurations, counts, finished
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
-from paceline.analysis.phase_shares import phase_shares, staleness_spread
+from paceline.analysis.points import equal_time
 from paceline.analysis.predicted import predicted, predicted_exchange
-from paceline.analysis.scaling import scaling
-from paceline.analysis.statistics.space import POINTS, logit_of, variance_of_logit
+from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
-from paceline.analysis.time_to_target import time_to_target
+from paceline.analysis.target import time_to_target
 from paceline.record.numbers import Number, shown_numbers
 
 NAME = "configurations"
-_PARTS = (scaling, comparison, equal_time, time_to_target, phase_shares, staleness_spread)
-_PARTS += (fault, block_ratio, predicted, predicted_exchange)
+PHASES = {
+    "seconds_compute": "compute",
+    "seconds_communicate": "exchange",
+    "seconds_data": "loading",
+}
+_QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 
 
 def configuration_table(tables: Tables) -> Frame:
@@ -41,9 +46,8 @@ def configuration_table(tables: Tables) -> Frame:
     rows = []
     for configuration, points in configurations(tables.runs, list(names)):
         row = configuration | {"n": len(points)} | counts(points)
-        finished = points[points["status"] == "finished"]
         for number in numbers:
-            row |= mean(number, finished).named(number.name)
+            row |= mean(number, finished(points)).named(number.name)
         for make in makers:
             row |= make(configuration, points)
         rows.append(row)
@@ -67,3 +71,62 @@ def mean(number: Number, points: Frame) -> Interval:
     if number.unit == "share":
         return interval(values, POINTS)  # of records that do not say how many images were scored
     return interval(values, not_negative(values))
+
+
+def phase_shares(tables: Tables) -> RowOf:
+    """Return what fills the columns on phases, of configurations with a finished point.
+
+    `phase_<name>` is a share of the seconds of all workers, `phase_<name>_seconds` are those of the
+    mean worker: compute, exchange with waiting for others, and loading, waiting for samples.
+    """
+    of_finished = _selector(tables.phases)
+
+    def row(_: Configuration, points: Frame) -> Row:
+        workers = of_finished(points)
+        if not len(workers):
+            return {}
+        seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
+        return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
+
+    return row
+
+
+def staleness_spread(tables: Tables) -> RowOf:
+    """Return what fills the columns on staleness [updates], of configurations with pushes.
+
+    `pushes` counts those that servers applied, of all finished seeds; `pushes_mean`, `_low`,
+    `_median` and `_high` are their mean and the quantiles _QUANTILES.
+    """
+    of_finished = _selector(tables.staleness)
+
+    def row(_: Configuration, points: Frame) -> Row:
+        own = of_finished(points)
+        if not len(own):
+            return {}
+        counts = own.groupby("staleness")["pushes"].sum().sort_index()
+        values, number = counts.index.to_numpy(float), counts.to_numpy(float)
+        total = number.sum()
+        row = {"pushes": total, "pushes_mean": float(values @ number / total)}
+        return row | {f"pushes_{n}": _quantile(values, number, at) for n, at in _QUANTILES.items()}
+
+    return row
+
+
+def _selector(table: Frame) -> Callable[[Frame], Frame]:
+    """Return what selects the rows of the finished ones of some points."""
+    places = table.groupby("key").indices
+
+    def select(points: Frame) -> Frame:
+        found = [places[key] for key in finished(points)["key"] if key in places]
+        return table.iloc[np.sort(np.concatenate(found)) if found else []]
+
+    return select
+
+
+def _quantile(values: np.ndarray, number: np.ndarray, at: float) -> float:
+    """Return the smallest value that at least the share `at` of all does not exceed."""
+    return float(values[int(np.searchsorted(number.cumsum(), at * number.sum() * (1 - 1e-12)))])
+
+
+_PARTS = (scaling, comparison, equal_time, time_to_target, phase_shares, staleness_spread)
+_PARTS += (fault, block_ratio, predicted, predicted_exchange)

@@ -8,11 +8,9 @@ from paceline.analysis.configuration import SPLIT, groups, situation_columns
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import edge_of
 from paceline.analysis.statistics.crossover import crossover
-from paceline.analysis.statistics.estimate import Array
-from paceline.analysis.statistics.space import POSITIVE
+from paceline.analysis.statistics.means import POSITIVE, Array
 from paceline.analysis.tables import Tables
-from paceline.analysis.target_times import Crossings, crossings
-from paceline.analysis.time_to_target import targets
+from paceline.analysis.target import Crossings, crossings, targets
 
 _SEED = 0  # of the bootstrap: equal tables result in equal bytes
 
@@ -22,32 +20,29 @@ def crossovers(tables: Tables) -> Frame:
 
     `ahead_from` is the number of workers, between `least` and `most`, from which its time to the
     target is the shorter: 0 if it is at every number, infinity if it is not at the largest.
-    `everywhere` and `nowhere` are the shares of draws that say so, and `at_edge` is an edge of what
-    was tried at which a best trial of the scheme lies: then nothing may be said against it. Numbers
-    of workers at which a run of either did not reach the target are left out. The table has no rows
-    without a target, or with several settings of the reference.
+    `everywhere` and `nowhere` are the shares of draws that say so, and `at_edge` is an edge of the
+    search range at which a best trial of the scheme is: then nothing may be said against it.
+    Numbers of workers at which a run of either did not reach the target are left out. The table has
+    no rows without a target, or with several settings of the reference.
     """
-    goals = targets(tables)
-    if not len(goals) or "workers" not in tables.axes or {*SPLIT} & {*tables.axes}:
-        return pd.DataFrame(columns=["kind", *tables.axes])
-    found, reference = crossings(tables, goals), reference_scheme(tables.runs)
-    runs = tables.runs[(tables.runs["status"] != "failed") & tables.runs["key"].isin(list(found))]
-    situation = [name for name in situation_columns(tables.axes) if name != "workers"]
-    settings = [name for name in tables.axes if name.startswith("scheme")]
     rows: list[Row] = []
-    for given, points in groups(runs, situation) if len(runs) else []:
-        arms = groups(points, settings)
-        others = [(arm, own) for arm, own in arms if arm["scheme"] != reference]
-        centre = [own for arm, own in arms if arm["scheme"] == reference]
-        if len(centre) != 1:
-            continue
-        known = _times(centre[0], found)
-        for arm, own in others:
-            if row := _crossover(_times(own, found), known):
-                sizes = own["workers"].unique()
-                edges = (edge_of(tables, {**given, **arm, "workers": n}) for n in sizes)
-                row["at_edge"] = next(filter(None, edges), "")
-                rows.append({**given, **arm, "reference": reference, **row})
+    goals = targets(tables)
+    if len(goals) and "workers" in tables.axes and not {*SPLIT} & {*tables.axes}:
+        found, reference = crossings(tables, goals), reference_scheme(tables.runs)
+        runs = tables.runs[(tables.runs["status"] != "failed") & tables.runs["key"].isin([*found])]
+        situation = [name for name in situation_columns(tables.axes) if name != "workers"]
+        settings = [name for name in tables.axes if name.startswith("scheme")]
+        for given, points in groups(runs, situation):
+            arms = [(arm, own, _times(own, found)) for arm, own in groups(points, settings)]
+            centre = [times for arm, _, times in arms if arm["scheme"] == reference]
+            for arm, own, times in arms if len(centre) == 1 else []:
+                both = [] if arm["scheme"] == reference else sorted({*times} & {*centre[0]})
+                if len(both) > 1:
+                    sizes = own["workers"].unique()
+                    edges = (edge_of(tables, given | arm | {"workers": n}) for n in sizes)
+                    row = _crossover(both, times, centre[0])
+                    row["at_edge"] = next(filter(None, edges), "")
+                    rows.append({**given, **arm, "reference": reference, **row})
     return pd.DataFrame(rows, columns=None if rows else ["kind", *tables.axes])
 
 
@@ -60,14 +55,17 @@ def _times(points: Frame, found: Crossings) -> dict[int, Array]:
     }
 
 
-def _crossover(own: dict[int, Array], reference: dict[int, Array]) -> Row | None:
-    """Return the columns of one scheme; None unless both have two numbers of workers in common."""
-    both = sorted(n for n in own if n in reference)
-    if len(both) < 2:
-        return None
+def _crossover(workers: list[int], own: dict[int, Array], reference: dict[int, Array]) -> Row:
+    """Return the columns of one scheme, by the times at these numbers of workers."""
     rng = np.random.default_rng(_SEED)
-    sides = [reference[n] for n in both], [own[n] for n in both]  # swapped: less is better
-    place = crossover(both, *sides, rng, space=POSITIVE)
-    ends = {"ahead_from_low": place.low, "ahead_from_high": place.high}
-    shares = {"everywhere": place.everywhere, "nowhere": place.nowhere}
-    return {"least": both[0], "most": both[-1], "ahead_from": place.workers} | ends | shares
+    sides = [reference[n] for n in workers], [own[n] for n in workers]  # swapped: less is better
+    place = crossover(workers, *sides, rng, space=POSITIVE)
+    return {
+        "least": workers[0],
+        "most": workers[-1],
+        "ahead_from": place.workers,
+        "ahead_from_low": place.low,
+        "ahead_from_high": place.high,
+        "everywhere": place.everywhere,
+        "nowhere": place.nowhere,
+    }

@@ -15,25 +15,24 @@ from paceline.analysis.configuration import (
     Configuration,
     counts,
     groups,
-    matching,
     num_processes,
     situation_columns,
     size_of,
     with_processes,
 )
-from paceline.analysis.family_accuracy import Member, accuracies, means_of_family
-from paceline.analysis.family_times import family_times, no_times
+from paceline.analysis.family import Member, accuracies, family_times, means_of_family, no_times
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import edge_of
 from paceline.analysis.tables import Tables
-from paceline.analysis.target_times import (
+from paceline.analysis.target import (
     Crossings,
     OneWorker,
     best_one_worker,
     crossings,
     horizon_of,
+    target_of,
+    targets,
 )
-from paceline.analysis.time_to_target import targets
 
 
 def decision(tables: Tables) -> Frame:
@@ -53,18 +52,17 @@ def decision(tables: Tables) -> Frame:
       `tuning_sd` and `draw_sd` are the standard deviations, in the interval, by which the luck of
       repeated searches for the rate, and the draw of test images, move the difference;
     - the same five, with `one_worker_` before their names, less top-1 of the runs of `baseline`;
-    - `at_edge`: the edge of what was tried at which its best trial lies, where a better one may lie
-      beyond: then nothing may be said against it.
+    - `at_edge`: the edge of the search range at which its best trial is, so that a better one may
+      be beyond it: then nothing may be said against the scheme.
     """
     goals = targets(tables)
     found = crossings(tables, goals)
     rows: list[Row] = []
     for situation, points in groups(with_processes(tables.runs), situation_columns(tables.axes)):
-        same = matching(goals, {name: situation[name] for name in ("kind", "data")})
-        target = float(same["target"].iloc[0]) if len(same) else math.nan
+        goal = target_of(goals, situation)
         settings = [name for name in tables.axes if name not in situation]
         members = [(situation | arm, own) for arm, own in groups(points, settings)]
-        rows += _rows(tables, situation, members, target, found)
+        rows += _rows(tables, situation, members, goal["target"] if goal else math.nan, found)
     return pd.DataFrame(rows)
 
 
@@ -90,47 +88,46 @@ def _rows(
     """Return the rows of one situation, scheme by scheme."""
     runs = [own for _, own in members]
     reference = reference_scheme(tables.runs)
-    centre = _only([place for place, (own, _) in enumerate(members) if own["scheme"] == reference])
+    centres = [place for place, (own, _) in enumerate(members) if own["scheme"] == reference]
+    centre = centres[0] if len(centres) == 1 else None  # of several settings none is the centre
     horizon = horizon_of(tables, situation)
-    times, alone = no_times(runs), None
+    times, one = no_times(runs), None
     if not math.isnan(target) and not math.isnan(horizon):
-        alone = best_one_worker(tables, situation, found, horizon)
-        times = family_times(runs, found, horizon, alone, centre)
-    workers = size_of(situation)
+        one = best_one_worker(tables, situation, found, horizon)
+        times = family_times(runs, found, horizon, one, centre)
     columns = zip(
         members,
         times,
         accuracies(tables, members, centre),
-        _against_one_worker(tables, members, alone),
+        _against_one_worker(tables, members, one),
         means_of_family(runs, "images_per_second"),
         strict=True,
     )
     return [
-        configuration
-        | {"n": len(own)}
-        | counts(own)
-        | {"target": target, "horizon_seconds": horizon}
-        | time
-        | {"worker_seconds": workers * time["target_seconds_mean"], "reference": reference}
-        | accuracy
-        | of_one
-        | speed
-        | {"at_edge": edge_of(tables, configuration)}
+        {
+            **configuration,
+            "n": len(own),
+            **counts(own),
+            "target": target,
+            "horizon_seconds": horizon,
+            **time,
+            "worker_seconds": size_of(situation) * time["target_seconds_mean"],
+            "reference": reference,
+            **accuracy,
+            **of_one,
+            **speed,
+            "at_edge": edge_of(tables, configuration),
+        }
         for (configuration, own), time, accuracy, of_one, speed in columns
     ]
 
 
 def _against_one_worker(
-    tables: Tables, members: Sequence[Member], alone: OneWorker | None
+    tables: Tables, members: Sequence[Member], one: OneWorker | None
 ) -> list[Row]:
     """Return the columns on accuracy against runs of one worker, of those that have several."""
-    several = alone is not None and all(num_processes(own) > 1 for own, _ in members)
-    extended = [*members, (alone.configuration, alone.points)] if alone and several else members
+    several = one is not None and all(num_processes(own) > 1 for own, _ in members)
+    extended = [*members, (one.configuration, one.points)] if one and several else members
     found = accuracies(tables, extended, len(members) if several else None)
     rows = [{f"one_worker_{name}": value for name, value in row.items()} for row in found]
     return rows[: len(members)]
-
-
-def _only(places: Sequence[int]) -> int | None:
-    """Return the one place there is; with several settings of the reference none is the centre."""
-    return places[0] if len(places) == 1 else None

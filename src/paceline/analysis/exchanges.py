@@ -9,8 +9,8 @@ import pandas as pd
 from paceline.analysis.analyse import FOLDER, table_path
 from paceline.analysis.configuration import groups
 from paceline.analysis.frames import Frame, read_table, require, write_table
-from paceline.analysis.intervals import interval
-from paceline.analysis.statistics.space import POSITIVE
+from paceline.analysis.intervals import NONE, interval
+from paceline.analysis.statistics.means import POSITIVE
 
 NAME = "exchanges.csv"
 NO_DIFFERENCE = "no difference shown"
@@ -68,14 +68,14 @@ def recommendation(exchanges: Exchanges) -> Frame:
     """
     finished = exchanges.rows[exchanges.rows["status"] == "finished"]
     rows = []
-    for group, turns in groups(finished, exchanges.situation) if len(finished) else []:
+    for group, turns in groups(finished, exchanges.situation):
         by_turn = turns.pivot(index="turn", columns="collective", values="seconds").astype(float)
         first, *others = by_turn.mean().sort_values(kind="stable").index
         row = group | {"collective": first, "runner_up": others[0] if others else ""}
         ratio = interval(by_turn[others[0]] / by_turn[first] if others else [], POSITIVE)
         verdict = "first" if ratio.low > 1 else NO_DIFFERENCE
         rows.append(row | ratio.named("ratio") | {"verdict": verdict})
-    columns = [*exchanges.situation, "collective", "runner_up", *interval([]).named("ratio")]
+    columns = [*exchanges.situation, "collective", "runner_up", *NONE.named("ratio")]
     return pd.DataFrame(rows, columns=[*columns, "verdict"])
 
 

@@ -1,12 +1,22 @@
-"""Computes means with their intervals and numbers of observations."""
+"""Computes means with their intervals and numbers of observations, also of pairs of equal seed."""
 
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from paceline.analysis.statistics.estimate import Estimate
-from paceline.analysis.statistics.pooled import intervals_of_means, pooled
-from paceline.analysis.statistics.space import COUNTS, PLAIN, POSITIVE, Space
+import pandas as pd
+
+from paceline.analysis.frames import Frame
+from paceline.analysis.statistics.means import (
+    COUNTS,
+    DIFFERENCES,
+    PLAIN,
+    POSITIVE,
+    Estimate,
+    Space,
+    intervals_of_means,
+    pooled,
+)
 
 
 class Interval(NamedTuple):
@@ -35,8 +45,13 @@ def interval(
     numbers = [float(value) for value in values if not math.isnan(value)]
     if not numbers:
         return NONE
-    found = intervals_of_means(pooled([numbers], space), extra_variance=extra_variance)
+    found = intervals_of_means(pooled([numbers], space), extra_variance)
     return interval_of(found.at(0), len(numbers))
+
+
+def interval_of(found: Estimate, n: int) -> Interval:
+    """Return an estimate of one number, from `n` observations, as columns are made of it."""
+    return Interval(float(found.value), float(found.low), float(found.high), n)
 
 
 def not_negative(values: Iterable[float]) -> Space:
@@ -44,6 +59,25 @@ def not_negative(values: Iterable[float]) -> Space:
     return POSITIVE if all(value > 0 for value in values if not math.isnan(value)) else COUNTS
 
 
-def interval_of(found: Estimate, n: int) -> Interval:
-    """Return an estimate of one number, from `n` observations, as columns are made of it."""
-    return Interval(float(found.value), float(found.low), float(found.high), n)
+def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
+    """Return the `metric` of both tables as columns `value` and `base`.
+
+    There is one row per seed for which both have a number.
+    """
+    sides = [
+        side.set_index("seed")[metric].rename(name)
+        for side, name in ((points, "value"), (baseline, "base"))
+    ]
+    return pd.concat(sides, axis=1, join="inner").dropna().astype(float)
+
+
+def ratio(points: Frame, baseline: Frame, metric: str, divisor: float = 1) -> Interval:
+    """Return the geometric mean of ratios of a metric above 0, paired by seed."""
+    pairs = paired(points, baseline, metric)
+    return interval(pairs["value"] / pairs["base"] / divisor, POSITIVE)
+
+
+def difference(points: Frame, baseline: Frame, metric: str) -> Interval:
+    """Return the mean difference of a metric that is a share, paired by seed."""
+    pairs = paired(points, baseline, metric)
+    return interval(pairs["value"] - pairs["base"], DIFFERENCES)

@@ -1,21 +1,32 @@
-"""Computes the conclusions on single points: speed-up and time to the target."""
+"""Concludes on single points and from curves: speed-up, time to the target, equal budgets, means.
+
+The common time of several points is the smallest total `seconds` of those that finished with the
+same number of workers, kind and settings, over all schemes and rates. The common number of updates
+is defined likewise.
+"""
 
 import math
 
 import pandas as pd
 
-from paceline.analysis.configuration import SPLIT, num_processes
-from paceline.analysis.equal_time import at_equal_budgets
-from paceline.analysis.frames import Frame
-from paceline.analysis.tables import Tables
-from paceline.analysis.time_to_target import (
-    TargetMetric,
-    first_crossing,
-    target_metric,
-    targets,
+from paceline.analysis.configuration import (
+    SPLIT,
+    Configuration,
+    RowOf,
+    groups,
+    num_processes,
+    situation_columns,
+    with_processes,
 )
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.intervals import interval
+from paceline.analysis.statistics.means import POINTS
+from paceline.analysis.tables import Tables
+from paceline.analysis.target import first_crossing, last_evaluations, target_metric, targets
 
-CONCLUDED = ("speedup", "efficiency", "target", "target_seconds")
+_BUDGETS = {"time": "seconds", "updates": "updates"}
+_RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared
+_OF_CURVES = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
 
 
 def points(tables: Tables) -> Frame:
@@ -25,15 +36,16 @@ def points(tables: Tables) -> Frame:
     `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
     first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
-    table = _with_speedup(tables)
     goals, metric = targets(tables)[["kind", "data", "target"]], target_metric(tables)
-    table = table.merge(goals, how="left", on=["kind", "data"])
-    table["target_seconds"] = [
-        _seconds(tables, key, target, metric)
+    table = _with_speedup(tables).merge(goals, how="left", on=["kind", "data"])
+    crossings = [
+        None if pd.isna(target) else first_crossing(tables.curve(key), target, metric)
         for key, target in zip(table["key"], table["target"], strict=True)
     ]
+    table["target_seconds"] = [found[0] if found else math.nan for found in crossings]
     budgets = at_equal_budgets(tables).drop(columns="top1")
-    return table[["key", *CONCLUDED]].merge(budgets, how="left", on="key")
+    concluded = table[["key", "speedup", "efficiency", "target", "target_seconds"]]
+    return concluded.merge(budgets, how="left", on="key")
 
 
 def _with_speedup(tables: Tables) -> Frame:
@@ -41,15 +53,86 @@ def _with_speedup(tables: Tables) -> Frame:
     match = [name for name in ("kind", *tables.axes, "seed") if name not in ("workers", *SPLIT)]
     one = finished.loc[num_processes(finished) == 1, [*match, "images_per_second"]]
     one = one.drop_duplicates(match)
-    table = tables.runs.merge(one, how="left", on=match, suffixes=("", "_alone"))
+    table = tables.runs.merge(one, how="left", on=match, suffixes=("", "_of_one"))
     rate = table["images_per_second"].where(table["status"] == "finished").astype(float)
-    table["speedup"] = rate / table["images_per_second_alone"].astype(float)
+    table["speedup"] = rate / table["images_per_second_of_one"].astype(float)
     table["efficiency"] = table["speedup"] / num_processes(table)
     return table
 
 
-def _seconds(tables: Tables, key: str, target: float, metric: TargetMetric) -> float:
-    if pd.isna(target):
-        return math.nan
-    crossing = first_crossing(tables.curve(key), target, metric)
-    return crossing[0] if crossing else math.nan
+def equal_time(tables: Tables) -> RowOf:
+    """Return what fills the columns on the validation top-1 at equal budgets.
+
+    `top1_equal_samples` is that of the last evaluation; `top1_equal_time` and `top1_equal_updates`
+    those when `common_seconds` or `common_updates` are spent. A finished run without an
+    evaluation within the common budget is left out of that mean.
+    """
+    values = at_equal_budgets(tables)
+
+    def row(_: Configuration, points: Frame) -> Row:
+        own = values[values.index.isin(points.index)]
+        row = interval(own["top1"], POINTS).named("top1_equal_samples")
+        for budget, name in _BUDGETS.items():
+            row[f"common_{name}"] = own[f"common_{budget}"].min()
+            row |= interval(own[f"top1_equal_{budget}"], POINTS).named(f"top1_equal_{budget}")
+        return row
+
+    return row
+
+
+def at_equal_budgets(tables: Tables) -> Frame:
+    """Return one row per finished point, by the index of `runs`.
+
+    Columns: `key`, `top1`, and for both budgets the columns of equal_time.
+    """
+    finished = tables.finished
+    same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(_RATES))]
+    ends = last_evaluations(tables, finished).set_index("key")["top1"]
+    values = finished[["key"]].assign(top1=finished["key"].map(ends))
+    for budget, name in _BUDGETS.items():
+        common = finished.groupby(same, dropna=False)[name].transform("min").astype(float)
+        values[f"common_{budget}"] = common
+        values[f"top1_equal_{budget}"] = [
+            _top1_by(tables.curve(run["key"]), run, name, limit)
+            for (_, run), limit in zip(finished.iterrows(), common, strict=True)
+        ]
+    return values
+
+
+def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
+    """Return the top-1 of the last row of `curve` with `name` <= limit, or NaN without one.
+
+    If the whole run lies within the limit, its last row is taken in any case, since the time of the
+    last snapshot may be later than that of the last step.
+    """
+    rows = curve if run[name] <= limit else curve[curve[name] <= limit]
+    return math.nan if rows.empty else float(rows["top1"].iloc[-1])
+
+
+def mean_curves(tables: Tables) -> Frame:
+    """Return one row per configuration and evaluation, with means over finished seeds.
+
+    `evaluation` counts from 1; evaluations that a seed lacks are left out. `top1` is that of
+    validation, a share. `is_front` is 1 where no other configuration of the same situation (kind,
+    workers, settings that are not the scheme's) had a top1 as high by then.
+    """
+    axes = ["kind", "data", *tables.axes]
+    curves = tables.curves.sort_values(["key", "samples"], kind="stable")
+    curves = curves.assign(evaluation=curves.groupby("key", sort=False).cumcount() + 1)
+    rows: list[Row] = []
+    for configuration, points in groups(tables.finished[["key", *axes]], axes):
+        own = curves[curves["key"].isin(points["key"])].groupby("evaluation")
+        means = own[["samples", "seconds", "top1"]].mean().assign(n=own.size())
+        means = means[means["n"] == len(points)].reset_index()
+        rows += [configuration | row for row in means.to_dict("records")]
+    made = pd.DataFrame(rows, columns=[*axes, *_OF_CURVES])
+    same = situation_columns(tables.axes)
+    fronts = [_front(rows) for _, rows in groups(with_processes(made), same)]
+    return made.assign(is_front=pd.concat(fronts).reindex(made.index) if fronts else [])
+
+
+def _front(rows: Frame) -> Frame:
+    """Return 1 for each row with a top1 above those of all rows that took as long or less."""
+    ordered = rows.sort_values(["seconds", "top1"], ascending=[True, False], kind="stable")
+    before = ordered["top1"].cummax().shift(fill_value=-1.0)
+    return (ordered["top1"] > before).astype(int)

@@ -1,7 +1,5 @@
 """Compares images/s, exchange and staleness of real processes with what a model predicts."""
 
-from collections.abc import Iterator
-
 import pandas as pd
 from scipy.stats import hmean
 
@@ -109,27 +107,21 @@ def predicted_comparisons(tables: Tables) -> Frame:
     predicted ratio, relative. `verdict`: right if both ratios are on the same side of 1, wrong if
     not, too close if the observed one differs from 1 by no more than NOISE.
     """
-    make, runs = predicted(tables), _with_predictions(tables)
-    table = [each | make(each, points) for each, points in configurations(runs, tables.axes)]
-    names = ["kind", *tables.axes]
-    found = pd.DataFrame(table, columns=None if table else [*names, "rate_verdict"])
-    judged = found[found["rate_verdict"] != "calibrated"]
-    rows = [row for _, each in judged.iterrows() for row in _compared(found, tables.axes, each)]
+    make, runs, rows = predicted(tables), _with_predictions(tables), list[Row]()
+    found = [each | make(each, points) for each, points in configurations(runs, tables.axes)]
+    table, names = pd.DataFrame(found), ["kind", *tables.axes]
+    for row in found:
+        if row["rate_verdict"] == "calibrated":
+            continue
+        same = {name: row[name] for name in names}
+        for against, other in ((REFERENCE, {"scheme": REFERENCE}), ("1 worker", {"workers": 1})):
+            base = matching(table, same | other)
+            if same | other != same and len(base):
+                rows.append(same | _ratios(against, row, base.iloc[0]))
     return pd.DataFrame(rows, columns=[*names, *_RATIOS])
 
 
-def _compared(table: Frame, axes: list[str], row: Frame) -> Iterator[Row]:
-    same = {name: row[name] for name in ("kind", *axes)}
-    for against, base in (
-        (REFERENCE, same | {"scheme": REFERENCE}),
-        ("1 worker", same | {"workers": 1}),
-    ):
-        found = matching(table, base)
-        if base != same and len(found):
-            yield same | _ratios(against, row, found.iloc[0])
-
-
-def _ratios(against: str, row: Frame, base: Frame) -> Row:
+def _ratios(against: str, row: Row, base: Frame) -> Row:
     observed = row["rate_observed"] / base["rate_observed"]
     modelled = row["rate_predicted"] / base["rate_predicted"]
     verdict = "right" if (observed > 1) == (modelled > 1) else "wrong"

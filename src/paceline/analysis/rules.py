@@ -5,24 +5,22 @@ in our words, and follows a study of any size: theirs asks for ImageNet.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 import pandas as pd
 
+from paceline.analysis.comparison import EqualAccuracy, equal_accuracy, speedups, top1_difference
 from paceline.analysis.configuration import (
     SPLIT,
     Configuration,
     configurations,
     counts,
+    finished,
     matching,
     one_process,
-    paired,
 )
 from paceline.analysis.frames import Entry, Frame, Row
-from paceline.analysis.intervals import interval
-from paceline.analysis.scaling import EqualAccuracy, equal_accuracy, speedups, top1_difference
-from paceline.analysis.statistics.space import POSITIVE
+from paceline.analysis.intervals import ratio
 from paceline.analysis.tables import Tables
 
 RULES = (
@@ -38,14 +36,11 @@ _SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.memory_bytes")
 _CODE = ("versions.python", "versions.torch", "source_digest", "commit")
 _DIRTY = "+dirty"  # at the end of a commit: files differed from it
+_TABLE, _RUNS = "tables/configurations.csv", "runs.csv"
 Sides = Sequence[tuple[Configuration, Frame, Frame]]  # each with a speed-up, its points, baseline
-_COLUMNS = ["rule", "asks", "verdict", "broken", "of", "evidence", "place"]
-
-Verdict = Literal["holds", "broken", "not applicable"]
 
 
-@dataclass(frozen=True)
-class RuleFinding:
+class RuleFinding(NamedTuple):
     """Cases of a rule: `broken` of `of`, the `evidence` in words with numbers, and its `place`.
 
     `place` is the table of reports/<study> that the numbers are from.
@@ -56,33 +51,33 @@ class RuleFinding:
     evidence: str
     place: str
 
-    @property
-    def verdict(self) -> Verdict:
-        if not self.of:
-            return "not applicable"
-        return "broken" if self.broken else "holds"
 
-
-NO_SPEEDUP = RuleFinding(0, 0, "no speed-up against one worker", "tables/configurations.csv")
+_NO_SPEEDUP = RuleFinding(0, 0, "no speed-up against one worker", _TABLE)
 
 
 def rules(tables: Tables) -> Frame:
-    """Return a row for each of the five rules.
+    """Return a row for each of the five rules, what each `asks`, and its RuleFinding.
 
     `verdict`: holds; broken, in `broken` of `of` cases; or not applicable, if there is no case.
-    `evidence` has the numbers in words; `place` is the table in reports/<study> they are from.
     """
     rows, sides = [], list(speedups(tables))
-    for number, (asks, find) in enumerate(_ASKED, 1):
-        found = find(tables, sides)
-        rows.append(
-            [number, asks, found.verdict, found.broken, found.of, found.evidence, found.place]
-        )
-    return pd.DataFrame(rows, columns=_COLUMNS)
+    for asks, find in _OF_SPEEDUPS.items():
+        rows.append((asks, find(tables, sides) if sides else _NO_SPEEDUP))
+    rows += [(asks, find(tables)) for asks, find in _OF_POINTS.items()]
+    return pd.DataFrame(
+        {"rule": number, "asks": asks, "verdict": _verdict(found)} | found._asdict()
+        for number, (asks, found) in enumerate(rows, 1)
+    )
 
 
-def accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Judge rule 1: a speed-up is of equal accuracy, or of throughput only.
+def _verdict(found: RuleFinding) -> str:
+    if not found.of:
+        return "not applicable"
+    return "broken" if found.broken else "holds"
+
+
+def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
+    """Judge rule 1: a speed-up is at equal accuracy, or of throughput only.
 
     It is broken where accuracies are shown to differ.
     """
@@ -90,8 +85,6 @@ def accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
         (configuration, equal_accuracy(points, base, tables.margin))
         for configuration, points, base in sides
     ]
-    if not found:
-        return NO_SPEEDUP
     num_equal = sum(accuracy.verdict == "equal" for _, accuracy in found)
     different = [each for each in found if each[1].verdict == "different"]
     evidence = (
@@ -104,7 +97,7 @@ def accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
             f"; {len(different)} are at an accuracy that differs, the lowest: "
             f"{name_of(worst, tables.axes)}, {_points(accuracy)}"
         )
-    return RuleFinding(len(different), len(found), evidence, "tables/configurations.csv")
+    return RuleFinding(len(different), len(found), evidence, _TABLE)
 
 
 def _or_least(mean: float) -> float:
@@ -119,7 +112,7 @@ def _points(accuracy: EqualAccuracy) -> str:
     return f"{mean:+.2f} points ({spread}, n = {accuracy.difference.n}{lost})"
 
 
-def baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
+def _baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
     """Judge rule 2: no one-worker run on the same hardware is faster than the baseline."""
     broken, better = [], dict[tuple[str, ...], str]()
     for configuration, points, base in sides:
@@ -129,14 +122,15 @@ def baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
         found = _unlike(points, base) or better[keys]
         if found:
             broken.append(f"{name_of(configuration, tables.axes)}: {found}")
-    if not sides:
-        return NO_SPEEDUP
-    first = f"; not {broken[0]}" if broken else ""
     evidence = (
         f"{len(sides) - len(broken)} of {len(sides)} speed-ups are against the best "
-        f"one-worker run on the same hardware and versions{first}"
+        f"one-worker run on the same hardware and versions"
     )
-    return RuleFinding(len(broken), len(sides), evidence, "runs.csv")
+    return RuleFinding(len(broken), len(sides), evidence + _first(broken), _RUNS)
+
+
+def _first(broken: Sequence[str]) -> str:
+    return f"; not {broken[0]}" if broken else ""
 
 
 def _unlike(points: Frame, base: Frame) -> str:
@@ -154,102 +148,79 @@ def _unlike(points: Frame, base: Frame) -> str:
 
 def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
     """Describe the one-worker run that is faster than the baseline by most; "" if none is."""
-    alone = one_process(configuration)
-    places = [name for name in alone if name.split(".")[0] in _PLACES]
-    same = {name: alone[name] for name in ("kind", *places)}
-    same |= {name: base[name].iloc[0] for name in ("data", "model", "cluster") if name in base}
+    one = one_process(configuration)
+    places = [name for name in one if name.split(".")[0] in _PLACES]
+    same = {name: one[name] for name in ("kind", *places)}
+    same |= {name: base[name].iloc[0] for name in ("data", "model", "cluster")}
     found = []
     of_one = matching(tables.finished, same | {"workers": 1})
     for other, points in configurations(of_one, tables.axes):
-        pairs = paired(points, base, "images_per_second")
-        ratio = interval(pairs["value"] / pairs["base"], POSITIVE)
-        faster = ratio.low > 1 and not _unlike(points, base)
+        speed = ratio(points, base, "images_per_second")
+        faster = speed.low > 1 and not _unlike(points, base)
         if faster and not top1_difference(points, base)[0].high < -tables.margin:
-            found.append((ratio, other))
+            found.append((speed, other))
     if not found:
         return ""
-    ratio, other = max(found, key=lambda each: each[0].mean)
+    speed, other = max(found, key=lambda each: each[0].mean)
     return (
-        f"one worker is {ratio.mean:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, "
-        f"n = {ratio.n}) by {name_of(other, tables.axes)}"
+        f"one worker is {speed.mean:.2f} times as fast ({speed.low:.2f} to {speed.high:.2f}, "
+        f"n = {speed.n}) by {name_of(other, tables.axes)}"
     )
 
 
-def network_rule(tables: Tables, sides: Sides) -> RuleFinding:
+def _network_rule(tables: Tables, sides: Sides) -> RuleFinding:
     """Judge rule 3: both sides train the same network, by its name, settings and weights."""
     names = [name for name in tables.runs if name in _NETWORK or name.startswith("model.")]
     names = [name for name in names if name not in SPLIT]
     unlike, sizes = [], set()
-    if not sides:
-        return NO_SPEEDUP
     for configuration, points, base in sides:
-        both = pd.concat([points[points["status"] == "finished"], base])
+        both = pd.concat([finished(points), base])
         differs = [name for name in names if len(both[name].unique()) > 1]
-        differs += ["num_parameters"] if "num_parameters" not in names else []
         if differs:
             unlike.append(f"{name_of(configuration, tables.axes)}: {', '.join(differs)}")
         else:
-            sizes |= {
-                f"{row['model']} of {row['num_parameters']:,.0f}" for _, row in both.iterrows()
-            }
+            pairs = zip(both["model"], both["num_parameters"], strict=True)
+            sizes |= {f"{model} of {size:,.0f}" for model, size in pairs}
     evidence = f"{len(sides) - len(unlike)} of {len(sides)} speed-ups are of one network"
     evidence += f" ({', '.join(sorted(sizes))} parameters)" if sizes else ""
-    evidence += f"; not {unlike[0]}" if unlike else ""
-    return RuleFinding(len(unlike), len(sides), evidence, "runs.csv")
+    return RuleFinding(len(unlike), len(sides), evidence + _first(unlike), _RUNS)
 
 
-def evaluation_rule(tables: Tables, _: Sides) -> RuleFinding:
+def _evaluation_rule(tables: Tables) -> RuleFinding:
     """Judge rule 4: accuracies are of images that nothing was tuned on, and of several seeds.
 
     Cases are configurations with a finished point.
     """
-    finished, reasons = tables.finished, []
     found = configurations(tables.runs, tables.axes)
     seeds = [(each, number) for each, own in found if (number := counts(own)["n_finished"])]
     single = [each for each, number in seeds if number == 1]
+    reasons, whole = list[str](), list[str]()
     if single:
         first = name_of(single[0], tables.axes)
         reasons.append(f"{len(single)} of {len(seeds)} configurations have one seed, as {first}")
-    whole = [
-        text
-        for text, is_broken in (
-            ("no top-1 on test images", finished["test_top1"].isna().any()),
-            ("points that a rate was tuned on", finished["key"].isin(tables.tuning["key"]).any()),
-            ("no number of images", "distinct_samples" not in finished),
+    if tables.finished["test_top1"].isna().any():
+        whole.append("there are no top-1 on test images")
+    if tables.finished["key"].isin(tables.tuning["key"]).any():
+        whole.append("there are points that a rate was tuned on")
+    tuned = "no rate was tuned by the study"
+    if len(tables.tuning):
+        tuned = (
+            f"rates were tuned on validation images by {len(tables.tuning)} runs that are not "
+            "reported, and accuracies are of test images"
         )
-        if is_broken
-    ]
-    reasons += [f"there are {text}" for text in whole]
-    broken = len(seeds) if whole else len(single)
-    evidence = "; ".join([*reasons, _tuned_on(tables), *_sizes(tables)])
-    return RuleFinding(broken, len(seeds), evidence, "runs.csv, tuning.csv")
-
-
-def _tuned_on(tables: Tables) -> str:
-    if tables.tuning.empty:
-        return "no rate was tuned by the study"
-    return (
-        f"rates were tuned on validation images by {len(tables.tuning)} runs that are not "
-        "reported, and accuracies are of test images"
-    )
-
-
-def _sizes(tables: Tables) -> list[str]:
-    """State how many images each data set was seen to have for training."""
-    if "distinct_samples" not in tables.finished:
-        return []
     most = tables.finished.groupby("data")["distinct_samples"].max()
-    return [f"{name}: trained on {number:,.0f} images" for name, number in most.items()]
+    sizes = [f"{name}: trained on {number:,.0f} images" for name, number in most.items()]
+    broken = len(seeds) if whole else len(single)
+    evidence = "; ".join([*reasons, *whole, tuned, *sizes])
+    return RuleFinding(broken, len(seeds), evidence, f"{_RUNS}, tuning.csv")
 
 
-def reporting_rule(tables: Tables, _: Sides) -> RuleFinding:
+def _reporting_rule(tables: Tables) -> RuleFinding:
     """Judge rule 5: settings, hardware, versions and code of each finished point are known.
 
     Settings that are no column of runs.csv are those of the commit, if nothing differed from it.
     """
-    finished = tables.finished
-    wanted = [*_SETTINGS, *_MACHINE, *_CODE]
-    columns: Frame = finished.reindex(columns=wanted)
+    columns: Frame = tables.finished.reindex(columns=[*_SETTINGS, *_MACHINE, *_CODE])
     lacks: Frame = columns.replace("", None).isna()
     dirty: Frame = columns["commit"].astype(str).str.endswith(_DIRTY)
     reasons = [f"{count} points without {name}" for name, count in lacks.sum().items() if count]
@@ -259,7 +230,7 @@ def reporting_rule(tables: Tables, _: Sides) -> RuleFinding:
     machines = columns["hardware.cpu"].dropna().unique()
     evidence = "; ".join([*reasons, settings, f"hardware: {', '.join(map(str, machines))}"])
     broken: Frame = lacks.any(axis=1) | dirty
-    return RuleFinding(int(broken.sum()), len(finished), evidence, "runs.csv")
+    return RuleFinding(int(broken.sum()), len(columns), evidence, _RUNS)
 
 
 def name_of(row: Row, axes: Sequence[str]) -> str:
@@ -274,10 +245,12 @@ def _text(value: Entry) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_ASKED: tuple[tuple[str, Callable[[Tables, Sides], RuleFinding]], ...] = (
-    ("a speed-up is at equal accuracy, or called one of throughput only", accuracy_rule),
-    ("the baseline is the best one-worker run on the same machine and versions", baseline_rule),
-    ("both sides train the same network", network_rule),
-    ("accuracies are of images nothing was tuned on, and of several seeds", evaluation_rule),
-    ("settings, hardware, versions and code are known", reporting_rule),
-)
+_OF_SPEEDUPS: dict[str, Callable[[Tables, Sides], RuleFinding]] = {
+    "a speed-up is at equal accuracy, or called one of throughput only": _accuracy_rule,
+    "the baseline is the best one-worker run on the same machine and versions": _baseline_rule,
+    "both sides train the same network": _network_rule,
+}
+_OF_POINTS: dict[str, Callable[[Tables], RuleFinding]] = {
+    "accuracies are of images nothing was tuned on, and of several seeds": _evaluation_rule,
+    "settings, hardware, versions and code are known": _reporting_rule,
+}

@@ -1,4 +1,4 @@
-"""Says how much luck was in tuning, where its best trials lie, and what it finds by its cost."""
+"""Says how much luck was in tuning, where its best trials are, and what it finds by its cost."""
 
 import math
 from collections.abc import Sequence
@@ -13,15 +13,8 @@ from paceline.analysis.tables import Tables
 from paceline.record.rows import TUNING
 
 _RATE = "training.rate"
-_COLUMNS = (
-    "trials",
-    "of",
-    "expected_best",
-    "searches",
-    "searches_median",
-    "top1_sd",
-    "test_top1_sd",
-)
+_COLUMNS = ("trials", "of", "expected_best", "searches", "searches_median")
+_COLUMNS += ("top1_sd", "test_top1_sd")
 
 
 def tuning_curve(tables: Tables) -> Frame:
@@ -34,28 +27,18 @@ def tuning_curve(tables: Tables) -> Frame:
     trial that did not finish has the accuracy of chance.
     """
     axes = tuning_axes(tables)
-    scored = scored_trials(tables)
     rows: list[Row] = []
-    if len(scored):
-        for configuration, trials in groups(scored, axes) if axes else [({}, scored)]:
-            rows += [configuration | row for row in _curve(trials)]
+    for configuration, trials in groups(_scored(tables), axes):
+        searches = [search for _, search in groups(trials, ["seed"])]
+        for spent in range(1, len(trials) + 1):
+            row = configuration | {"trials": spent, "of": len(trials)}
+            row["expected_best"] = expected_best(trials["score"], spent)
+            if spent <= min(map(len, searches)):
+                bests = pd.concat([_bests(search.head(spent)) for search in searches])
+                row |= {"searches": len(searches), "searches_median": bests["score"].median()}
+                row |= {"top1_sd": bests["score"].std(), "test_top1_sd": bests["test"].std()}
+            rows.append(row)
     return pd.DataFrame(rows, columns=[*axes, *_COLUMNS])
-
-
-def scored_trials(tables: Tables) -> Frame:
-    """Return tuning.csv with a `score` on validation and one on `test` images for every trial.
-
-    A trial that did not finish has the accuracy of chance.
-    """
-    tuning = tables.tuning
-    if tuning.empty:
-        return tuning
-    return tuning.assign(score=_or_chance(tuning, "top1"), test=_or_chance(tuning, "test_top1"))
-
-
-def tuning_axes(tables: Tables) -> list[str]:
-    """Return the columns of tuning.csv that identify a configuration."""
-    return [name for name in tables.tuning if name not in ("key", *TUNING)]
 
 
 def expected_best(scores: Frame, trials: int) -> float:
@@ -70,35 +53,10 @@ def expected_best(scores: Frame, trials: int) -> float:
     return float(sum(share * score for share, score in zip(shares, ranked, strict=True)))
 
 
-def _curve(trials: Frame) -> list[Row]:
-    searches = [search for _, search in groups(trials, ["seed"])]
-    shortest = min(map(len, searches))
-    return [
-        {"trials": spent, "of": len(trials), "expected_best": expected_best(trials["score"], spent)}
-        | (_of_searches(searches, spent) if spent <= shortest else {})
-        for spent in range(1, len(trials) + 1)
-    ]
-
-
-def _of_searches(searches: list[Frame], spent: int) -> Row:
-    first = [search.head(spent) for search in searches]
-    bests = pd.DataFrame([trials.loc[trials["score"].idxmax()] for trials in first])
-    return {
-        "searches": len(searches),
-        "searches_median": bests["score"].median(),
-        "top1_sd": bests["score"].astype(float).std(),
-        "test_top1_sd": bests["test"].astype(float).std(),
-    }
-
-
-def _or_chance(tuning: Frame, name: str) -> Frame:
-    return tuning[name].where(tuning["status"] == "finished", tuning["chance"]).astype(float)
-
-
 def edge_of(tables: Tables, configuration: Configuration) -> str:
-    """Return the edge of what was tried at which the best trial of a configuration lies, or "".
+    """Return the edge of the search range at which a configuration's best trial is, or "".
 
-    A better one may lie beyond, so that it may not be said that the configuration fails, diverges
+    A better one may be beyond it, so that it may not be said that the configuration fails, diverges
     or costs accuracy; nor before its tuning has ended. Of a rate by rule it may: nothing else is
     claimed.
     """
@@ -118,25 +76,40 @@ def tuning_variance(
     tuned, or none has two searches.
     """
     tuned = [each for each in configurations if each.get(_RATE, "tuned") == "tuned"]
-    searched = scored_trials(tables)
+    searched = _scored(tables)
     if searched.empty or not tuned or not noise >= 0:
         return 0.0
-    bests = [_bests(matching(searched, _own(tables, each))) for each in tuned]
     name = {"top1": "score", "test_top1": "test"}[metric]
+    bests = [_bests(matching(searched, _own(tables, each))) for each in tuned]
     known = [own for own in bests if own[["score", name]].notna().all(axis=None)]
     scores, values = ([own[column].to_numpy(float) for own in known] for column in ("score", name))
     found = variance_of_difference(scores, values, noise)
     return 0.0 if math.isnan(found) else found
 
 
-def _bests(trials: Frame) -> Frame:
-    """Return the best trial of each search."""
-    return trials.loc[trials.groupby("seed")["score"].idxmax()] if len(trials) else trials
+def tuning_axes(tables: Tables) -> list[str]:
+    """Return the columns of tuning.csv that identify a configuration."""
+    return [name for name in tables.tuning if name not in ("key", *TUNING)]
 
 
 def best_trials(tables: Tables) -> Frame:
     """Return the row of tuning.csv of each configuration's best trial."""
     return tables.tuning[tables.tuning["chosen"] == "true"]
+
+
+def _scored(tables: Tables) -> Frame:
+    """Return tuning.csv with a `score` on validation and one on `test` images for every trial."""
+    tuning = tables.tuning
+    done = tuning["status"] == "finished"
+    scores = {"score": tuning["top1"], "test": tuning["test_top1"]}
+    return tuning.assign(
+        **{name: own.where(done, tuning["chance"]).astype(float) for name, own in scores.items()}
+    )
+
+
+def _bests(trials: Frame) -> Frame:
+    """Return the best trial of each search."""
+    return trials.loc[trials.groupby("seed")["score"].idxmax()] if len(trials) else trials
 
 
 def _own(tables: Tables, configuration: Configuration) -> Configuration:

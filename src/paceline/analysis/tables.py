@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from paceline.analysis.block_drift import judged, without_dropped
+from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row, read_table, require
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
@@ -28,12 +29,11 @@ class Tables:
     """Tables of a study: those that were collected, and those in the archive of its records.
 
     `runs` has one row per point, in the order of the study, without the throughput of blocks that
-    were dropped. `curves` has the evaluations on equal images: without that at the end of a run, if
-    it is on more of them than the others, since what is read off curves is held to a target, and to
-    other runs. `blocks` judges these, and `repeats` has the last reference run of each; both have
-    no row if the study has no blocks. The other tables have any number of
-    rows per point, which they name by `key`. `predictions` has no row if the study asks for none,
-    `tuning` (tuning.csv) none if no rate was tuned.
+    were dropped. `curves` has evaluations on the same images: the final one is left out if it used
+    more images, so that curves stay comparable. `blocks` judges the blocks, and `repeats` has the
+    last reference run of each; both have no row if the study has no blocks. The other tables have
+    any number of rows per point, which they name by `key`. `predictions` has no row if the study
+    asks for none, `tuning` (tuning.csv) none if no rate was tuned.
     """
 
     about: StudyState
@@ -87,12 +87,15 @@ class Tables:
         return bool(self.runs.groupby("scheme")[name].nunique(dropna=False).max() == 1)
 
     def curve(self, key: str) -> Frame:
-        """Return the rows of `curves` of one point; none if it has none."""
+        """Return the rows of `curves` of one point, by their samples; none if it has none."""
         return self._curves_by_key.get(key, self.curves.iloc[:0])
 
     @cached_property
     def _curves_by_key(self) -> dict[str, Frame]:
-        return dict(iter(self.curves.groupby("key", sort=False))) if len(self.curves) else {}
+        if not len(self.curves):
+            return {}
+        curves = self.curves.sort_values("samples", kind="stable")
+        return dict(iter(curves.groupby("key", sort=False)))
 
     def right(self, key: str) -> np.ndarray | None:
         """Return on which test images [bool] a point was right, or None if that is not known."""
@@ -106,7 +109,7 @@ class Tables:
     @property
     def finished(self) -> Frame:
         """Return the points that finished; only these enter a mean, others are counted."""
-        return self.runs[self.runs["status"] == "finished"]
+        return finished(self.runs)
 
 
 def read_tables(folder: Path) -> Tables:
@@ -115,12 +118,8 @@ def read_tables(folder: Path) -> Tables:
     Raises SettingError("study") if a table or a column is missing, or if there is no point; its
     message names the command to run first.
     """
-    study = folder.name
-    if not (folder / "runs.csv").is_file():
-        message = f"there is no {folder / 'runs.csv'}; first: paceline sweep {study}"
-        raise SettingError("study", message)
-    first = f"paceline sweep {study}"
-    runs = read_table(folder / "runs.csv")
+    first = f"paceline sweep {folder.name}"
+    runs = read_table(require(folder / "runs.csv", first))
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tables = Tables(
         about=json.loads(require(folder / "study.json", first).read_text()),
@@ -134,7 +133,7 @@ def read_tables(folder: Path) -> Tables:
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
         what = f"has no column {missing[0]}" if missing else "has no point"
-        message = f"{folder / 'runs.csv'} {what}; first: paceline sweep {study}"
+        message = f"{folder / 'runs.csv'} {what}; first: {first}"
         raise SettingError("study", message)
     blocks = judged(tables.runs, tables.repeats, tables.axes)
     kept = without_dropped(tables.runs, blocks)
@@ -149,8 +148,8 @@ def _on_equal_images(tables: Tables) -> Frame:
     if fewer.empty:
         return curves
     ends = fewer.set_index("key")["samples"]
-    alone = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
-    return curves[alone | (curves["samples"] != curves["key"].map(ends))]
+    single = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
+    return curves[single | (curves["samples"] != curves["key"].map(ends))]
 
 
 def _point_tables(archive: Path, runs: Frame) -> dict[str, Frame]:
@@ -182,3 +181,49 @@ def _read_predictions(path: Path) -> Frame:
         first = f"paceline predict --study {path.parent.name}"
         raise SettingError("study", f"{path} has no column half; first: {first}")
     return table
+
+
+def varying(tables: Tables) -> list[str]:
+    """Return the axes besides scheme, workers and seed that take more than one value.
+
+    Axes that the kind of a number implies are left out.
+    """
+    runs, implied = tables.runs, implied_by_kind(tables)
+    axes = [axis for axis in tables.facets if axis not in implied]
+    return [axis for axis in axes if runs[axis].nunique(dropna=False) > 1]
+
+
+def implied_by_kind(tables: Tables) -> list[str]:
+    """Return the axes of the cluster that have a single value for each kind of number.
+
+    The result is empty if the study has a single kind.
+    """
+    kinds = tables.runs.groupby("kind")
+    if len(kinds) < 2:
+        return []
+    return [axis for axis in clock_axes(tables) if kinds[axis].nunique(dropna=False).max() == 1]
+
+
+def implied_by_scheme(tables: Tables) -> Frame:
+    """Return a row per scheme with those of its settings that have one value wherever it runs."""
+    names = [name for name in tables.about["axes"] if name.startswith("scheme.")]
+    names = [name for name in names if name in tables.runs and name not in tables.axes]
+    own = tables.runs[["scheme", *names]]
+    return own.groupby("scheme", sort=False).head(1).reset_index(drop=True)
+
+
+def clock_axes(tables: Tables) -> list[str]:
+    """Return the axes whose values determine the clock.
+
+    They are only `cluster` if that is an axis, and else those axes `cluster.*` that have no value
+    in common on both clocks.
+    """
+    axes = [axis for axis in tables.axes if axis.startswith("cluster")]
+    if "cluster" in axes:
+        return ["cluster"]
+    on_virtual = tables.runs["kind"] == "virtual"
+    return [
+        axis
+        for axis in axes
+        if on_virtual.groupby(tables.runs[axis], dropna=False).nunique().max() == 1
+    ]

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
-from paceline.analysis.axes import implied_by_scheme, varying
 from paceline.analysis.configuration import (
     PROCESSES,
     groups,
@@ -17,7 +16,7 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import Frame, Row, read_table, require
-from paceline.analysis.tables import Tables, read_tables
+from paceline.analysis.tables import Tables, implied_by_scheme, read_tables, varying
 from paceline.report.words import value_words
 
 RATE = "training.rate"

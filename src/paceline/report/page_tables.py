@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import pandas as pd
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER
-from paceline.analysis.axes import implied_by_kind, implied_by_scheme
 from paceline.analysis.clocks import LITTLE
+from paceline.analysis.comparison import unequal_samples
 from paceline.analysis.configuration import groups
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
-from paceline.analysis.scaling import unequal_samples
 from paceline.analysis.searches import tuning_axes
-from paceline.analysis.statistics.crossing import IN_A_ROW
+from paceline.analysis.statistics.times import IN_A_ROW
+from paceline.analysis.tables import implied_by_kind, implied_by_scheme
 from paceline.record.numbers import NUMBERS, shown_numbers
 from paceline.report.answer import target_metric, validation_images
 from paceline.report.findings import StudyFindings

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import isotonic_regression
 
 from paceline.analysis.statistics.crossover import crossover, isotonic, overtakings
-from paceline.analysis.statistics.space import POSITIVE
+from paceline.analysis.statistics.means import POSITIVE
 
 WORKERS = [4, 16, 64]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from paceline.analysis.statistics.estimate import success_rate
+from paceline.analysis.statistics.means import success_rate
 
 
 def test_no_success_and_nothing_but_success_leave_room():

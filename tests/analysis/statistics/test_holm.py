@@ -1,9 +1,11 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from paceline.analysis.statistics.holm import all_pairs, holm, pairs
-from paceline.analysis.statistics.pooled import pooled
+from paceline.analysis.statistics.means import pooled
+from paceline.analysis.statistics.multiple_comparisons import holm, unadjusted
 
 
 def test_holm_s_steps_by_hand():
@@ -14,10 +16,12 @@ def test_holm_s_steps_by_hand():
 
 def test_two_groups_have_the_p_value_of_student():
     first, second = [1.0, 2.0, 4.0], [3.0, 5.0, 9.0, 4.0]
-    assert all_pairs(pooled([first, second])) == pytest.approx([ttest_ind(first, second).pvalue])
+    assert unadjusted(pooled([first, second])) == pytest.approx([ttest_ind(first, second).pvalue])
 
 
-def test_pairs_are_named_in_the_order_of_their_p_values():
-    p = all_pairs(pooled([[0.0, 0.1], [0.0, 0.1], [9.0, 9.1]]))
-    told = [pair for pair, each in zip(pairs(3), p, strict=True) if each < 0.05]
-    assert told == [(0, 2), (1, 2)]
+def test_p_values_are_in_the_order_of_combinations():
+    p = holm(unadjusted(pooled([[0.0, 0.1], [0.0, 0.1], [9.0, 9.1]])))
+    different = [
+        pair for pair, each in zip(combinations(range(3), 2), p, strict=True) if each < 0.05
+    ]
+    assert different == [(0, 2), (1, 2)]

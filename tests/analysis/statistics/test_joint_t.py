@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_t, t
 
-from paceline.analysis.statistics.joint_t import (
+from paceline.analysis.statistics.multiple_comparisons import (
     joint_probability,
     loads,
     one_sided_critical,

@@ -5,13 +5,14 @@ A share of 1,000 draws has a standard error of 0.7 points: 93 to 97 % is 95 % wi
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from benchmarks.planted_accuracies import SPREAD, families, power, tuned_schemes, unequal_variance
 from benchmarks.planted_times import cut_off, failures
 from benchmarks.planted_world import Aim, found
 from benchmarks.planted_worlds import PROMISED
-from paceline.analysis.statistics.against_reference import alone
-from paceline.analysis.statistics.pooled import pooled
+from paceline.analysis.statistics.means import pooled
+from paceline.analysis.statistics.multiple_comparisons import contrasts
 
 DRAWS = 1000
 
@@ -29,7 +30,8 @@ def test_what_is_promised_holds_in_planted_worlds(world):
 
 def test_intervals_that_are_not_simultaneous_miss_the_coverage_of_a_family():
     family = pooled(families(1, DRAWS, (8,) * 11, SPREAD))
-    covered = alone(family, 0).covers(SPREAD[1:] - SPREAD[0]).all(axis=1)
+    critical = stdtrit(family.degrees, 0.975)
+    covered = contrasts(family, 0, critical).covers(SPREAD[1:] - SPREAD[0]).all(axis=1)
     row = found("all 10, each at 95 %", covered, Aim.COVERAGE)
     assert row.share < 0.8
     assert not row.holds

@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from paceline.analysis.statistics.pooled import intervals_of_means, pooled
-from paceline.analysis.statistics.space import POINTS, POSITIVE, logit_of, variance_of_logit
+from paceline.analysis.statistics.means import (
+    POINTS,
+    POSITIVE,
+    intervals_of_means,
+    logit_of,
+    pooled,
+    variance_of_logit,
+)
 
 
 def test_the_variance_is_that_of_all_groups_and_single_runs_add_none():

@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from paceline.analysis.statistics.crossing import NEVER, Crossing
-from paceline.analysis.statistics.restricted_mean import area, pseudo_values, restricted_mean
+from paceline.analysis.statistics.times import NEVER, Crossing, area, pseudo_values, restricted_mean
 
 
 def at(*times):

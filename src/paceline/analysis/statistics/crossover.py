@@ -8,9 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from paceline.analysis.statistics.estimate import LEVEL, Array
-from paceline.analysis.statistics.pooled import pooled
-from paceline.analysis.statistics.space import PLAIN, Space
+from paceline.analysis.statistics.means import LEVEL, PLAIN, Array, Space, pooled
 
 
 class Crossover(NamedTuple):
@@ -35,7 +33,6 @@ def crossover(
     *,
     space: Space = PLAIN,
     draws: int = 2000,
-    level: float = LEVEL,
 ) -> Crossover:
     """Return from where on the `challenger` is ahead, up to the largest of `workers`, which rise.
 
@@ -57,7 +54,7 @@ def crossover(
     scale = np.sqrt(family.degrees / rng.chisquare(family.degrees, (draws, 1)))
     drawn = difference + scale * error * rng.standard_normal((draws, num))
     found = overtakings(workers, drawn)
-    ends = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    ends = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
     everywhere, nowhere = np.mean(found == 0), np.mean(np.isinf(found))
     return Crossover(value, *map(float, (*ends, everywhere, nowhere)))
 

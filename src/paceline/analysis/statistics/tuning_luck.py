@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import Normal, chi2, order_statistic
 
-from paceline.analysis.statistics.estimate import Array
+from paceline.analysis.statistics.means import Array
 
 SURE = 0.9  # of upper ends, one-sided: plain estimates of few searches let too much seem real
 

@@ -2,8 +2,8 @@
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import matching
+from paceline.analysis.configuration_table import PHASES
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.phase_shares import PHASES
 from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
 from paceline.report.findings import Situation, StudyFindings, situations
 from paceline.report.words import scheme_name, scheme_words

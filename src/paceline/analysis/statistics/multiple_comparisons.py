@@ -1,0 +1,203 @@
+"""Compares the groups of a family: with one reference (Dunnett 1955, 1964), or in pairs (Holm).
+
+Differences of group means from one reference correlate by products, rho_ij = load_i load_j with
+load_i^2 = n_i / (n_i + n_0) (Dunnett 1955, JASA 50). Given the error u of the reference and the
+pooled standard deviation s they are independent, so that any number of them takes a double
+integral:
+
+    P(lower_i < T_i < upper_i for all i)
+        = E_s E_u prod_i [Phi((upper_i s - load_i u) / r_i) - Phi((lower_i s - load_i u) / r_i)]
+    with r_i = sqrt(1 - load_i^2)
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import root_scalar
+from scipy.special import ndtr, roots_legendre, stdtr, stdtrit
+from scipy.stats import chi, norm
+
+from paceline.analysis.statistics.means import LEVEL, Array, Estimate, Numbers, Pooled
+
+BETTER, WORSE, EQUIVALENT, NOT_TOLD = "better", "worse", "equivalent", "not told"
+_TAIL = 1e-13  # of probability, left out at each end of both integrals
+_NODES = 80  # of an integrand as smooth as the density itself
+_SAME = 1e-9  # of a critical value
+Loads = tuple[float, ...]
+
+
+def against_reference(
+    family: Pooled, reference: int, level: float = LEVEL, extra_variance: Numbers = 0.0
+) -> Estimate:
+    """Return the contrast of each other group with `reference`, with simultaneous intervals.
+
+    All intervals cover the true contrasts with probability `level`, whatever the sizes of the
+    groups. `extra_variance` [others] is that of an error of the contrasts which the variance of
+    the family does not contain; it makes the intervals conservative.
+    """
+    critical = _critical(two_sided_critical, family, reference, level)
+    return contrasts(family, reference, critical, extra_variance)
+
+
+def for_equivalence(
+    family: Pooled, reference: int, level: float = LEVEL, extra_variance: Numbers = 0.0
+) -> Estimate:
+    """Return the contrasts with narrower intervals, for two one-sided tests of each.
+
+    The probability that any group is called equivalent which is not is at most 1 - `level`. With
+    one other group these are its intervals of level 1 - 2 (1 - `level`).
+    """
+    critical = _critical(one_sided_critical, family, reference, level)
+    return contrasts(family, reference, critical, extra_variance)
+
+
+def contrasts(
+    family: Pooled, reference: int, critical: float, extra_variance: Numbers = 0.0
+) -> Estimate:
+    """Return the contrasts with intervals of so many standard errors to each side."""
+    means, variances = family.means, family.variance_of_means()
+    difference = np.delete(means - means[..., reference, None], reference, axis=-1)
+    variance = np.delete(variances + variances[..., reference, None], reference, axis=-1)
+    half = critical * np.sqrt(variance + extra_variance)
+    ends = (difference, difference - half, difference + half)
+    return Estimate(*(family.space.contrast(end) for end in ends))
+
+
+class Judgement(NamedTuple):
+    """Verdicts [...], and whether each contrast is shown to lie within the margin [...].
+
+    A verdict is `better` or `worse` where a difference is shown, even a small one; `equivalent`
+    where none is shown, but that it lies within the margin; else `not told`.
+    """
+
+    verdict: Array
+    within: Array
+
+
+def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgement:
+    """Judge differences of which more is better by two one-sided tests (TOST).
+
+    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15. Difference and equivalence are two questions:
+    a difference may be shown not to be zero, and to be too small to matter. `difference` has
+    intervals of level 1 - alpha, `equivalence` those of two one-sided tests at alpha, simultaneous
+    if both families are. Differences up to `margin`, declared before, do not matter.
+    """
+    within = (np.asarray(equivalence.low) > -margin) & (np.asarray(equivalence.high) < margin)
+    better, worse = difference.low > 0, difference.high < 0
+    verdict = np.select([better, worse, within], [BETTER, WORSE, EQUIVALENT], NOT_TOLD)
+    return Judgement(verdict, within)
+
+
+def unadjusted(family: Pooled) -> Array:
+    """Return the p-value [..., pairs] of each pair of groups: of a t test of pooled variance.
+
+    Pairs are in the order of itertools.combinations.
+    """
+    first, second = np.array(list(combinations(range(family.means.shape[-1]), 2))).T
+    variances = family.variance_of_means()
+    difference = family.means[..., first] - family.means[..., second]
+    statistics = np.abs(difference) / np.sqrt(variances[..., first] + variances[..., second])
+    return 2 * stdtr(family.degrees, -statistics)
+
+
+def holm(p: Array) -> Array:
+    """Adjust p-values [..., tests] (Holm 1979, Scand. J. Statist. 6).
+
+    Rejecting those up to alpha makes any false rejection at most alpha probable, however the tests
+    depend on each other.
+    """
+    order = np.argsort(p, axis=-1)
+    ascending = np.take_along_axis(p, order, axis=-1)
+    num_left = np.arange(p.shape[-1], 0, -1)
+    adjusted = np.maximum.accumulate(np.minimum(ascending * num_left, 1), axis=-1)
+    result = np.empty_like(adjusted)
+    np.put_along_axis(result, order, adjusted, axis=-1)
+    return result
+
+
+def loads(sizes: Sequence[int] | Array, reference: int) -> Loads:
+    """Return the load of each group but the reference."""
+    others = np.delete(np.asarray(sizes, float), reference)
+    return tuple(np.sqrt(others / (others + sizes[reference])).tolist())
+
+
+def joint_probability(lower: Array, upper: Array, load: Loads, degrees: int) -> float:
+    """Return the probability that each t statistic lies between its two ends."""
+    alike, how_many = np.unique(np.stack([lower, upper, load]), axis=1, return_counts=True)
+    s, s_weights = _deviations(degrees)
+    u, u_weights = _reference_errors(max(load))
+    inside = np.ones((len(s), len(u)))
+    for (low, high, each), times in zip(alike.T, how_many, strict=True):
+        rest = np.sqrt(1 - each**2)
+        top = 1.0 if np.isinf(high) else ndtr((high * s[:, None] - each * u) / rest)
+        bottom = 0.0 if np.isinf(low) else ndtr((low * s[:, None] - each * u) / rest)
+        inside *= (top - bottom) ** times
+    return float(s_weights @ inside @ u_weights)
+
+
+@lru_cache
+def two_sided_critical(load: Loads, degrees: int, level: float) -> float:
+    """Return c such that all statistics lie within -c and c with probability `level`."""
+    ends = np.ones(len(load))
+    single, surely = (1 + level) / 2, 1 - (1 - level) / (2 * len(load))
+    return _solve(
+        lambda c: joint_probability(-c * ends, c * ends, load, degrees) - level,
+        *stdtrit(degrees, [single, surely]),
+    )
+
+
+@lru_cache
+def one_sided_critical(load: Loads, degrees: int, level: float) -> float:
+    """Return c such that no statistic crosses an end of its own, c or -c, with this probability.
+
+    Which end each has is not known. Half have either, since that is the worst where all loads are
+    equal: the probability is log-convex in how many have one end (Hoelder), and symmetric.
+    """
+    order = np.argsort(np.argsort(load))
+    above = np.where(order % 2, 1.0, np.inf)
+    below = np.where(order % 2, np.inf, 1.0)
+    return _solve(
+        lambda c: joint_probability(-c * below, c * above, load, degrees) - level,
+        *stdtrit(degrees, [level, 1 - (1 - level) / len(load)]),
+    )
+
+
+def _critical(
+    find: Callable[[Loads, int, float], float], family: Pooled, reference: int, level: float
+) -> float:
+    if not family.degrees:
+        return np.nan
+    return find(loads(family.sizes, reference), family.degrees, level)
+
+
+def _solve(gap: Callable[[float], float], least: float, most: float) -> float:
+    """Return the root between the value for one statistic and Bonferroni's for all."""
+    if most - least < _SAME:
+        return float(least)
+    found = root_scalar(gap, bracket=(least - _SAME, most + _SAME), xtol=_SAME)
+    return float(found.root)
+
+
+@lru_cache
+def _deviations(degrees: int) -> tuple[Array, Array]:
+    """Return nodes and weights of the pooled standard deviation over the true one."""
+    start, end = chi.ppf([_TAIL, 1 - _TAIL], degrees).tolist()
+    nodes, weights = _legendre(_NODES, start, end)
+    return nodes / np.sqrt(degrees), weights * chi.pdf(nodes, degrees)
+
+
+def _reference_errors(load: float) -> tuple[Array, Array]:
+    """Return nodes and weights of a normal error; the more of them, the steeper the integrand."""
+    end = -float(norm.ppf(_TAIL))
+    nodes, weights = _legendre(int(_NODES / np.sqrt(1 - load**2)), -end, end)
+    return nodes, weights * norm.pdf(nodes)
+
+
+@lru_cache
+def _legendre(num_nodes: int, start: float, end: float) -> tuple[Array, Array]:
+    nodes, weights = roots_legendre(num_nodes)
+    half = (end - start) / 2
+    return start + half * (nodes + 1), half * weights

@@ -1,0 +1,196 @@
+"""Computes when runs reach a target, as far as their evaluations tell, and speed-ups from it.
+
+The restricted mean is that of the smaller of the time and a horizon, which is stated: the area
+under the curve of Kaplan and Meier (1958, JASA 53) up to there. A failure counts as the horizon,
+since a mean of the runs that got there would praise schemes that lose their slow runs.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtr, stdtrit
+from scipy.stats import CensoredData, ecdf
+
+from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array, Estimate, Pooled
+
+IN_A_ROW = 3  # evaluations at or above the target, since one alone may be luck
+
+
+class Crossing(NamedTuple):
+    """The time of a crossing lies above `low` and is at most `high`.
+
+    A run that had not reached the target when it ended, at `low`, has `high` infinity. A run of
+    which it is known that it never would have, because it diverged, is NEVER.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def reached(self) -> bool:
+        """True if there was a crossing."""
+        return math.isfinite(self.high)
+
+    @property
+    def middle(self) -> float:
+        """Return the middle of what is possible, or the end of a run that did not cross."""
+        return (self.low + self.high) / 2 if self.reached else self.low
+
+
+NEVER = Crossing(math.inf, math.inf)
+
+
+def crossing(times: ArrayLike, values: ArrayLike, target: float) -> Crossing:
+    """Return the crossing of one run; `times` [evaluations] rise from after 0.
+
+    It is before the evaluation that `first_above` finds.
+    """
+    times = np.asarray(times, float)
+    first = first_above(values, target)
+    if first is None:
+        return Crossing(float(times[-1]) if len(times) else 0.0, math.inf)
+    return Crossing(float(times[first - 1]) if first else 0.0, float(times[first]))
+
+
+def first_above(values: ArrayLike, target: float) -> int | None:
+    """Return the place of the first of IN_A_ROW evaluations that are all at least `target`.
+
+    Of all the evaluations to the end of the run, if fewer are left; None without any. `values` are
+    better if larger.
+    """
+    above = np.asarray(values, float) >= target
+    for first in np.flatnonzero(above):
+        if above[first : first + IN_A_ROW].all():
+            return int(first)
+    return None
+
+
+class RestrictedMean(NamedTuple):
+    """Mean of min(time, horizon) of `n` runs, `reached` of which reached the target by then.
+
+    `variance` is that of the mean, NaN if there is one run or none reached the target.
+    """
+
+    mean: float
+    variance: float
+    n: int
+    reached: int
+    horizon: float
+
+    @property
+    def lost(self) -> int:
+        """Number of runs that did not reach the target."""
+        return self.n - self.reached
+
+    def interval(self) -> Estimate:
+        """Return the mean with an interval above 0 and up to the horizon: Student's t of its log.
+
+        The ends are NaN if the variance is.
+        """
+        critical = stdtrit(max(self.n - 1, 1), (1 + LEVEL) / 2)
+        factor = math.exp(critical * math.sqrt(self.variance) / self.mean)
+        high = min(self.mean * factor, self.horizon) if factor == factor else math.nan
+        return Estimate(self.mean, self.mean / factor, high)
+
+
+def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> RestrictedMean:
+    """Return the restricted mean of the times of crossings, taken at the middle of each.
+
+    A run that ended without one counts as one that might have crossed later; NEVER does not. Its
+    standard error is that of jackknifed pseudo-values (Andersen, Klein, Rosthoej 2003, Biometrika
+    90), which without censoring are the times themselves. It is never less than that of a time
+    anywhere between two evaluations, which all runs may share.
+    """
+    times = np.array([min(each.middle, horizon) for each in crossings])
+    crossed = np.array([each.reached and each.middle < horizon for each in crossings], bool)
+    n, reached = len(times), int(crossed.sum())
+    variance = math.nan
+    if not n:
+        return RestrictedMean(math.nan, math.nan, 0, 0, horizon)
+    if n > 1 and reached:
+        own = pseudo_values(times, crossed, horizon).var(ddof=1) / n
+        widths = [each.high - each.low for each in crossings if each.reached]
+        variance = max(float(own), float(np.mean(widths)) ** 2 / 12)
+    return RestrictedMean(area(times, crossed, horizon), variance, n, reached, horizon)
+
+
+def pseudo_values(times: Array, crossed: Array, horizon: float) -> Array:
+    """Return what each run adds to the area: n times that of all, less n - 1 times without it."""
+    n, runs = len(times), np.arange(len(times))
+    left_out = [area(times[runs != run], crossed[runs != run], horizon) for run in runs]
+    return n * area(times, crossed, horizon) - (n - 1) * np.array(left_out)
+
+
+def area(times: Array, crossed: Array, horizon: float) -> float:
+    """Return the area under the share of runs that have not crossed, from 0 to the horizon.
+
+    Times are up to the horizon. After the last known time the share stays as it is, as if those
+    that were left never crossed.
+    """
+    if (crossed | (times >= horizon)).all():
+        return float(times.mean())
+    if not crossed.any():
+        return horizon
+    left = ecdf(CensoredData(uncensored=times[crossed], right=times[~crossed])).sf
+    steps = np.concatenate([[0.0], left.quantiles, [horizon]])
+    return float(np.diff(steps) @ np.concatenate([[1.0], left.probabilities]))
+
+
+def fastest(groups: Sequence[RestrictedMean]) -> int:
+    """Return the index of the smallest restricted mean: the baseline of an honest speed-up.
+
+    The smallest of several means is too small rather than too large, and so is the speed-up.
+    """
+    return int(np.argmin([group.mean for group in groups]))
+
+
+def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LEVEL) -> Estimate:
+    """Return the ratio of two restricted means of one horizon.
+
+    Its logarithm has the variance of both relative errors, and degrees of freedom after Welch and
+    Satterthwaite, since groups with failures vary more. Where some runs did not reach the target,
+    the time of `one` over that of `other` is one of times cut off at the horizon. The ends are NaN
+    if a variance is, for example because no run of a group reached the target.
+    """
+    ratio = one.mean / other.mean
+    error, degrees = _error_of_ratio(one, other)
+    factor = math.exp(stdtrit(degrees, (1 + level) / 2) * error)
+    return Estimate(ratio, ratio / factor, ratio * factor)
+
+
+def p_value(one: RestrictedMean, other: RestrictedMean) -> float:
+    """Return the two-sided p-value of a ratio of 1; NaN where ratio_of_means has no interval."""
+    error, degrees = _error_of_ratio(one, other)
+    return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean)) / error))
+
+
+def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, float]:
+    """Return the standard error of the logarithm of a ratio, and its degrees of freedom."""
+    errors = np.array([side.variance / side.mean**2 for side in (one, other)])
+    freedom = np.array([max(side.n - 1, 1) for side in (one, other)])
+    total = errors.sum()
+    if not total > 0:
+        return math.nan, 1.0
+    return math.sqrt(total), float(total**2 / (errors**2 / freedom).sum())
+
+
+def family_of(groups: Sequence[RestrictedMean]) -> Pooled:
+    """Return groups as one family, of logarithms of means, with the relative variance of a time.
+
+    That suits groups whose runs all reached the target: times are skewed alike. Groups of one run
+    borrow the variance of the others.
+    """
+    degrees = sum(group.n - 1 for group in groups)
+    relative = [
+        (group.n - 1) * group.n * group.variance / group.mean**2 for group in groups if group.n > 1
+    ]
+    return Pooled(
+        means=np.log([group.mean for group in groups]),
+        sizes=np.array([group.n for group in groups]),
+        variance=np.asarray(sum(relative) / degrees if degrees else math.nan),
+        degrees=degrees,
+        space=POSITIVE,
+    )

@@ -1,0 +1,230 @@
+"""Computes when runs first reach a target of top-1, top-5 or loss on validation images.
+
+The target is the one that the study asks for, or else two points below the best mean top-1 of one
+worker, at the last evaluation of its curves: on the images on which others are held to it. Runs
+that never reach it are counted.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from paceline.analysis.configuration import (
+    SPLIT,
+    Configuration,
+    RowOf,
+    configurations,
+    matching,
+    num_processes,
+)
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.intervals import NONE, interval, not_negative
+from paceline.analysis.statistics.times import (
+    NEVER,
+    Crossing,
+    RestrictedMean,
+    crossing,
+    fastest,
+    first_above,
+    restricted_mean,
+)
+from paceline.analysis.tables import Tables
+
+BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
+BY_STUDY = "the study"
+_COLUMNS = ["kind", "data", "target", "set_by"]
+_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains
+Crossings = Mapping[str, Crossing]  # by the key of the run
+
+
+class TargetMetric(NamedTuple):
+    """Metric of validation. `sign`: 1 if more of it is better, -1 if less is."""
+
+    column: str
+    sign: int
+
+    def gain(self, table: Frame) -> Frame:
+        """Return the metric of each row, its sign changed if less is better."""
+        return self.sign * table[self.column]
+
+
+TOP1 = TargetMetric("top1", 1)
+_METRICS = (TOP1, TargetMetric("top5", 1), TargetMetric("validation_loss", -1))
+
+
+def target_metric(tables: Tables) -> TargetMetric:
+    """Return the metric that the study's target is of; top-1 if it asks for none."""
+    asked = tables.about["target"]
+    if not asked:
+        return TOP1
+    return next(each for each in _METRICS if each.column.endswith(asked["metric"]))
+
+
+def targets(tables: Tables) -> Frame:
+    """Return one row per kind and data set: kind, data, target, set_by.
+
+    `set_by` names the configuration with the best mean, or BY_STUDY for a value of the study's own.
+    Without such a value, there is no row for a kind and data set without a finished point of one
+    worker.
+    """
+    rows = []
+    asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
+    metric = target_metric(tables)
+    if "value" in asked:
+        own = {"target": asked["value"], "set_by": BY_STUDY}
+        rows = [group | own for group, _ in configurations(tables.runs, ["data"])]
+        return pd.DataFrame(rows, columns=_COLUMNS)
+    for group, points in configurations(matching(tables.finished, {"workers": 1}), ["data"]):
+        means = {
+            settings_of(configuration, ("kind", "scheme"), str(configuration["scheme"])): interval(
+                metric.gain(last_evaluations(tables, same))
+            ).mean
+            for configuration, same in configurations(points, tables.axes)
+        }
+        name, best = max(means.items(), key=lambda item: item[1])
+        if not math.isnan(best):
+            target = metric.sign * (best - asked["below_baseline"])
+            rows.append(group | {"target": target, "set_by": name})
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def target_of(goals: Frame, configuration: Configuration) -> Row | None:
+    """Return the row of `targets` that a configuration is held to, if there is one."""
+    same = matching(goals, {name: configuration[name] for name in ("kind", "data")})
+    return dict(same.iloc[0]) if len(same) else None
+
+
+def settings_of(configuration: Configuration, without: tuple[str, ...], *first: str) -> str:
+    """Name a configuration by its keys and values, after some words."""
+    parts = [f"{key}={value}" for key, value in configuration.items() if key not in without]
+    return " ".join([*first, *parts])
+
+
+def last_evaluations(tables: Tables, points: Frame) -> Frame:
+    """Return the last row of each point's curve, or the point itself if it has none.
+
+    The rows have `key` and the metrics of validation; their order is not that of `points`.
+    """
+    ends = [tables.curve(key).tail(1) for key in points["key"]]
+    without = [not len(end) for end in ends]
+    return pd.concat([*ends, points.loc[without]])
+
+
+def time_to_target(tables: Tables) -> RowOf:
+    """Return what fills the columns on the target, of a kind and data set that has one.
+
+    `target` of the study's metric, a share or nats, and `target_set_by`; `target_n_reached` runs
+    reached it, `target_n_censored` finished or diverged without. `target_seconds` and
+    `target_samples` until the first evaluation that is as good have a mean only if every run
+    reached it, because a mean of only the fast runs would be biased. In their `_median` a run that
+    did not reach it counts as later than all others.
+    """
+    goals, metric = targets(tables), target_metric(tables)
+
+    def row(configuration: Configuration, points: Frame) -> Row:
+        goal = target_of(goals, configuration)
+        if goal is None:
+            return {}
+        keys = points.loc[points["status"] != "failed", "key"]
+        found = [first_crossing(tables.curve(key), goal["target"], metric) for key in keys]
+        reached = [crossing for crossing in found if crossing is not None]
+        censored = len(found) - len(reached)
+        row: Row = {"target": goal["target"], "target_set_by": goal["set_by"]}
+        row |= {"target_n_reached": len(reached), "target_n_censored": censored}
+        for index, name in enumerate(("target_seconds", "target_samples")):
+            values = [crossing[index] for crossing in reached]
+            row |= (NONE if censored else interval(values, not_negative(values))).named(name)
+            row[f"{name}_median"] = _median(values, censored)
+        return row
+
+    return row
+
+
+def first_crossing(
+    curve: Frame, target: float, metric: TargetMetric = TOP1
+) -> tuple[float, float] | None:
+    """Return (seconds, samples) of the first of some rows in a row that are as good as `target`.
+
+    None if there are none; see `first_above`.
+    """
+    place = first_above(metric.gain(curve), metric.sign * target)
+    if place is None:
+        return None
+    return float(curve["seconds"].iloc[place]), float(curve["samples"].iloc[place])
+
+
+def _median(values: list[float], num_later: int) -> float:
+    """Return the median of `values` and of `num_later` unknown larger numbers.
+
+    It is NaN if it depends on an unknown number.
+    """
+    n = len(values) + num_later
+    ordered = sorted(values) + [math.nan] * num_later
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
+
+
+def crossings(tables: Tables, goals: Frame) -> Crossings:
+    """Return the crossing [seconds] of each run; `goals` has a target for its kind and data.
+
+    A run that diverged never reaches it; others that did not might have, after their end.
+    """
+    runs = tables.runs.merge(goals[["kind", "data", "target"]], on=["kind", "data"])
+    metric, found = target_metric(tables), {}
+    for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True):
+        curve = tables.curve(key)
+        own = crossing(curve["seconds"], metric.gain(curve), metric.sign * target)
+        found[key] = NEVER if status == "diverged" and not own.reached else own
+    return found
+
+
+def target_times(points: Frame, found: Crossings, horizon: float) -> RestrictedMean:
+    """Return the restricted mean of the seconds of points to the target; its n may be 0.
+
+    A run that failed is left out, since what failed is the machine.
+    """
+    keys = points.loc[points["status"] != "failed", "key"]
+    return restricted_mean([found[key] for key in keys], horizon)
+
+
+class OneWorker(NamedTuple):
+    """Runs of a configuration of one worker, and their time to the target."""
+
+    configuration: Configuration
+    points: Frame
+    time: RestrictedMean
+
+    @property
+    def name(self) -> str:
+        """Settings of the configuration."""
+        return settings_of(self.configuration, ("kind", "workers"))
+
+
+def best_one_worker(
+    tables: Tables, situation: Configuration, found: Crossings, horizon: float
+) -> OneWorker | None:
+    """Return the one-worker runs that are first at the target, or None if none reach it.
+
+    Its scheme, rate and batch are free. What a situation is given (data, network, cluster) it
+    shares, as far as one worker was run with it.
+    """
+    runs = matching(tables.runs, {"kind": situation["kind"], "workers": 1})
+    runs = runs[num_processes(runs) == 1]
+    given = [n for n in tables.facets if not n.startswith(_CHOSEN) and n not in SPLIT]
+    for name in ["data", *given]:
+        same = matching(runs, {name: situation[name]})
+        runs = same if len(same) else runs
+    runs = runs[runs["status"] != "failed"]
+    sides = [
+        OneWorker(configuration, points, target_times(points, found, horizon))
+        for configuration, points in configurations(runs, tables.axes)
+    ]
+    sides = [side for side in sides if side.time.reached]
+    return sides[fastest([side.time for side in sides])] if sides else None
+
+
+def horizon_of(tables: Tables, situation: Configuration) -> float:
+    """Return the seconds of the longest run of the same kind and data: the horizon of the study."""
+    same = {name: situation[name] for name in ("kind", "data")}
+    return float(matching(tables.runs, same)["seconds"].max())
