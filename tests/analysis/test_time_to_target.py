@@ -6,21 +6,8 @@ import pytest
 
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
-from paceline.analysis.target import first_crossing, targets
+from paceline.analysis.target import targets
 from tests.made_reports import concluded, fail, make_curve, make_run, write_points, write_reports
-
-CURVE = pd.DataFrame(
-    {"samples": [10, 20, 30, 40], "seconds": [1.0, 2.0, 3.0, 4.0], "top1": [0.2, 0.6, 0.5, 0.7]}
-)
-
-
-def test_a_crossing_holds_for_three_evaluations_or_to_the_end():
-    assert first_crossing(CURVE, 0.2) == (1.0, 10.0)
-    assert first_crossing(CURVE, 0.5) == (2.0, 20.0)
-    assert first_crossing(CURVE, 0.6) == (4.0, 40.0)
-    assert first_crossing(CURVE.iloc[:2], 0.6) == (2.0, 20.0)
-    assert first_crossing(CURVE, 0.71) is None
-    assert first_crossing(CURVE.iloc[:0], 0.1) is None
 
 
 def test_the_target_is_two_points_below_the_best_mean_of_one_worker(made):

@@ -54,10 +54,9 @@ FOLDER = "tables"  # name of the folder in the report of a study
 
 
 def analyse(folder: Path) -> None:
-    """Write a CSV for each of CONCLUSIONS, even if it has no rows, and metrics.json.
+    """Write a CSV for each of CONCLUSIONS, and metrics.json, into `folder`, reports/<study>.
 
-    `folder` is reports/<study>, the output of `paceline sweep`. Equal tables result in equal
-    bytes. Raises SettingError("study") if the collected tables are missing.
+    Equal tables result in equal bytes. Raises SettingError("study") if one of them is missing.
     """
     tables = read_tables(folder)
     made = {each.name: each.make(tables) for each in CONCLUSIONS}
@@ -76,12 +75,11 @@ def table_path(folder: Path, name: str) -> Path:
 
 
 def metrics(tables: Tables, configurations: Frame, decided: Frame) -> Row:
-    """Count the points and decisions of a study, for `dvc metrics diff`, with the best means.
+    """Return the numbers that `dvc metrics diff` compares; one that does not exist is left out.
 
     `n_situations`: those of several workers with several schemes to choose from. `n_decided`: those
     of them in which one scheme is shown to be faster than one worker, and none tied with it.
-    `best_speedup` is the largest that is shown, and has `best_speedup_workers`. A number that does
-    not exist is left out.
+    `best_speedup` is the largest that is shown, and has `best_speedup_workers`.
     """
     numbers = {
         "n": len(tables.runs),

@@ -21,10 +21,9 @@ _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "ve
 def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
     """Return one row per block, by its seed in `block`; none without `repeats`.
 
-    `runs` are the points, `axes` those that identify a configuration. `started` is the time of the
-    first run of a block, `hour` that of the day (UTC), and `minutes` the time to the end of its
-    last. `first` and `last` are images/s of the reference, `drift` is last / first - 1. `verdict`
-    is KEPT, or says why the block is dropped.
+    `started` is the time of the first run of a block, `hour` that of the day (UTC), and `minutes`
+    the time to the end of its last. `first` and `last` are images/s of the reference, `drift` is
+    last / first - 1. `verdict` is KEPT, or says why the block is dropped.
     """
     seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
     reference = repeats[["kind", *axes]].drop_duplicates()

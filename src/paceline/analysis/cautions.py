@@ -118,9 +118,9 @@ def _dropped(tables: Tables) -> Iterator[Row]:
 
 def _super_linear(tables: Tables) -> Iterator[Row]:
     """Yield a row if speed-ups exceed what their workers can give."""
-    row_of, several, texts = scaling(tables), [], []
+    several, texts = list[Row](), list[str]()
     for configuration, points in configurations(tables.runs, tables.axes):
-        row = row_of(configuration, points)
+        row = scaling(tables, configuration, points)
         if row["baseline"] == "itself":
             continue
         several.append(row)

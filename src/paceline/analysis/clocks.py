@@ -21,11 +21,10 @@ _COLUMNS = ("what", "measure", "verdict", "distance", *_NUMBERS)
 def clocks(tables: Tables) -> Frame:
     """Return one row per pair of a virtual and a paced or measured configuration.
 
-    The two have equal settings. `against` is the kind of the second configuration;
-    `against_<axis>` is its value of an axis that determines the clock. `images_per_second_ratio`
-    and `staleness_ratio` are virtual over the other; if the mean staleness of the other is below
-    LITTLE [updates], `staleness_difference` is filled instead. `test_top1_difference` is virtual
-    minus the other. The table has no rows if a study has one clock.
+    The two have equal settings. `against` is the kind of the other, `against_<axis>` its value of
+    an axis that determines the clock. Ratios are virtual over the other, differences virtual minus
+    the other; if the mean staleness of the other is below LITTLE [updates], `staleness_difference`
+    is filled instead of `staleness_ratio`. The table has no rows if a study has one clock.
     """
     of_clock, runs, rows = clock_axes(tables), tables.runs, list[Row]()
     wall = runs[runs["kind"].isin(WALL)]
@@ -56,12 +55,11 @@ def _agreement(virtual: Frame, wall: Frame) -> Row:
 def clock_agreement(tables: Tables) -> Frame:
     """Return rows per virtual configuration and kind `against` which it is compared.
 
-    `what` is images_per_second, staleness_mean or test_top1; test_top1 is judged only at the
-    largest number of workers of each scheme and setting. `measure` is ratio or difference.
-    `verdict` is within or outside: the mean of a ratio must be within CLOSE, the whole interval of
-    a top-1 difference within POINTS. It is unknown without a pair of seeds or without an interval.
-    `distance` is the distance from agreement on the scale of CLOSE; rows of one kind and number are
-    sorted by it in descending order.
+    `what` is images_per_second, staleness_mean, or test_top1, only at the largest number of workers
+    of each scheme and setting. `measure` is ratio or difference. `verdict` is within or outside:
+    the mean of a ratio must be within CLOSE, the whole interval of a top-1 difference within
+    POINTS; it is unknown without a pair of seeds or without an interval. `distance` from agreement
+    is on the scale of CLOSE; rows of one kind and number are sorted by it in descending order.
     """
     rows: list[Row] = []
     for _, same in groups(as_written(clocks(tables)), ["against"]):

@@ -21,7 +21,6 @@ import pandas as pd
 from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import (
     Configuration,
-    RowOf,
     configurations,
     finished,
     matching,
@@ -46,7 +45,7 @@ def reference_scheme(runs: Frame) -> str:
     return REFERENCE if REFERENCE in schemes else schemes[0]
 
 
-def scaling(tables: Tables) -> RowOf:
+def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return what fills the columns on speed-up, efficiency and accuracy against one worker.
 
     `baseline`: the one-worker points in words, or why there are none, with `baseline_scheme`;
@@ -54,23 +53,19 @@ def scaling(tables: Tables) -> RowOf:
     `efficiency`. `baseline_verdict` and the other fields of EqualAccuracy are empty without a
     speed-up and for one process.
     """
-
-    def row(configuration: Configuration, points: Frame) -> Row:
-        own, base = finished(points), baseline(tables.finished, configuration)
-        processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
-        row = {
-            "baseline": _baseline_text(configuration, own, base, speedup.n),
-            "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
-            "n_unpaired": len(own) - speedup.n,
-        }
-        row |= speedup.named("speedup")
-        row |= ratio(own, base, _SPEED, processes).named("efficiency")
-        if processes > 1 and speedup.n:
-            accuracy = equal_accuracy(points, base, tables.margin)
-            row |= {f"baseline_{name}": getattr(accuracy, name) for name in accuracy._fields[:3]}
-            row |= accuracy.difference.named("baseline_top1_difference")
-        return row
-
+    own, base = finished(points), baseline(tables.finished, configuration)
+    processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
+    row = {
+        "baseline": _baseline_text(configuration, own, base, speedup.n),
+        "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
+        "n_unpaired": len(own) - speedup.n,
+    }
+    row |= speedup.named("speedup")
+    row |= ratio(own, base, _SPEED, processes).named("efficiency")
+    if processes > 1 and speedup.n:
+        accuracy = equal_accuracy(points, base, tables.margin)
+        row |= {f"baseline_{name}": getattr(accuracy, name) for name in accuracy._fields[:3]}
+        row |= accuracy.difference.named("baseline_top1_difference")
     return row
 
 
@@ -91,9 +86,9 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
 class EqualAccuracy(NamedTuple):
     """Comparison of the accuracy of many workers with that of one.
 
-    `difference` is top-1 of `metric` minus that of the baseline, paired by seed, as a share; so is
-    `margin`. `verdict`: equal, if its interval lies within the margin; different, if it lies
-    outside, or if `lost_seeds` diverged, which no mean contains; else not shown.
+    `difference`: top-1 of `metric` minus that of the baseline, paired by seed, a share like
+    `margin`. `verdict`: equal, if its interval is within the margin; different, if it is outside,
+    or if `lost_seeds` diverged, which no mean contains; else not shown.
     """
 
     verdict: Verdict
@@ -107,9 +102,8 @@ def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
     """Test whether points are as accurate as their baseline: two one-sided tests (TOST).
 
     Schuirmann 1987, J. Pharmacokinet. Biopharm. 15: two means are equivalent if the interval of
-    their difference lies within a margin stated before. The interval is that of `intervals`, 95 %,
-    which makes each of the two tests one of 2.5 %. Only the speed-up of equal accuracies is more
-    than one of throughput.
+    their difference, of 95 % here, so that each test is one of 2.5 %, is within a margin stated
+    before. Only the speed-up of equal accuracies is more than one of throughput.
     """
     found, metric = top1_difference(finished(points), base)
     lost = int((points["status"] == "diverged").sum())
@@ -165,29 +159,25 @@ def unequal_samples(tables: Tables) -> tuple[float, float] | None:
     return None if equal else (samples.min(), samples.max())
 
 
-def comparison(tables: Tables) -> RowOf:
+def comparison(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return what fills the columns on the `reference` scheme, which has none itself.
 
     `reference_speed_ratio`: images/s over those of the reference; `reference_<metric>_difference`:
     top-1 less that of the reference, a share. Both are paired by seed.
     """
     reference = reference_scheme(tables.runs)
-
-    def row(configuration: Configuration, points: Frame) -> Row:
-        if configuration["scheme"] == reference:
-            return {}
-        own = finished(points)
-        other = matching(tables.finished, configuration | {"scheme": reference})
-        row = {"reference": reference}
-        row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
-        for metric in METRICS:
-            row |= difference(own, other, metric).named(f"reference_{metric}_difference")
-        return row
-
+    if configuration["scheme"] == reference:
+        return {}
+    own = finished(points)
+    other = matching(tables.finished, configuration | {"scheme": reference})
+    row = {"reference": reference}
+    row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
+    for metric in METRICS:
+        row |= difference(own, other, metric).named(f"reference_{metric}_difference")
     return row
 
 
-def fault(tables: Tables) -> RowOf:
+def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return what fills the columns on a fault in the middle of a run, of a study of faults.
 
     `fault_seconds_ratio` and `fault_test_top1_difference`: runs that went on to the end, against
@@ -196,25 +186,21 @@ def fault(tables: Tables) -> RowOf:
     in no weights in the end: of a run that failed all until the fault, else those of late pushes
     and of the step that a lost worker was in. `fault_reason`: what a run says about its end.
     """
-
-    def row(configuration: Configuration, points: Frame) -> Row:
-        if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
-            return {}
-        own, failed = finished(points), matching(points, {"status": "failed"})
-        without = matching(tables.finished, configuration | {FAULT: NO_FAULT})
-        lost = own["reason"].ne("") * own["batch_size"] + own["dropped_samples"]
-        row = ratio(own, without, "seconds").named("fault_seconds_ratio")
-        row |= difference(own, without, "test_top1").named("fault_test_top1_difference")
-        return row | {
-            "fault_seconds_to_end": failed["fault_seconds"].max(),
-            "fault_images_lost": pd.concat([lost, failed["fault_samples"]]).astype(float).mean(),
-            "fault_reason": next(filter(None, points["reason"]), ""),
-        }
-
-    return row
+    if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
+        return {}
+    own, failed = finished(points), matching(points, {"status": "failed"})
+    without = matching(tables.finished, configuration | {FAULT: NO_FAULT})
+    lost = own["reason"].ne("") * own["batch_size"] + own["dropped_samples"]
+    row = ratio(own, without, "seconds").named("fault_seconds_ratio")
+    row |= difference(own, without, "test_top1").named("fault_test_top1_difference")
+    return row | {
+        "fault_seconds_to_end": failed["fault_seconds"].max(),
+        "fault_images_lost": pd.concat([lost, failed["fault_samples"]]).astype(float).mean(),
+        "fault_reason": next(filter(None, points["reason"]), ""),
+    }
 
 
-def block_ratio(tables: Tables) -> RowOf:
+def block_ratio(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return what fills the columns on the references of blocks, of a study that has blocks.
 
     `block_ratio`: images/s over the mean of the two reference runs of the same block. The
@@ -222,12 +208,8 @@ def block_ratio(tables: Tables) -> RowOf:
     """
     kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
     references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")
-
-    def row(configuration: Configuration, points: Frame) -> Row:
-        own = finished(points).set_index("seed")
-        both = own.join(references, how="inner").dropna(subset=_SPEED)
-        if not len(both) or len(matching(tables.repeats, configuration)):
-            return {}
-        return interval(both[_SPEED] / both["reference"], POSITIVE).named("block_ratio")
-
-    return row
+    own = finished(points).set_index("seed")
+    both = own.join(references, how="inner").dropna(subset=_SPEED)
+    if not len(both) or len(matching(tables.repeats, configuration)):
+        return {}
+    return interval(both[_SPEED] / both["reference"], POSITIVE).named("block_ratio")

@@ -1,13 +1,12 @@
 """Groups points that differ only in their seed, and selects those of equal settings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from paceline.analysis.frames import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
-RowOf = Callable[[Configuration, Frame], Row]  # cells of a configuration with all its points
 PROCESSES = "processes"
 _SHARDS = "model.shards"
 SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided

@@ -4,13 +4,11 @@ Parts of the table answer one question each, in the functions of `_PARTS`, which
 columns mean. A part is empty where its question does not arise.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 
 from paceline.analysis.comparison import block_ratio, comparison, fault, scaling
-from paceline.analysis.configuration import Configuration, RowOf, configurations, counts, finished
+from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
 from paceline.analysis.points import equal_time
@@ -41,15 +39,14 @@ def configuration_table(tables: Tables) -> Frame:
     contain the draw of the scored images.
     """
     numbers = [number for number, _ in shown_numbers() if number.name in tables.runs]
-    makers = [make(tables) for make in _PARTS]
     names = dict.fromkeys(["data", *tables.axes])
     rows = []
     for configuration, points in configurations(tables.runs, list(names)):
         row = configuration | {"n": len(points)} | counts(points)
         for number in numbers:
             row |= mean(number, finished(points)).named(number.name)
-        for make in makers:
-            row |= make(configuration, points)
+        for part in _PARTS:
+            row |= part(tables, configuration, points)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -73,54 +70,38 @@ def mean(number: Number, points: Frame) -> Interval:
     return interval(values, not_negative(values))
 
 
-def phase_shares(tables: Tables) -> RowOf:
+def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return what fills the columns on phases, of configurations with a finished point.
 
     `phase_<name>` is a share of the seconds of all workers, `phase_<name>_seconds` are those of the
     mean worker: compute, exchange with waiting for others, and loading, waiting for samples.
     """
-    of_finished = _selector(tables.phases)
-
-    def row(_: Configuration, points: Frame) -> Row:
-        workers = of_finished(points)
-        if not len(workers):
-            return {}
-        seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
-        return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
-
-    return row
+    workers = _of_finished(tables.phases, points)
+    if not len(workers):
+        return {}
+    seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
+    return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
 
 
-def staleness_spread(tables: Tables) -> RowOf:
+def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return what fills the columns on staleness [updates], of configurations with pushes.
 
     `pushes` counts those that servers applied, of all finished seeds; `pushes_mean`, `_low`,
     `_median` and `_high` are their mean and the quantiles _QUANTILES.
     """
-    of_finished = _selector(tables.staleness)
-
-    def row(_: Configuration, points: Frame) -> Row:
-        own = of_finished(points)
-        if not len(own):
-            return {}
-        counts = own.groupby("staleness")["pushes"].sum().sort_index()
-        values, number = counts.index.to_numpy(float), counts.to_numpy(float)
-        total = number.sum()
-        row = {"pushes": total, "pushes_mean": float(values @ number / total)}
-        return row | {f"pushes_{n}": _quantile(values, number, at) for n, at in _QUANTILES.items()}
-
-    return row
+    own = _of_finished(tables.staleness, points)
+    if not len(own):
+        return {}
+    counts = own.groupby("staleness")["pushes"].sum().sort_index()
+    values, number = counts.index.to_numpy(float), counts.to_numpy(float)
+    total = number.sum()
+    row = {"pushes": total, "pushes_mean": float(values @ number / total)}
+    return row | {f"pushes_{n}": _quantile(values, number, at) for n, at in _QUANTILES.items()}
 
 
-def _selector(table: Frame) -> Callable[[Frame], Frame]:
-    """Return what selects the rows of the finished ones of some points."""
-    places = table.groupby("key").indices
-
-    def select(points: Frame) -> Frame:
-        found = [places[key] for key in finished(points)["key"] if key in places]
-        return table.iloc[np.sort(np.concatenate(found)) if found else []]
-
-    return select
+def _of_finished(table: Frame, points: Frame) -> Frame:
+    """Select the rows of the finished ones of some points."""
+    return table[table["key"].isin(finished(points)["key"])]
 
 
 def _quantile(values: np.ndarray, number: np.ndarray, at: float) -> float:

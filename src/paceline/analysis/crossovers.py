@@ -26,9 +26,8 @@ def crossovers(tables: Tables) -> Frame:
     no rows without a target, or with several settings of the reference.
     """
     rows: list[Row] = []
-    goals = targets(tables)
-    if len(goals) and "workers" in tables.axes and not {*SPLIT} & {*tables.axes}:
-        found, reference = crossings(tables, goals), reference_scheme(tables.runs)
+    if len(targets(tables)) and "workers" in tables.axes and not {*SPLIT} & {*tables.axes}:
+        found, reference = crossings(tables), reference_scheme(tables.runs)
         runs = tables.runs[(tables.runs["status"] != "failed") & tables.runs["key"].isin([*found])]
         situation = [name for name in situation_columns(tables.axes) if name != "workers"]
         settings = [name for name in tables.axes if name.startswith("scheme")]

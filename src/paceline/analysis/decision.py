@@ -20,30 +20,22 @@ from paceline.analysis.configuration import (
     size_of,
     with_processes,
 )
-from paceline.analysis.family import Member, accuracies, family_times, means_of_family, no_times
+from paceline.analysis.family import Member, accuracies, family_times, means_of_family
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import edge_of
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import (
-    Crossings,
-    OneWorker,
-    best_one_worker,
-    crossings,
-    horizon_of,
-    target_of,
-    targets,
-)
+from paceline.analysis.target import OneWorker, best_one_worker, horizon_of, target_of
 
 
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
     - `success`: the share of runs that reach the target; a diverged run is one that does not;
-    - `target_seconds`: the mean time to it, restricted to `horizon_seconds`;
+    - `target_seconds`: the mean time to it, restricted to `horizon_seconds`; `worker_seconds`:
+      times the number of workers;
     - `speedup`: that of the best one-worker runs, `baseline`, over it, if all of both get there;
-    - `reference_speedup`: that of the scheme `reference` over it, likewise;
+      `reference_speedup`: that of the scheme `reference` over it, likewise;
     - `baseline_n`, `baseline_reached`: the runs of `baseline`, and how many of them got there;
-    - `worker_seconds`: the number of workers times `target_seconds`;
     - `tier`: best, the smallest time to the target; tied, if the difference from it is not
       significant; behind, if it is; never, if no run reached the target; empty without a target;
     - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
@@ -55,14 +47,11 @@ def decision(tables: Tables) -> Frame:
     - `at_edge`: the edge of the search range at which its best trial is, so that a better one may
       be beyond it: then nothing may be said against the scheme.
     """
-    goals = targets(tables)
-    found = crossings(tables, goals)
     rows: list[Row] = []
     for situation, points in groups(with_processes(tables.runs), situation_columns(tables.axes)):
-        goal = target_of(goals, situation)
         settings = [name for name in tables.axes if name not in situation]
         members = [(situation | arm, own) for arm, own in groups(points, settings)]
-        rows += _rows(tables, situation, members, goal["target"] if goal else math.nan, found)
+        rows += _rows(tables, situation, members)
     return pd.DataFrame(rows)
 
 
@@ -78,29 +67,20 @@ def is_faster(best: Frame) -> bool:
     return bool(mean >= 1 if pd.isna(low) else low > 1)
 
 
-def _rows(
-    tables: Tables,
-    situation: Configuration,
-    members: Sequence[Member],
-    target: float,
-    found: Crossings,
-) -> list[Row]:
+def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -> list[Row]:
     """Return the rows of one situation, scheme by scheme."""
-    runs = [own for _, own in members]
     reference = reference_scheme(tables.runs)
     centres = [place for place, (own, _) in enumerate(members) if own["scheme"] == reference]
     centre = centres[0] if len(centres) == 1 else None  # of several settings none is the centre
     horizon = horizon_of(tables, situation)
-    times, one = no_times(runs), None
-    if not math.isnan(target) and not math.isnan(horizon):
-        one = best_one_worker(tables, situation, found, horizon)
-        times = family_times(runs, found, horizon, one, centre)
+    goal = target_of(tables, situation)
+    one = best_one_worker(tables, situation, horizon) if goal and horizon == horizon else None
     columns = zip(
         members,
-        times,
+        family_times(tables, members, horizon, one, centre),
         accuracies(tables, members, centre),
         _against_one_worker(tables, members, one),
-        means_of_family(runs, "images_per_second"),
+        means_of_family(members, "images_per_second"),
         strict=True,
     )
     return [
@@ -108,7 +88,7 @@ def _rows(
             **configuration,
             "n": len(own),
             **counts(own),
-            "target": target,
+            "target": goal["target"] if goal else math.nan,
             "horizon_seconds": horizon,
             **time,
             "worker_seconds": size_of(situation) * time["target_seconds_mean"],

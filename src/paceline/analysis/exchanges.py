@@ -83,9 +83,9 @@ TABLES = (exchange_seconds, recommendation)
 
 
 def analyse_exchanges(folder: Path) -> None:
-    """Write a CSV for each of TABLES, by its name; `folder` is reports/<study>.
+    """Write a CSV for each of TABLES into `folder`, reports/<study>.
 
-    Equal tables result in equal bytes. Raises SettingError("study") without exchanges.csv.
+    Raises SettingError("study") without exchanges.csv.
     """
     exchanges = read_exchanges(folder)
     (folder / FOLDER).mkdir(exist_ok=True)

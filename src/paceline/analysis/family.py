@@ -15,7 +15,6 @@ from paceline.analysis.statistics.means import (
     LEVEL,
     POINTS,
     POSITIVE,
-    Array,
     intervals_of_means,
     pooled,
     success_rate,
@@ -36,31 +35,28 @@ from paceline.analysis.statistics.times import (
     restricted_mean,
 )
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import Crossings, OneWorker, target_times
+from paceline.analysis.target import OneWorker, target_of, target_times
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 
 
-def no_times(members: Sequence[Frame]) -> list[Row]:
-    """Return the columns on time of each member where there is no target: they are empty."""
-    return [_times_row(restricted_mean([], math.nan), None, None, "") for _ in members]
-
-
 def family_times(
-    members: Sequence[Frame],
-    found: Crossings,
+    tables: Tables,
+    members: Sequence[Member],
     horizon: float,
     one: OneWorker | None,
     reference: int | None,
 ) -> list[Row]:
-    """Return the columns on time of each member.
+    """Return the columns on time of each member; they are empty without a target and horizon.
 
     Speed-ups are against the runs of `one` worker, and against the member at the place `reference`.
     There is none where a run of either did not reach the target: it would be a number of the
     horizon.
     """
-    times = [target_times(own, found, horizon) for own in members]
+    if target_of(tables, members[0][0]) is None or math.isnan(horizon):
+        return [_times_row(restricted_mean([], horizon), None, None, "") for _ in members]
+    times = [target_times(tables, own, horizon) for _, own in members]
     centre = None if reference is None else times[reference]
     ranked = zip(times, tiers(times), strict=True)
     return [_times_row(own, one, centre, tier) for own, tier in ranked]
@@ -84,7 +80,7 @@ def tiers(times: Sequence[RestrictedMean]) -> list[str]:
     if len(steady) > 1:
         own = unadjusted(family_of([times[place] for place in steady]))
         p |= dict(zip(combinations(steady, 2), own.tolist(), strict=True))
-    adjusted = holm(np.nan_to_num(list(p.values()), nan=1.0))  # NaN: nothing tells them apart
+    adjusted = holm(np.nan_to_num(list(p.values()), nan=1.0))
     for pair, value in zip(p, adjusted, strict=True):
         if best in pair:
             other = pair[0] if pair[1] == best else pair[1]
@@ -167,9 +163,9 @@ def _accuracy_row(difference: Interval) -> Row:
     return row | {"accuracy": "", "within_margin": "", "tuning_sd": "", "draw_sd": ""}
 
 
-def means_of_family(members: Sequence[Frame], metric: str) -> list[Row]:
+def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:
     """Return the mean of a rate of each member, geometric, with intervals of one variance."""
-    values = [finished(own)[metric].dropna().to_numpy(float) for own in members]
+    values = [finished(own)[metric].dropna().to_numpy(float) for _, own in members]
     values = [own[own > 0] for own in values]
     known = [place for place, own in enumerate(values) if len(own)]
     rows = [NONE.named(metric) for _ in members]
@@ -188,14 +184,10 @@ def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
     get right, or both wrong, cancels: an image counts by how much more often the one is right on it
     than the other (McNemar 1947, for means over seeds).
     """
-    first, second = _shares_right(tables, one), _shares_right(tables, other)
-    if first is None or second is None:
+    right = [
+        [tables.right[key] for key in own["key"] if key in tables.right] for own in (one, other)
+    ]
+    if not all(right):
         return 0.0
-    difference = first - second
+    difference = np.mean(right[0], axis=0) - np.mean(right[1], axis=0)  # by image
     return float(difference.var() / len(difference))
-
-
-def _shares_right(tables: Tables, own: Frame) -> Array | None:
-    """Return the share of runs that were right, by image."""
-    known = [right for key in own["key"] if (right := tables.right(key)) is not None]
-    return np.mean(known, axis=0) if known else None

@@ -50,7 +50,7 @@ def interval(
 
 
 def interval_of(found: Estimate, n: int) -> Interval:
-    """Return an estimate of one number, from `n` observations, as columns are made of it."""
+    """Return an estimate of one number from `n` observations."""
     return Interval(float(found.value), float(found.low), float(found.high), n)
 
 

@@ -6,13 +6,13 @@ is defined likewise.
 """
 
 import math
+from functools import lru_cache
 
 import pandas as pd
 
 from paceline.analysis.configuration import (
     SPLIT,
     Configuration,
-    RowOf,
     groups,
     num_processes,
     situation_columns,
@@ -22,7 +22,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.means import POINTS
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import first_crossing, last_evaluations, target_metric, targets
+from paceline.analysis.target import crossings, last_evaluations, targets
 
 _BUDGETS = {"time": "seconds", "updates": "updates"}
 _RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared
@@ -36,13 +36,10 @@ def points(tables: Tables) -> Frame:
     `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
     first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
-    goals, metric = targets(tables)[["kind", "data", "target"]], target_metric(tables)
+    goals, found = targets(tables)[["kind", "data", "target"]], crossings(tables)
+    reached = {key: own.high for key, own in found.items() if own.reached}
     table = _with_speedup(tables).merge(goals, how="left", on=["kind", "data"])
-    crossings = [
-        None if pd.isna(target) else first_crossing(tables.curve(key), target, metric)
-        for key, target in zip(table["key"], table["target"], strict=True)
-    ]
-    table["target_seconds"] = [found[0] if found else math.nan for found in crossings]
+    table["target_seconds"] = table["key"].map(reached).astype(float)
     budgets = at_equal_budgets(tables).drop(columns="top1")
     concluded = table[["key", "speedup", "efficiency", "target", "target_seconds"]]
     return concluded.merge(budgets, how="left", on="key")
@@ -60,7 +57,7 @@ def _with_speedup(tables: Tables) -> Frame:
     return table
 
 
-def equal_time(tables: Tables) -> RowOf:
+def equal_time(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return what fills the columns on the validation top-1 at equal budgets.
 
     `top1_equal_samples` is that of the last evaluation; `top1_equal_time` and `top1_equal_updates`
@@ -68,18 +65,15 @@ def equal_time(tables: Tables) -> RowOf:
     evaluation within the common budget is left out of that mean.
     """
     values = at_equal_budgets(tables)
-
-    def row(_: Configuration, points: Frame) -> Row:
-        own = values[values.index.isin(points.index)]
-        row = interval(own["top1"], POINTS).named("top1_equal_samples")
-        for budget, name in _BUDGETS.items():
-            row[f"common_{name}"] = own[f"common_{budget}"].min()
-            row |= interval(own[f"top1_equal_{budget}"], POINTS).named(f"top1_equal_{budget}")
-        return row
-
+    own = values[values.index.isin(points.index)]
+    row = interval(own["top1"], POINTS).named("top1_equal_samples")
+    for budget, name in _BUDGETS.items():
+        row[f"common_{name}"] = own[f"common_{budget}"].min()
+        row |= interval(own[f"top1_equal_{budget}"], POINTS).named(f"top1_equal_{budget}")
     return row
 
 
+@lru_cache(maxsize=1)
 def at_equal_budgets(tables: Tables) -> Frame:
     """Return one row per finished point, by the index of `runs`.
 

@@ -1,10 +1,12 @@
 """Compares images/s, exchange and staleness of real processes with what a model predicts."""
 
+from functools import lru_cache
+
 import pandas as pd
 from scipy.stats import hmean
 
 from paceline.analysis.comparison import REFERENCE
-from paceline.analysis.configuration import Configuration, RowOf, configurations, matching
+from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import Tables
 
@@ -16,7 +18,7 @@ SIZE = 0.05  # of the test of staleness: how often it rejects what is drawn from
 _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "verdict")
 
 
-def predicted(tables: Tables) -> RowOf:
+def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return what fills the columns on images/s, of measured or paced points with predictions.
 
     `rate_observed` and `rate_predicted` are harmonic means over the `rate_n` seeds, as of one long
@@ -25,31 +27,27 @@ def predicted(tables: Tables) -> RowOf:
     calibrated, which went into the prediction.
     """
     runs = _with_predictions(tables)
-
-    def row(_: Configuration, points: Frame) -> Row:
-        own = runs[runs.index.isin(points.index)]
-        if not len(own):
-            return {}
-        observed = own["images_per_second"].astype(float)
-        rate, modelled = (float(hmean(own[name].astype(float))) for name in _SIDES)
-        error = modelled / rate - 1
-        calibrated = (own["predicted_kind"] == "calibrated").any()
-        near = abs(error) <= NEAR[own["kind"].iloc[0]]
-        return {
-            "rate_n": len(own),
-            "rate_half": own["predicted_half"].iloc[0],
-            "rate_observed": rate,
-            "rate_least": observed.min(),
-            "rate_most": observed.max(),
-            "rate_predicted": modelled,
-            "rate_error": error,
-            "rate_verdict": "calibrated" if calibrated else "near" if near else "far",
-        }
-
-    return row
+    own = runs[runs.index.isin(points.index)]
+    if not len(own):
+        return {}
+    observed = own["images_per_second"].astype(float)
+    rate, modelled = (float(hmean(own[name].astype(float))) for name in _SIDES)
+    error = modelled / rate - 1
+    calibrated = (own["predicted_kind"] == "calibrated").any()
+    near = abs(error) <= NEAR[own["kind"].iloc[0]]
+    return {
+        "rate_n": len(own),
+        "rate_half": own["predicted_half"].iloc[0],
+        "rate_observed": rate,
+        "rate_least": observed.min(),
+        "rate_most": observed.max(),
+        "rate_predicted": modelled,
+        "rate_error": error,
+        "rate_verdict": "calibrated" if calibrated else "near" if near else "far",
+    }
 
 
-def predicted_exchange(tables: Tables) -> RowOf:
+def predicted_exchange(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return what fills the columns on exchange and staleness, of paced points with predictions.
 
     `exchange_observed` and `exchange_predicted` are the seconds that messages and servers add to a
@@ -59,25 +57,21 @@ def predicted_exchange(tables: Tables) -> RowOf:
     apart.
     """
     runs = _with_predictions(tables)
-
-    def row(_: Configuration, points: Frame) -> Row:
-        own = runs[runs.index.isin(points.index) & (runs["kind"] == "paced")]
-        if not len(own) or "predicted_free_images_per_second" not in own:
-            return {}
-        images = own["workers"] * own["batch_size"]  # of all workers' steps
-        free = images / own["predicted_free_images_per_second"]
-        real, modelled = ((images / own[name].astype(float) - free).mean() for name in _SIDES)
-        error = modelled / real - 1
-        return {
-            "exchange_n": len(own),
-            "exchange_half": own["predicted_half"].iloc[0],
-            "exchange_observed": real,
-            "exchange_predicted": modelled,
-            "exchange_error": error,
-            "exchange_verdict": "near" if abs(error) <= EXCHANGE_NEAR else "far",
-        } | _staleness(own)
-
-    return row
+    own = runs[runs.index.isin(points.index) & (runs["kind"] == "paced")]
+    if not len(own) or "predicted_free_images_per_second" not in own:
+        return {}
+    images = own["workers"] * own["batch_size"]  # of all workers' steps
+    free = images / own["predicted_free_images_per_second"]
+    real, modelled = ((images / own[name].astype(float) - free).mean() for name in _SIDES)
+    error = modelled / real - 1
+    return {
+        "exchange_n": len(own),
+        "exchange_half": own["predicted_half"].iloc[0],
+        "exchange_observed": real,
+        "exchange_predicted": modelled,
+        "exchange_error": error,
+        "exchange_verdict": "near" if abs(error) <= EXCHANGE_NEAR else "far",
+    } | _staleness(own)
 
 
 def _staleness(own: Frame) -> Row:
@@ -92,6 +86,7 @@ def _staleness(own: Frame) -> Row:
     }
 
 
+@lru_cache(maxsize=1)
 def _with_predictions(tables: Tables) -> Frame:
     """Return the points that are predicted and have a rate: so do those at chance."""
     found = tables.predictions.set_index("key").add_prefix("predicted_")
@@ -107,8 +102,10 @@ def predicted_comparisons(tables: Tables) -> Frame:
     predicted ratio, relative. `verdict`: right if both ratios are on the same side of 1, wrong if
     not, too close if the observed one differs from 1 by no more than NOISE.
     """
-    make, runs, rows = predicted(tables), _with_predictions(tables), list[Row]()
-    found = [each | make(each, points) for each, points in configurations(runs, tables.axes)]
+    runs, rows = _with_predictions(tables), list[Row]()
+    found = [
+        each | predicted(tables, each, points) for each, points in configurations(runs, tables.axes)
+    ]
     table, names = pd.DataFrame(found), ["kind", *tables.axes]
     for row in found:
         if row["rate_verdict"] == "calibrated":

@@ -7,6 +7,7 @@ in our words, and follows a study of any size: theirs asks for ImageNet.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from paceline.analysis.comparison import EqualAccuracy, equal_accuracy, speedups, top1_difference
@@ -92,17 +93,13 @@ def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
         f"{tables.about['margin']:g} points), the others are of throughput only"
     )
     if different:
-        worst, accuracy = min(different, key=lambda each: _or_least(each[1].difference.mean))
+        means = [accuracy.difference.mean for _, accuracy in different]  # NaN if no seed has one
+        worst, accuracy = different[int(np.argmin(np.nan_to_num(means, nan=-1.0)))]
         evidence += (
             f"; {len(different)} are at an accuracy that differs, the lowest: "
             f"{name_of(worst, tables.axes)}, {_points(accuracy)}"
         )
     return RuleFinding(len(different), len(found), evidence, _TABLE)
-
-
-def _or_least(mean: float) -> float:
-    """Return a difference, or the least there can be where no seed has one."""
-    return -1.0 if pd.isna(mean) else mean
 
 
 def _points(accuracy: EqualAccuracy) -> str:

@@ -24,7 +24,7 @@ CURVE_IMAGES = "measurement.curve_images"  # on which all evaluations but that o
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tables:
     """Tables of a study: those that were collected, and those in the archive of its records.
 
@@ -58,7 +58,7 @@ class Tables:
         """Return the columns of `runs` that identify a configuration: all axes but the seed."""
         return ["scheme", *self.facets, "workers"]
 
-    @property
+    @cached_property
     def facets(self) -> list[str]:
         """Return the axes other than scheme, workers and seed that the scheme does not imply.
 
@@ -68,7 +68,13 @@ class Tables:
         batch = _STRONG if self.is_strong else "batch_size"
         core = ("scheme", batch, "workers", "seed")
         names = [name for name in self.about["axes"] if name not in core]
-        return [batch, *(name for name in names if not self._implied_by_scheme(name))]
+        implied = [
+            name
+            for name in names
+            if name.startswith("scheme.")
+            and self.runs.groupby("scheme")[name].nunique(dropna=False).max() == 1
+        ]
+        return [batch, *(name for name in names if name not in implied)]
 
     @property
     def margin(self) -> float:
@@ -79,12 +85,6 @@ class Tables:
     def tuned_at(self) -> Row:
         """Return the axes that the trials of tuning had at one value, by name."""
         return {n: value for n, value in self.about["tuned_at"].items() if n in self.axes}
-
-    def _implied_by_scheme(self, name: str) -> bool:
-        """Return True if `name` is a setting of schemes that has one value for each scheme."""
-        if not name.startswith("scheme."):
-            return False
-        return bool(self.runs.groupby("scheme")[name].nunique(dropna=False).max() == 1)
 
     def curve(self, key: str) -> Frame:
         """Return the rows of `curves` of one point, by their samples; none if it has none."""
@@ -97,12 +97,9 @@ class Tables:
         curves = self.curves.sort_values("samples", kind="stable")
         return dict(iter(curves.groupby("key", sort=False)))
 
-    def right(self, key: str) -> np.ndarray | None:
-        """Return on which test images [bool] a point was right, or None if that is not known."""
-        return self._right_by_key.get(key)
-
     @cached_property
-    def _right_by_key(self) -> dict[str, np.ndarray]:
+    def right(self) -> dict[str, np.ndarray]:
+        """On which test images [bool] a point was right, by its key, where that is known."""
         rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 
@@ -121,6 +118,7 @@ def read_tables(folder: Path) -> Tables:
     first = f"paceline sweep {folder.name}"
     runs = read_table(require(folder / "runs.csv", first))
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
+    files = read_archive(require(folder / ARCHIVE, first))
     tables = Tables(
         about=json.loads(require(folder / "study.json", first).read_text()),
         runs=runs[~repeated],
@@ -128,7 +126,7 @@ def read_tables(folder: Path) -> Tables:
         blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=read_table(require(folder / "tuning.csv", first)),
-        **_point_tables(require(folder / ARCHIVE, first), runs[~repeated]),
+        **{table.collected: _joined(table, files, runs[~repeated]) for table in POINT_TABLES},
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -152,17 +150,9 @@ def _on_equal_images(tables: Tables) -> Frame:
     return curves[single | (curves["samples"] != curves["key"].map(ends))]
 
 
-def _point_tables(archive: Path, runs: Frame) -> dict[str, Frame]:
-    """Return the tables that every record has, with the key of their points, in their order."""
-    files = read_archive(archive)
-    return {
-        table.collected: _joined(table, files[f"{table.name}.csv"], runs) for table in POINT_TABLES
-    }
-
-
-def _joined(table: PointTable, files: Mapping[str, bytes], runs: Frame) -> Frame:
+def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], runs: Frame) -> Frame:
     """Join the tables of all points. A record may lack the table, or columns, which stay empty."""
-    text = io.StringIO()
+    text, files = io.StringIO(), archive[f"{table.name}.csv"]
     joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
     joined.writeheader()
     for key in runs["key"]:

@@ -7,6 +7,7 @@ that never reach it are counted.
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import pandas as pd
@@ -14,7 +15,6 @@ import pandas as pd
 from paceline.analysis.configuration import (
     SPLIT,
     Configuration,
-    RowOf,
     configurations,
     matching,
     num_processes,
@@ -27,7 +27,6 @@ from paceline.analysis.statistics.times import (
     RestrictedMean,
     crossing,
     fastest,
-    first_above,
     restricted_mean,
 )
 from paceline.analysis.tables import Tables
@@ -62,6 +61,7 @@ def target_metric(tables: Tables) -> TargetMetric:
     return next(each for each in _METRICS if each.column.endswith(asked["metric"]))
 
 
+@lru_cache(maxsize=1)
 def targets(tables: Tables) -> Frame:
     """Return one row per kind and data set: kind, data, target, set_by.
 
@@ -90,9 +90,9 @@ def targets(tables: Tables) -> Frame:
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def target_of(goals: Frame, configuration: Configuration) -> Row | None:
+def target_of(tables: Tables, configuration: Configuration) -> Row | None:
     """Return the row of `targets` that a configuration is held to, if there is one."""
-    same = matching(goals, {name: configuration[name] for name in ("kind", "data")})
+    same = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
     return dict(same.iloc[0]) if len(same) else None
 
 
@@ -112,7 +112,7 @@ def last_evaluations(tables: Tables, points: Frame) -> Frame:
     return pd.concat([*ends, points.loc[without]])
 
 
-def time_to_target(tables: Tables) -> RowOf:
+def time_to_target(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return what fills the columns on the target, of a kind and data set that has one.
 
     `target` of the study's metric, a share or nats, and `target_set_by`; `target_n_reached` runs
@@ -121,38 +121,20 @@ def time_to_target(tables: Tables) -> RowOf:
     reached it, because a mean of only the fast runs would be biased. In their `_median` a run that
     did not reach it counts as later than all others.
     """
-    goals, metric = targets(tables), target_metric(tables)
-
-    def row(configuration: Configuration, points: Frame) -> Row:
-        goal = target_of(goals, configuration)
-        if goal is None:
-            return {}
-        keys = points.loc[points["status"] != "failed", "key"]
-        found = [first_crossing(tables.curve(key), goal["target"], metric) for key in keys]
-        reached = [crossing for crossing in found if crossing is not None]
-        censored = len(found) - len(reached)
-        row: Row = {"target": goal["target"], "target_set_by": goal["set_by"]}
-        row |= {"target_n_reached": len(reached), "target_n_censored": censored}
-        for index, name in enumerate(("target_seconds", "target_samples")):
-            values = [crossing[index] for crossing in reached]
-            row |= (NONE if censored else interval(values, not_negative(values))).named(name)
-            row[f"{name}_median"] = _median(values, censored)
-        return row
-
+    goal = target_of(tables, configuration)
+    if goal is None:
+        return {}
+    row: Row = {"target": goal["target"], "target_set_by": goal["set_by"]}
+    keys = points.loc[points["status"] != "failed", "key"]
+    for axis in ("seconds", "samples"):
+        found = crossings(tables, axis)
+        values = [found[key].high for key in keys if found[key].reached]
+        censored = len(keys) - len(values)
+        row |= {"target_n_reached": len(values), "target_n_censored": censored}
+        mean = NONE if censored else interval(values, not_negative(values))
+        row |= mean.named(f"target_{axis}")
+        row[f"target_{axis}_median"] = _median(values, censored)
     return row
-
-
-def first_crossing(
-    curve: Frame, target: float, metric: TargetMetric = TOP1
-) -> tuple[float, float] | None:
-    """Return (seconds, samples) of the first of some rows in a row that are as good as `target`.
-
-    None if there are none; see `first_above`.
-    """
-    place = first_above(metric.gain(curve), metric.sign * target)
-    if place is None:
-        return None
-    return float(curve["seconds"].iloc[place]), float(curve["samples"].iloc[place])
 
 
 def _median(values: list[float], num_later: int) -> float:
@@ -165,26 +147,27 @@ def _median(values: list[float], num_later: int) -> float:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
 
 
-def crossings(tables: Tables, goals: Frame) -> Crossings:
-    """Return the crossing [seconds] of each run; `goals` has a target for its kind and data.
+@lru_cache(maxsize=2)
+def crossings(tables: Tables, axis: str = "seconds") -> Crossings:
+    """Return the crossing, on an axis of its curve, of each run that has a target.
 
     A run that diverged never reaches it; others that did not might have, after their end.
     """
-    runs = tables.runs.merge(goals[["kind", "data", "target"]], on=["kind", "data"])
+    runs = tables.runs.merge(targets(tables)[["kind", "data", "target"]], on=["kind", "data"])
     metric, found = target_metric(tables), {}
     for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True):
         curve = tables.curve(key)
-        own = crossing(curve["seconds"], metric.gain(curve), metric.sign * target)
+        own = crossing(curve[axis], metric.gain(curve), metric.sign * target)
         found[key] = NEVER if status == "diverged" and not own.reached else own
     return found
 
 
-def target_times(points: Frame, found: Crossings, horizon: float) -> RestrictedMean:
+def target_times(tables: Tables, points: Frame, horizon: float) -> RestrictedMean:
     """Return the restricted mean of the seconds of points to the target; its n may be 0.
 
     A run that failed is left out, since what failed is the machine.
     """
-    keys = points.loc[points["status"] != "failed", "key"]
+    found, keys = crossings(tables), points.loc[points["status"] != "failed", "key"]
     return restricted_mean([found[key] for key in keys], horizon)
 
 
@@ -201,9 +184,7 @@ class OneWorker(NamedTuple):
         return settings_of(self.configuration, ("kind", "workers"))
 
 
-def best_one_worker(
-    tables: Tables, situation: Configuration, found: Crossings, horizon: float
-) -> OneWorker | None:
+def best_one_worker(tables: Tables, situation: Configuration, horizon: float) -> OneWorker | None:
     """Return the one-worker runs that are first at the target, or None if none reach it.
 
     Its scheme, rate and batch are free. What a situation is given (data, network, cluster) it
@@ -217,7 +198,7 @@ def best_one_worker(
         runs = same if len(same) else runs
     runs = runs[runs["status"] != "failed"]
     sides = [
-        OneWorker(configuration, points, target_times(points, found, horizon))
+        OneWorker(configuration, points, target_times(tables, points, horizon))
         for configuration, points in configurations(runs, tables.axes)
     ]
     sides = [side for side in sides if side.time.reached]

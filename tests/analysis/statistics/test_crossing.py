@@ -17,6 +17,8 @@ TIMES = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
         ([0.1, 0.1, 0.1, 0.1, 0.1, 0.8], 50, 60),  # the last; just the target
         ([0.9, 0.9, 0.1, 0.9, 0.9, 0.1], 60, math.inf),
         ([0.1, float("nan"), 0.1, 0.1, 0.1, 0.1], 60, math.inf),
+        ([0.8, 0.9, 0.7, 0.8, 0.9, 0.9], 30, 40),  # twice is not three times
+        ([0.8, 0.8, 0.8, 0.8, 0.8, 0.8], 0, 10),
     ],
 )
 def test_a_crossing_is_before_three_evaluations_in_a_row_or_the_last(values, low, high):

@@ -46,26 +46,14 @@ NEVER = Crossing(math.inf, math.inf)
 def crossing(times: ArrayLike, values: ArrayLike, target: float) -> Crossing:
     """Return the crossing of one run; `times` [evaluations] rise from after 0.
 
-    It is before the evaluation that `first_above` finds.
+    It is before the first of IN_A_ROW evaluations that are all at least `target`, or of all the
+    evaluations to the end of the run, if fewer are left. `values` are better if larger.
     """
-    times = np.asarray(times, float)
-    first = first_above(values, target)
-    if first is None:
-        return Crossing(float(times[-1]) if len(times) else 0.0, math.inf)
-    return Crossing(float(times[first - 1]) if first else 0.0, float(times[first]))
-
-
-def first_above(values: ArrayLike, target: float) -> int | None:
-    """Return the place of the first of IN_A_ROW evaluations that are all at least `target`.
-
-    Of all the evaluations to the end of the run, if fewer are left; None without any. `values` are
-    better if larger.
-    """
-    above = np.asarray(values, float) >= target
+    times, above = np.asarray(times, float), np.asarray(values, float) >= target
     for first in np.flatnonzero(above):
         if above[first : first + IN_A_ROW].all():
-            return int(first)
-    return None
+            return Crossing(float(times[first - 1]) if first else 0.0, float(times[first]))
+    return Crossing(float(times[-1]) if len(times) else 0.0, math.inf)
 
 
 class RestrictedMean(NamedTuple):
