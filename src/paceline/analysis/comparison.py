@@ -28,7 +28,7 @@ from paceline.analysis.configuration import (
     one_process,
 )
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import NONE, Interval, difference, interval, paired, ratio
+from paceline.analysis.intervals import NONE, Interval, difference, interval, ratio
 from paceline.analysis.statistics.means import POSITIVE
 from paceline.analysis.tables import Tables
 
@@ -55,7 +55,7 @@ def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """
     own, base = finished(points), baseline(tables.finished, configuration)
     processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
-    row = {
+    row: Row = {
         "baseline": _baseline_text(configuration, own, base, speedup.n),
         "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
         "n_unpaired": len(own) - speedup.n,
@@ -134,7 +134,7 @@ def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
     """
     for configuration, points in configurations(tables.runs, tables.axes):
         base = baseline(tables.finished, configuration)
-        if num_processes(configuration) > 1 and len(paired(finished(points), base, _SPEED)):
+        if num_processes(configuration) > 1 and ratio(finished(points), base, _SPEED).n:
             yield configuration, points, base
 
 
@@ -170,7 +170,7 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
         return {}
     own = finished(points)
     other = matching(tables.finished, configuration | {"scheme": reference})
-    row = {"reference": reference}
+    row: Row = {"reference": reference}
     row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
     for metric in METRICS:
         row |= difference(own, other, metric).named(f"reference_{metric}_difference")

@@ -31,7 +31,7 @@ def configuration_table(tables: Tables) -> Frame:
     """Return one row per configuration, named by its kind, data set and axes.
 
     `n` counts its points, `n_finished`, `n_diverged` and `n_failed` those of each status. The means
-    of all shown numbers (`measurement.numbers`) over finished seeds follow, and the columns of
+    of all shown numbers (`record.numbers`) over finished seeds follow, and the columns of
     _PARTS. A mean has four columns: <name>_mean, <name>_low and <name>_high, the ends of its 95 %
     interval, empty if n is less than 2, and <name>_n, the number of observations, without points
     that lack the number. A number that no record of the study contains has no columns. Means of

@@ -27,7 +27,7 @@ def crossovers(tables: Tables) -> Frame:
     """
     rows: list[Row] = []
     if len(targets(tables)) and "workers" in tables.axes and not {*SPLIT} & {*tables.axes}:
-        found, reference = crossings(tables), reference_scheme(tables.runs)
+        found, reference = crossings(tables, "seconds"), reference_scheme(tables.runs)
         runs = tables.runs[(tables.runs["status"] != "failed") & tables.runs["key"].isin([*found])]
         situation = [name for name in situation_columns(tables.axes) if name != "workers"]
         settings = [name for name in tables.axes if name.startswith("scheme")]

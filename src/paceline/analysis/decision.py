@@ -1,8 +1,8 @@
 """Decides which scheme to use in each situation: by the time to the target, and what it costs.
 
-A situation is what a user finds himself in: the number of workers, and the settings that are not
-the scheme's. Its schemes are one family, of which at most 5 % hold a false statement of a kind: on
-accuracies against the reference, or on times against the best.
+A situation is given to the user: the number of workers, and the settings that are not the scheme's.
+Its schemes are one family: with probability 95 % all statements on accuracies against the reference
+are true, and likewise all on times against the best.
 """
 
 import math
@@ -58,8 +58,8 @@ def decision(tables: Tables) -> Frame:
 def is_faster(best: Frame) -> bool:
     """Return False if a situation's best scheme is not shown to be faster than one worker.
 
-    `best`: its row of `decision`. Without runs of one worker nothing is known of that; their best
-    has no interval.
+    `best`: its row of `decision`. Without runs of one worker the result is True; their best run has
+    a speed-up without an interval.
     """
     mean, low = best["speedup_mean"], best["speedup_low"]
     if pd.isna(mean):

@@ -63,8 +63,8 @@ def recommendation(exchanges: Exchanges) -> Frame:
     """Return one row per situation in which an exchange finished.
 
     `collective` has the fewest mean seconds, `runner_up` the next. `ratio`: seconds of the
-    runner-up over those of the first, paired by turn. `verdict`: first, or no difference
-    shown, if the interval of the ratio contains 1 or does not exist.
+    runner-up over those of the first, paired by turn. `verdict`: first, or NO_DIFFERENCE, if the
+    interval of the ratio contains 1 or does not exist.
     """
     finished = exchanges.rows[exchanges.rows["status"] == "finished"]
     rows = []

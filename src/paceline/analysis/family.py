@@ -9,7 +9,7 @@ import numpy as np
 from paceline.analysis.comparison import METRICS
 from paceline.analysis.configuration import Configuration, finished
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import NONE, Interval, interval_of
+from paceline.analysis.intervals import NONE, Interval
 from paceline.analysis.searches import tuning_variance
 from paceline.analysis.statistics.means import (
     LEVEL,
@@ -51,8 +51,7 @@ def family_times(
     """Return the columns on time of each member; they are empty without a target and horizon.
 
     Speed-ups are against the runs of `one` worker, and against the member at the place `reference`.
-    There is none where a run of either did not reach the target: it would be a number of the
-    horizon.
+    There is none where a run of either did not reach the target: it would depend on the horizon.
     """
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
         return [_times_row(restricted_mean([], horizon), None, None, "") for _ in members]
@@ -65,7 +64,7 @@ def family_times(
 def tiers(times: Sequence[RestrictedMean]) -> list[str]:
     """Return the tier of each scheme of a family.
 
-    All pairs are tested, with Holm's p-values, so that it may be the data which say what is best.
+    All pairs are tested, with Holm's p-values, since the data decide which scheme is best.
     Schemes whose runs all reach the target have one relative variance, those with failures their
     own. Where all runs of the best reach the target, a scheme that lost one is behind without a
     test: the horizon in its mean makes that so uncertain that few seeds would call it tied.
@@ -95,8 +94,8 @@ def _times_row(
 ) -> Row:
     seconds, success, baseline = NONE, NONE, one.time if one else None
     if own.n:
-        seconds = interval_of(own.interval(), own.n)
-        success = interval_of(success_rate(own.reached, own.n), own.n)
+        seconds = Interval(*own.interval().at(), own.n)
+        success = Interval(*success_rate(own.reached, own.n).at(), own.n)
     return (
         {"tier": tier, "n_reached": own.reached, "baseline": one.name if one else ""}
         | success.named("success")
@@ -117,16 +116,15 @@ def _speedup(base: RestrictedMean | None, own: RestrictedMean) -> Interval:
         return Interval(1.0, math.nan, math.nan, own.n)
     if base.lost or own.lost:
         return NONE
-    return interval_of(ratio_of_means(base, own), own.n)
+    return Interval(*ratio_of_means(base, own).at(), own.n)
 
 
 def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) -> list[Row]:
     """Return the columns on accuracy of each member against the one at the place `centre`.
 
-    There is no difference for the centre itself, nor for any member without a centre.
-    Groups have the variance of all finished runs of the family; where searches for the rate were
-    repeated, also that by which their luck moves a difference; and where records tell which test
-    images were right, that of their draw.
+    There is no difference for the centre itself, nor for any member without a centre. Intervals
+    contain the pooled variance of all finished runs, that of the luck of searches for the rate, if
+    they were repeated, and that of the draw of test images, if records say which were right.
     """
     runs = [finished(own) for _, own in members]
     validation, test = METRICS
@@ -149,7 +147,7 @@ def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) ->
     ]
     judgement = judge(*sides, margin=tables.margin)
     for index, place in enumerate(others):
-        difference = interval_of(sides[0].at(index), len(values[place]))
+        difference = Interval(*sides[0].at(index), len(values[place]))
         deviations = {"tuning_sd": math.sqrt(luck), "draw_sd": math.sqrt(draws[index])}
         rows[place] = _accuracy_row(difference) | deviations
         if not np.isnan(difference.low):
@@ -172,7 +170,7 @@ def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:
     if known:
         found = intervals_of_means(pooled([values[place] for place in known], POSITIVE))
         for index, place in enumerate(known):
-            rows[place] = interval_of(found.at(index), len(values[place])).named(metric)
+            rows[place] = Interval(*found.at(index), len(values[place])).named(metric)
     return rows
 
 

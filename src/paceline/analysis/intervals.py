@@ -12,7 +12,6 @@ from paceline.analysis.statistics.means import (
     DIFFERENCES,
     PLAIN,
     POSITIVE,
-    Estimate,
     Space,
     intervals_of_means,
     pooled,
@@ -46,12 +45,7 @@ def interval(
     if not numbers:
         return NONE
     found = intervals_of_means(pooled([numbers], space), extra_variance)
-    return interval_of(found.at(0), len(numbers))
-
-
-def interval_of(found: Estimate, n: int) -> Interval:
-    """Return an estimate of one number from `n` observations."""
-    return Interval(float(found.value), float(found.low), float(found.high), n)
+    return Interval(*found.at(0), len(numbers))
 
 
 def not_negative(values: Iterable[float]) -> Space:

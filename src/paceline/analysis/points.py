@@ -36,7 +36,7 @@ def points(tables: Tables) -> Frame:
     `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
     first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
     """
-    goals, found = targets(tables)[["kind", "data", "target"]], crossings(tables)
+    goals, found = targets(tables)[["kind", "data", "target"]], crossings(tables, "seconds")
     reached = {key: own.high for key, own in found.items() if own.reached}
     table = _with_speedup(tables).merge(goals, how="left", on=["kind", "data"])
     table["target_seconds"] = table["key"].map(reached).astype(float)

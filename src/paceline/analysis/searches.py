@@ -56,9 +56,8 @@ def expected_best(scores: Frame, trials: int) -> float:
 def edge_of(tables: Tables, configuration: Configuration) -> str:
     """Return the edge of the search range at which a configuration's best trial is, or "".
 
-    A better one may be beyond it, so that it may not be said that the configuration fails, diverges
-    or costs accuracy; nor before its tuning has ended. Of a rate by rule it may: nothing else is
-    claimed.
+    A better one may be beyond it, so that nothing may be said against the configuration, nor before
+    its tuning has ended. This does not concern a rate by rule, which is not tuned.
     """
     if tables.tuning.empty or configuration.get(_RATE, "tuned") != "tuned":
         return ""

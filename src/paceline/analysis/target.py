@@ -1,8 +1,7 @@
 """Computes when runs first reach a target of top-1, top-5 or loss on validation images.
 
 The target is the one that the study asks for, or else two points below the best mean top-1 of one
-worker, at the last evaluation of its curves: on the images on which others are held to it. Runs
-that never reach it are counted.
+worker at the last evaluation of its curves, which are on the same images as those of other runs.
 """
 
 import math
@@ -34,7 +33,7 @@ from paceline.analysis.tables import Tables
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "set_by"]
-_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by whoever trains
+_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by the user, and so free
 Crossings = Mapping[str, Crossing]  # by the key of the run
 
 
@@ -148,7 +147,7 @@ def _median(values: list[float], num_later: int) -> float:
 
 
 @lru_cache(maxsize=2)
-def crossings(tables: Tables, axis: str = "seconds") -> Crossings:
+def crossings(tables: Tables, axis: str) -> Crossings:
     """Return the crossing, on an axis of its curve, of each run that has a target.
 
     A run that diverged never reaches it; others that did not might have, after their end.
@@ -165,9 +164,9 @@ def crossings(tables: Tables, axis: str = "seconds") -> Crossings:
 def target_times(tables: Tables, points: Frame, horizon: float) -> RestrictedMean:
     """Return the restricted mean of the seconds of points to the target; its n may be 0.
 
-    A run that failed is left out, since what failed is the machine.
+    A run that failed is left out: the machine failed, and not the scheme.
     """
-    found, keys = crossings(tables), points.loc[points["status"] != "failed", "key"]
+    found, keys = crossings(tables, "seconds"), points.loc[points["status"] != "failed", "key"]
     return restricted_mean([found[key] for key in keys], horizon)
 
 

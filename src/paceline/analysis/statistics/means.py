@@ -22,7 +22,7 @@ LEVEL = 0.95
 class Estimate(NamedTuple):
     """One value, or an array of them, with the ends of the interval of each.
 
-    The ends are NaN where no interval exists, which is where nothing tells the spread.
+    The ends are NaN where the spread is unknown, so that no interval exists.
     """
 
     value: Numbers
@@ -33,9 +33,10 @@ class Estimate(NamedTuple):
         """Return True where the interval contains `truth`."""
         return np.asarray((self.low <= truth) & (truth <= self.high))
 
-    def at(self, index: int) -> "Estimate":
-        """Return one of an array of estimates."""
-        return Estimate(*(float(np.asarray(numbers)[index]) for numbers in self))
+    def at(self, index: int | tuple[()] = ()) -> tuple[float, float, float]:
+        """Return one of an array of estimates, or the only one."""
+        value, low, high = (float(np.asarray(numbers)[index]) for numbers in self)
+        return value, low, high
 
 
 def success_rate(successes: int, runs: int) -> Estimate:
@@ -66,7 +67,7 @@ def _real(numbers: ArrayLike) -> Array:
 
 
 PLAIN = Space(_real, _real, _real)
-# Shares whose differences are told in points; the ends of intervals are cut off where shares end.
+# Shares whose differences are given in points; intervals are cut off at 0 and 1.
 POINTS = Space(_real, lambda mean: np.clip(mean, 0, 1), lambda mean: np.clip(mean, -1, 1))
 DIFFERENCES = Space(_real, lambda mean: np.clip(mean, -1, 1), _real)  # of two shares
 COUNTS = Space(_real, lambda mean: np.maximum(mean, 0), _real)  # some of which may be 0

@@ -1,8 +1,8 @@
-"""Computes when runs reach a target, as far as their evaluations tell, and speed-ups from it.
+"""Computes when runs reach a target, by their evaluations, with means and ratios of these times.
 
 The restricted mean is that of the smaller of the time and a horizon, which is stated: the area
 under the curve of Kaplan and Meier (1958, JASA 53) up to there. A failure counts as the horizon,
-since a mean of the runs that got there would praise schemes that lose their slow runs.
+since a mean over the runs that reached the target would favour schemes that lose slow runs.
 """
 
 import math
