@@ -101,7 +101,7 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
 
 
 def _began(records: Sequence[Mapping[str, Any]]) -> float | None:
-    began = [datetime.fromisoformat(each["started"]) for each in records if "started" in each]
+    began = [datetime.fromisoformat(each["started"]) for each in records if each.get("started")]
     return max(began).timestamp() if began else None
 
 
