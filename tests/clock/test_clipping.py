@@ -6,8 +6,8 @@ import pytest
 from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from paceline.clock.clipping import applies_own_gradients, check_clipping
 from paceline.errors import SettingError
+from paceline.scheme.accounting import Accounting
 from tests.clock.references import averaged, plain_weights
 from tests.clock.replay import replayed
 from tests.tiny import CLOCKS, CONF, PlainSGD, run_tiny, tiny_point
@@ -32,7 +32,7 @@ def scheme_of(name, **settings):
 
 @pytest.mark.parametrize("name", SHARED + OWN)
 def test_means_of_gradients_are_not_what_a_worker_clips(name):
-    assert applies_own_gradients(scheme_of(name), 4) == (name in OWN)
+    assert Accounting(scheme_of(name), 4).applies_own_gradients == (name in OWN)
 
 
 @pytest.mark.parametrize(
@@ -51,22 +51,22 @@ def test_means_of_gradients_are_not_what_a_worker_clips(name):
     ],
 )
 def test_settings_decide_too(name, settings, own):
-    assert applies_own_gradients(scheme_of(name, **settings), 4) == own
+    assert Accounting(scheme_of(name, **settings), 4).applies_own_gradients == own
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_one_worker_has_only_its_own_gradient(name):
     settings = {"group_size": 1} if name == "mixed" else {}
-    assert applies_own_gradients(scheme_of(name, **settings), 1)
+    assert Accounting(scheme_of(name, **settings), 1).applies_own_gradients
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_gradients_that_leave_during_backward_cannot_be_clipped(workers):
     scheme = scheme_of("async_parameter_server", overlap=True)
     with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* scheme\.overlap"):
-        check_clipping(CLIP, scheme, workers)
-    check_clipping(None, scheme, workers)
-    check_clipping(CLIP, scheme_of("async_parameter_server"), workers)
+        Accounting(scheme, workers).check_clipping(CLIP)
+    Accounting(scheme, workers).check_clipping(None)
+    Accounting(scheme_of("async_parameter_server"), workers).check_clipping(CLIP)
 
 
 def clipped(gradient):

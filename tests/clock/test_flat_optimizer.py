@@ -5,9 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from paceline.clock.elementwise import is_elementwise
-from paceline.clock.flat_optimizer import flat_optimizer
-from paceline.clock.segment import group_segments
+from paceline.clock.flat_optimizer import flat_optimizer, group_segments
+from paceline.clock.training_strategy import is_elementwise
 
 SIZES = (3, 4, 5)
 OPTIONS = {

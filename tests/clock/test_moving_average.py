@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from paceline.clock.moving_average import MovingAverage, decay_per_sample
-from paceline.clock.snapshot import evaluated_weights
+from paceline.clock.snapshot import MovingAverage, decay_per_sample, evaluated_weights
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.async_parameter_server import AsyncParameterServer

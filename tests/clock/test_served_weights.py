@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.clock.flat_optimizer import group_segments
 from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
-from paceline.clock.segment import group_segments
 from paceline.clock.served_weights import ServedWeights
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.async_parameter_server import AsyncParameterServer

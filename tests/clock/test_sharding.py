@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from paceline.clock.held_weights import held_weights
+from paceline.clock.flat_weights import held_weights
+from paceline.clock.schedules import LiveOptions
 from paceline.errors import SettingError
 from paceline.prediction.predict import point_clock
 from paceline.record.point import Point
@@ -55,17 +56,19 @@ def test_groups_of_the_optimizer_follow_their_tensors():
     layers = [nn.Linear(2, 3), nn.Linear(3, 4)]
     groups = [{"params": layers[0].parameters()}, {"params": layers[1].parameters(), "lr": 0.5}]
     sgd = torch.optim.SGD(groups, lr=0.1)
-    found = held_weights(sgd, SyncParameterServer(servers=3, sharding="round_robin"))
-    assert [weight.numel() for weight in found.weights] == [6, 4, 3, 12]
-    assert [(each["num_weights"], each["options"]["lr"]) for each in found.segments] == [
+    others = [], LiveOptions(sgd)
+    in_turn = [SyncParameterServer(servers=number, sharding="round_robin") for number in (3, 5)]
+    weights, vectors = held_weights(sgd, in_turn[0], *others)
+    assert [weight.numel() for weight in weights] == [6, 4, 3, 12]
+    assert [(each["num_weights"], each["options"]["lr"]) for each in vectors.segments] == [
         (6, 0.1),
         (4, 0.5),
         (3, 0.1),
         (12, 0.5),
     ]
-    assert found.shares == [10, 3, 12]
+    assert vectors.shares == [10, 3, 12]
     with pytest.raises(SettingError, match=r"^scheme\.servers: 5 servers, and 4 tensors"):
-        held_weights(sgd, SyncParameterServer(servers=5, sharding="round_robin"))
+        held_weights(sgd, in_turn[1], *others)
 
 
 RESNET = ("cluster=minotauro", "workload=resnet50", "data=synthetic", "workers=4")

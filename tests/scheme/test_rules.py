@@ -17,7 +17,7 @@ from torch.testing import assert_close
 
 import paceline.scheme
 from paceline.errors import SettingError
-from paceline.scheme.accounting import END, Accounting
+from paceline.scheme.accounting import END, Accounting, messages_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
@@ -25,7 +25,6 @@ from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import (
     AbstractScheme,
     AbstractServedScheme,
@@ -404,14 +403,14 @@ def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_o
     """What is counted by is asked of those alone; pushes are looked for in later steps too."""
     scheme = instantiate(yaml.safe_load(path.read_text()))
     steps = [
-        step_on_trial(scheme, 6, worker=worker, num_steps=num_steps, progress=progress)
+        Accounting(scheme, 6).messages(num_steps, progress, worker=worker)
         for progress in (0.0, 0.3, 0.6, END)
         for worker in range(6)
         for num_steps in range(70)
     ]
     besides = [scheme.beside(worker, 6, num_steps=0, seed=0) for worker in range(6)]
-    rules = itertools.chain(steps, filter(None, besides))
-    kinds = {type(message) for rule in rules for message in messages_of(rule)}
+    rules = itertools.chain(steps, map(messages_of, filter(None, besides)))
+    kinds = {type(message) for messages in rules for message in messages}
     meetings = {kind for kind in kinds if kind.meets_all}
     shown = {Push} if scheme.servers else set()
     shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()

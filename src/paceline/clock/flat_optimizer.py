@@ -1,46 +1,124 @@
-"""An optimizer's rule on weights that are one vector."""
+"""An optimizer's rule on weights that are one vector, in segments by the optimizer's groups."""
 
 import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from paceline.clock.segment import SGD, Segment, with_numbers
-
+SGD = "torch.optim.sgd:SGD"
 _PLACED = ("capturable", "differentiable", "foreach")  # by torch, for the tensors of the module
 
-
 Numbers = Sequence[float]  # of all groups, see LiveOptions
+Slot = tuple[str, int | None]  # name of an option, and the place in it if it has several numbers
+
+
+class Segment(TypedDict):
+    """Consecutive weights of one group, in values that JSON keeps. `optimizer`: its class, by
+    module and name. `options`: of the group. `first_number`: place of the group's first number
+    among those of all groups, see `slots`.
+    """
+
+    num_weights: int
+    first_number: int
+    optimizer: str
+    options: Mapping[str, Any]
+
+
+def plain_segment(num_weights: int) -> Segment:
+    """Return weights from which each gradient is subtracted as it is."""
+    weights = torch.zeros(1, requires_grad=True)
+    (segment,) = group_segments(torch.optim.SGD([weights], lr=1.0))
+    return {**segment, "num_weights": num_weights}
+
+
+def group_segments(optimizer: Optimizer) -> list[Segment]:
+    """Return a segment for each group, in order, of its weights that are trained."""
+    kind = type(optimizer)
+    found: list[Segment] = []
+    first_number = 0
+    for group in optimizer.param_groups:
+        options = {key: _value(each) for key, each in group.items() if key != "params"}
+        segment: Segment = {
+            "num_weights": sum(each.numel() for each in group["params"] if each.requires_grad),
+            "first_number": first_number,
+            "optimizer": f"{kind.__module__}:{kind.__qualname__}",
+            "options": options,
+        }
+        found.append(segment)
+        first_number += len(slots(options))
+    return found
+
+
+def slots(options: Mapping[str, Any]) -> list[Slot]:
+    """List the numbers among a group's options, which may change while it trains, in order."""
+    found: list[Slot] = []
+    for key, value in options.items():
+        if isinstance(value, list | tuple) and key != "params":
+            many = cast("Sequence[object]", value)
+            found += [(key, place) for place, each in enumerate(many) if _is_number(each)]
+        elif _is_number(cast("object", value)):
+            found.append((key, None))
+    return found
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _value(option: Any) -> Any:
+    if isinstance(option, Tensor):
+        return option.item()
+    return [*cast("Sequence[Any]", option)] if isinstance(option, tuple) else option
+
+
+def _with_numbers(segment: Segment, numbers: Numbers) -> dict[str, Any]:
+    """Return the segment's options, with these numbers of all groups in their slots."""
+    options = dict(segment["options"])
+    places, first = slots(options), segment["first_number"]
+    own = numbers[first : first + len(places)]
+    for (key, place), number in zip(places, own, strict=True):
+        held = options[key]
+        if place is not None:
+            options[key] = [*held[:place], number, *held[place + 1 :]]
+        else:
+            options[key] = held if held == number else number  # a whole number stays one
+    return options
 
 
 class AbstractFlatOptimizer(ABC):
-    """Optimizer over one vector, which it updates in place.
-
-    `weights`: as many as the segments have together.
+    """Optimizer over one vector, which it updates in place. `weights`: as many as the segments have
+    together.
     """
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
         self._segments = segments
         self._sizes = [segment["num_weights"] for segment in segments]
+        self._weights = torch.split(weights, self._sizes)
         self._options: list[Mapping[str, Any]] = [segment["options"] for segment in segments]
         self._numbers: Numbers | None = None  # in the options
 
     def step(self, gradient: Tensor, factor: float = 1.0, numbers: Numbers | None = None) -> None:
-        """Take a step; `factor` multiplies each segment's rate.
-
-        `numbers`: those of all groups in this step; None: as before.
+        """Take a step; `factor` multiplies each segment's rate. `numbers`: those of all groups in
+        this step; None: as before.
         """
         if numbers is not None and numbers != self._numbers:
-            self._options = [with_numbers(segment, numbers) for segment in self._segments]
+            self._options = [_with_numbers(segment, numbers) for segment in self._segments]
             self._numbers = numbers
         self._step(gradient, factor)
+
+    def fork(self, weights: Tensor) -> "AbstractFlatOptimizer":
+        """Return the same optimizer, its state included, for other weights."""
+        other = type(self)(weights, self._segments)
+        other.load_state(self.state())
+        return other
 
     @abstractmethod
     def _step(self, gradient: Tensor, factor: float) -> None: ...
@@ -51,30 +129,23 @@ class AbstractFlatOptimizer(ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of another optimizer with the same segments."""
-
-    @abstractmethod
-    def fork(self, weights: Tensor) -> "AbstractFlatOptimizer":
-        """Return the same optimizer, its state included, for other weights."""
+        """Go on from a copy of the state of another optimizer with the same segments."""
 
 
 def flat_optimizer(weights: Tensor, segments: Sequence[Segment]) -> AbstractFlatOptimizer:
     """Return the optimizer that the segments name."""
-    if all(segment["optimizer"] == SGD for segment in segments):
-        return FlatSGD(weights, segments)
-    return FlatTorch(weights, segments)
+    of_sgd = all(segment["optimizer"] == SGD for segment in segments)
+    return (FlatSGD if of_sgd else FlatTorch)(weights, segments)
 
 
 class FlatSGD(AbstractFlatOptimizer):
-    """Equivalent of torch.optim.SGD.
-
-    It calls the same kernel as torch.optim.SGD(fused=True), with one pass over memory. The
-    optimizer itself would take 0.3 ms more with caches cold from training, much of a small step.
+    """Equivalent of torch.optim.SGD. It calls the same kernel as torch.optim.SGD(fused=True), with
+    one pass over memory. The optimizer itself would take 0.3 ms more with caches cold from
+    training, much of a small step.
     """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
-        super().__init__(segments)
-        self._weights = torch.split(weights, self._sizes)
+        super().__init__(weights, segments)
         self._moving = weights.new_empty(weights.shape)
         self._momenta = torch.split(self._moving, self._sizes)
         self._begun = [False] * len(segments)  # with momentum
@@ -82,9 +153,8 @@ class FlatSGD(AbstractFlatOptimizer):
     @torch.no_grad()
     def _step(self, gradient: Tensor, factor: float) -> None:
         gradients = [gradient] if len(self._sizes) == 1 else torch.split(gradient, self._sizes)
-        vectors = zip(self._weights, gradients, self._momenta, strict=True)
-        for number, (weights, part, moving) in enumerate(vectors):
-            options = self._options[number]
+        vectors = zip(self._options, self._weights, gradients, self._momenta, strict=True)
+        for number, (options, weights, part, moving) in enumerate(vectors):
             torch._fused_sgd_(  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
                 [weights],
                 [part],
@@ -104,25 +174,21 @@ class FlatSGD(AbstractFlatOptimizer):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._moving.copy_(state["moving"])
-        self._begun = state["begun"]
-
-    def fork(self, weights: Tensor) -> "FlatSGD":
-        other = FlatSGD(weights, self._segments)
-        other._moving.copy_(self._moving)
-        other._begun = [*self._begun]
-        return other
+        self._begun = [*state["begun"]]
 
 
 class FlatTorch(AbstractFlatOptimizer):
-    """The optimizer itself, over one tensor for each segment: so it must treat weights apart."""
+    """The optimizer itself, over one tensor for each segment: so it must treat weights apart.
+    Raises ImportError or AttributeError if there is no such optimizer.
+    """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
-        super().__init__(segments)
-        groups = [
-            {**_own(options), "params": [part]}
-            for options, part in zip(self._options, torch.split(weights, self._sizes), strict=True)
-        ]
-        kind = optimizer_class(segments[0]["optimizer"])
+        super().__init__(weights, segments)
+        pairs = zip(self._options, self._weights, strict=True)
+        groups = [{**_own(options), "params": [part]} for options, part in pairs]
+        kind, name = resolve_name(segments[0]["optimizer"]), segments[0]["optimizer"]
+        if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
+            raise ImportError(f"{name} is no optimizer")
         self._optimizer = make_optimizer(kind, groups)
 
     def _step(self, gradient: Tensor, factor: float) -> None:
@@ -137,30 +203,12 @@ class FlatTorch(AbstractFlatOptimizer):
             group["params"][0].grad = None  # the caller's again
 
     def state(self) -> dict[str, Any]:
-        return {"of_segments": [self._optimizer.state[part] for part in self._parts]}
+        return {"of_segments": [self._optimizer.state[part] for part in self._weights]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        for part, own in zip(self._parts, state["of_segments"], strict=True):
+        for part, own in zip(self._weights, state["of_segments"], strict=True):
             # load_state_dict would share tensors, and round those of another dtype
             self._optimizer.state[part] = copy.deepcopy(own)
-
-    def fork(self, weights: Tensor) -> "FlatTorch":
-        other = FlatTorch(weights, self._segments)
-        other.load_state(self.state())
-        return other
-
-    @property
-    def _parts(self) -> list[Tensor]:
-        return [part for group in self._optimizer.param_groups for part in group["params"]]
-
-
-@cache
-def optimizer_class(name: str) -> type[Optimizer]:
-    """Return the class "module:name". Raises ImportError or AttributeError if there is none."""
-    found = resolve_name(name)
-    if not (isinstance(found, type) and issubclass(found, Optimizer)):
-        raise ImportError(f"{name} is no optimizer")
-    return found
 
 
 def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> Optimizer:

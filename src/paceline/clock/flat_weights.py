@@ -1,9 +1,18 @@
-"""A network whose weights and gradients are views of one vector each."""
+"""Vectors of a network's weights and gradients, in the order in which servers share them."""
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline.clock.flat_optimizer import Segment, group_segments
+from paceline.clock.run_spec import VectorSpec
+from paceline.clock.schedules import LiveOptions
+from paceline.errors import SettingError
+from paceline.exchange.shard import round_robin
+from paceline.scheme.rule import AbstractScheme
 
 
 def zero_gradients(
@@ -38,15 +47,13 @@ class FlatWeights:
         self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
         self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
         self._parameters = parameters
-        self.gradients: list[Tensor] = []
-        start = 0
-        for parameter in parameters:
-            part = slice(start, start + parameter.numel())
-            view = self.weights[part].view_as(parameter)
+        sizes = [parameter.numel() for parameter in parameters]
+        parts = torch.split(self.gradient, sizes)
+        self.gradients = [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]
+        for parameter, part in zip(parameters, torch.split(self.weights, sizes), strict=True):
+            view = part.view_as(parameter)
             view.copy_(parameter.detach())
             parameter.data = view
-            self.gradients.append(self.gradient[part].view_as(parameter))
-            start = part.stop
         if self.weights is not weights:
             weights.copy_(self.weights)
 
@@ -60,3 +67,41 @@ class FlatWeights:
         """Copy `weights` to the parameters."""
         if weights is not self.weights:
             self.weights.copy_(weights)
+
+
+def held_weights(
+    optimizer: Optimizer, scheme: AbstractScheme, statistics: Sequence[Tensor], options: LiveOptions
+) -> tuple[list[nn.Parameter], VectorSpec]:
+    """Return the trained weights of the optimizer in the order of a run's vectors, and these. The
+    order is the optimizer's, or whole tensors server by server. `statistics`: of BatchNorm. Raises
+    SettingError("scheme.servers") for more servers than there are tensors to share whole.
+    """
+    groups = group_segments(optimizer)
+    order = [
+        (weight, number)
+        for number, group in enumerate(optimizer.param_groups)
+        for weight in group["params"]
+        if weight.requires_grad
+    ]
+    shares: list[int] = []
+    if scheme.sharding == "round_robin":
+        if scheme.servers > len(order):
+            message = f"{scheme.servers} servers, and {len(order)} tensors to share by round_robin"
+            raise SettingError("scheme.servers", message)
+        parts = [[order[n] for n in part] for part in round_robin(len(order), scheme.servers)]
+        order, shares = list(itertools.chain.from_iterable(parts)), list(map(_size, parts))
+    vectors = VectorSpec(
+        segments=[
+            Segment({**groups[number], "num_weights": _size(list(run))})
+            for number, run in itertools.groupby(order, key=lambda tensor: tensor[1])
+        ],
+        num_statistics=sum(each.numel() for each in statistics),
+        dtype=str(order[0][0].dtype).removeprefix("torch."),
+        shares=shares,
+        num_numbers=len(options.first),
+    )
+    return [weight for weight, _ in order], vectors
+
+
+def _size(tensors: Sequence[tuple[nn.Parameter, int]]) -> int:
+    return sum(weight.numel() for weight, _ in tensors)

@@ -1,4 +1,6 @@
-"""Links of a worker, on which its scheme's rule acts: the verbs that each clock implements."""
+"""A scheme's rule on either clock: its driver, and the links on which it acts, by verbs that each
+clock implements.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
@@ -7,7 +9,19 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import Tensor
 
-from paceline.scheme.rule import Adopt, Apply, Mean, Message, PairMean, Push
+from paceline.clock.run_spec import RunSpec
+from paceline.scheme.rule import (
+    AbstractScheme,
+    Adopt,
+    Apply,
+    Mean,
+    Message,
+    PairMean,
+    Push,
+    Step,
+    WorkerView,
+    next_message,
+)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -16,10 +30,9 @@ Process = Generator[Any, Any, Result]
 
 
 class AbstractLinks(ABC):
-    """One worker's links to the others, and its weights.
-
-    A verb returns a process: on the virtual clock it yields each event it waits for, on the wall
-    clock it blocks and never yields. Its result is valid until the rule ends.
+    """One worker's links to the others, and its weights. A verb returns a process: on the virtual
+    clock it yields each event it waits for, on the wall clock it blocks and never yields. Its
+    result is valid until the rule ends. Links have the verbs that their schemes use.
     """
 
     def carry_out(self, message: Message) -> Process[Any]:
@@ -38,23 +51,23 @@ class AbstractLinks(ABC):
             case _:
                 raise TypeError(f"links have no verb for {type(message).__name__}")
 
-    @abstractmethod
     def mean(self, value: Tensor) -> Process[Tensor]:
         """Return the mean of the values of all workers."""
+        raise NotImplementedError
 
-    @abstractmethod
     def push(self, value: Tensor) -> Process[Tensor]:
         """Send `value` to the servers and return the weights in their answers."""
+        raise NotImplementedError
 
-    @abstractmethod
     def pair(self, partner: int) -> Process[None]:
         """Send this worker's weights to the partner, which holds the mean of both from then on;
         change this worker's by as much as the mean differs from what was sent.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def apply(self, gradient: Tensor) -> Process[Tensor]:
         """Apply `gradient` by the worker's own optimizer and return the weights after that."""
+        raise NotImplementedError
 
     @abstractmethod
     def adopt(self, weights: Tensor) -> Process[None]:
@@ -70,3 +83,44 @@ def at_once(verb: Callable[Arguments, Result]) -> Callable[Arguments, Process[Re
         return verb(*args, **kwargs)
 
     return process
+
+
+class RuleDriver:
+    """Carries out the messages of one worker's rule over its links, and answers each. Its methods
+    return processes: the virtual clock runs them among those of the other workers, the wall clock
+    completes them at once (see `complete`).
+    """
+
+    def __init__(
+        self, scheme: AbstractScheme, links: AbstractLinks, index: int, run: RunSpec
+    ) -> None:
+        self._scheme, self._links, self._index, self._run = scheme, links, index, run
+
+    def step(
+        self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
+    ) -> Process[None]:
+        """Take a step with its computed gradient; WorkerView documents the arguments."""
+        workers = self._run.num_workers
+        view = WorkerView(gradient, weights, self._index, workers, num_steps, progress)
+        return self._drive(self._scheme.step(view))
+
+    def beside(self, num_steps: int) -> Process[None] | None:
+        """Carry out what the rule does beside the computing of a step; None: nothing."""
+        run = self._run
+        rule = self._scheme.beside(self._index, run.num_workers, num_steps, run.seed)
+        return None if rule is None else self._drive(rule)
+
+    def end(self, weights: Tensor, num_steps: int) -> Process[None]:
+        """Carry out the scheme's `end` after the last step of a worker with its own weights."""
+        return self._drive(self._scheme.end(weights, num_steps))
+
+    def _drive(self, rule: Step) -> Process[None]:
+        answer = None
+        while (message := next_message(rule, answer)) is not None:
+            answer = yield from self._links.carry_out(message)
+
+
+def complete(process: Process[None]) -> None:
+    """Run a process of the wall clock, which never waits, to its end."""
+    for awaited in process:
+        raise RuntimeError(f"a process of the wall clock waits for {awaited!r}")

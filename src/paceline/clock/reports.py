@@ -110,11 +110,10 @@ class ServerReport:
 
 @dataclass
 class StrategyReport:
-    """Report of a Lightning strategy on the training in its process.
-
-    `workers`: report of this process's worker, or of all workers on the virtual clock, together
-    with the modelled `servers`. `counted`: number of workers that took part, by an all-reduce or by
-    their steps. `updates`: number of updates of the weights.
+    """Report of a Lightning strategy on the training in its process. `workers`: report of this
+    process's worker, or of all workers on the virtual clock, together with the modelled `servers`.
+    `counted`: number of workers that took part, by an all-reduce or by their steps. `updates`:
+    number of updates of the weights.
     """
 
     counted: int

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from paceline.clock.moving_average import MovingAverage
-from paceline.clock.segment import Segment, plain_segment
+from paceline.clock.flat_optimizer import Segment, plain_segment
+from paceline.clock.snapshot import MovingAverage
 from paceline.data.shuffle import DataTraffic
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
@@ -75,9 +75,8 @@ class RunSpec:
         return samples // (self.num_workers * self.batch_size)
 
     def passed(self, num_kept: int, number: int) -> list[int]:
-        """Return the samples of the snapshots that are due before the step of this number.
-
-        The first `num_kept` are left out.
+        """Return the samples of the snapshots that are due before the step of this number. The
+        first `num_kept` are left out.
         """
         before = self.samples_at(number)
         return [samples for samples in self.snapshot_samples[num_kept:] if samples <= before]
@@ -126,9 +125,8 @@ class VectorSpec:
         return shard_bounds(self.num_weights, num_servers)
 
     def of_server(self, server: int, num_servers: int, *, plain: bool) -> "VectorSpec":
-        """Return the vectors of one server, the first of which has the statistics.
-
-        `plain`: pushes are subtracted from its weights as they are.
+        """Return the vectors of one server, the first of which has the statistics. `plain`: pushes
+        are subtracted from its weights as they are.
         """
         first, last = self.bounds(num_servers)[server]
         sizes = [segment["num_weights"] for segment in self.segments]
@@ -147,10 +145,9 @@ class VectorSpec:
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """Specification of one server, which `asdict` turns into JSON.
-
-    `run`: without what is modelled; without an end and with a constant rate if workers apply
-    gradients themselves, so that servers grant every step. `vectors`: those of this server.
+    """Specification of one server, which `asdict` turns into JSON. `run`: without what is modelled;
+    without an end and with a constant rate if workers apply gradients themselves, so that servers
+    grant every step. `vectors`: those of this server.
     """
 
     server: int
@@ -180,7 +177,6 @@ def server_specs(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> l
 
 class StepNumbers:
     """Numbers of one worker's steps; a number times the batch size is the samples before the step.
-
     If workers wait for each other, all take equally many steps. Otherwise they draw rounds of
     `steps_per_push` steps from a common budget, of which faster workers get more. `draw()`: number
     of rounds that all workers have drawn before.

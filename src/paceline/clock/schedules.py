@@ -1,54 +1,75 @@
-"""Schedulers of the module, which count the batches of all workers together."""
+"""Options and schedulers of the module's optimizer, which count the batches of all workers."""
 
 from array import array
-from collections.abc import Sequence
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pytorch_lightning.utilities.types import LRSchedulerConfig
+from torch import Tensor
+from torch.optim import Optimizer
 
-from paceline.clock.live_options import LiveOptions
+from paceline.clock.flat_optimizer import slots
 from paceline.clock.run_spec import RunSpec
 from paceline.errors import SettingError
 
 _NEVER = 2**62  # batches
 
 
-def check_schedulers(configs: Sequence[LRSchedulerConfig], run: RunSpec) -> None:
-    """Raise SettingError for schedulers beside a schedule of the run, or without their metric.
-
-    A run that counts epochs itself logs no metric before its end.
+class LiveOptions:
+    """Numbers of all groups of an optimizer, in order: its rates, momenta and so on. A gradient is
+    applied with those that its worker has when it takes the step.
     """
-    rate = run.learning_rate
-    if configs and rate and (rate.rule, rate.schedule) != ("none", "constant"):
-        raise SettingError("training.schedule", "the module brings a scheduler of its own")
-    if run.epoch_samples is not None and any(config.reduce_on_plateau for config in configs):
-        message = "its scheduler needs a validation metric, which a run only has at its end"
-        raise SettingError("model", message)
 
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._groups, self._num_groups = optimizer.param_groups, len(optimizer.param_groups)
+        self._slots = [(group, key, place) for group in self._groups for key, place in slots(group)]
+        weights = [weight for group in self._groups for weight in group["params"]]
+        self._frozen = [weight for weight in weights if not weight.requires_grad]
+        self.first = self.read()
 
-class ScheduleState(TypedDict):
-    """State of schedules: options after each number of batches, and those in the groups."""
+    def read(self) -> list[float]:
+        """Return the present numbers. Raises SettingError("model") if the optimizer has got weights
+        that nobody else knows of.
+        """
+        if len(self._groups) != self._num_groups or any(w.requires_grad for w in self._frozen):
+            message = "the optimizer got weights while it trained, as finetuning callbacks add; "
+            raise SettingError("model", message + "it must train all of them from the first")
+        return [
+            float(group[key] if place is None else group[key][place])
+            for group, key, place in self._slots
+        ]
 
-    numbers: list[float]
-    written: list[float]
-    held: list[float]
+    def write(self, numbers: Sequence[float]) -> None:
+        """Replace the numbers in the groups."""
+        for (group, key, place), number in zip(self._slots, numbers, strict=True):
+            held = group[key]
+            if isinstance(held, Tensor):
+                held.fill_(number)
+            elif place is None:
+                group[key] = number
+            else:
+                group[key] = type(held)((*held[:place], number, *held[place + 1 :]))
 
 
 class Schedules:
     """Schedulers that Lightning would step after each batch of one process.
 
     A step of one of them is a batch of any worker, so that a schedule is the same function of
-    samples for any number of workers. `epoch_batches`: batches of all workers in a pass over the
-    data, after which schedulers by epoch take a step; None leaves these, like those that need a
-    metric, to Lightning's loop.
+    samples for any number of workers. Schedulers by epoch take a step after the run's
+    `epoch_batches`; without these they are left to Lightning's loop, like those that need a metric.
+    Raises SettingError for schedulers beside a schedule of the run, and for those that need a
+    metric in a run that counts epochs itself: it logs none before its end.
     """
 
     def __init__(
-        self,
-        configs: Sequence[LRSchedulerConfig],
-        options: LiveOptions,
-        epoch_batches: float | None = None,
+        self, configs: Sequence[LRSchedulerConfig], options: LiveOptions, run: RunSpec
     ) -> None:
+        rate, epoch_batches = run.learning_rate, run.epoch_batches
+        if configs and rate and (rate.rule, rate.schedule) != ("none", "constant"):
+            raise SettingError("training.schedule", "the module brings a scheduler of its own")
+        if epoch_batches and any(config.reduce_on_plateau for config in configs):
+            message = "its scheduler needs a validation metric, which a run only has at its end"
+            raise SettingError("model", message)
         self._options = options
         self._periods: list[tuple[Any, float]] = []  # batches between steps
         for config in configs:
@@ -65,31 +86,27 @@ class Schedules:
         self._numbers = array("d", self._written)  # after 0, 1, 2, ... batches
 
     def set(self, batches: int) -> None:
-        """Give the optimizer's groups the options that follow after so many batches.
-
-        Some of them may be fewer than before: a worker may know less than another.
+        """Give the optimizer's groups the options that follow after so many batches. Some of them
+        may be fewer than before: a worker may know less than another.
         """
         if not self._periods:
             return
         size = len(self._written)
         if self._options.read() == self._written:  # else somebody changed them: go on from there
             self._options.write(self._numbers[-size:].tolist())
-        while len(self._numbers) // size <= batches:
-            self._advance(len(self._numbers) // size)
+        while (following := len(self._numbers) // size) <= batches:
+            for scheduler, period in self._periods:
+                for _ in range(int(following / period) - int((following - 1) / period)):
+                    scheduler.step()
             self._numbers.extend(self._options.read())
         self._written = self._numbers[size * batches : size * (batches + 1)].tolist()
         self._options.write(self._written)
 
-    def state(self) -> ScheduleState:
+    def state(self) -> dict[str, list[float]]:
         """Return the state beside that of the schedulers themselves, which Lightning keeps."""
         numbers = self._numbers.tolist()
         return {"numbers": numbers, "written": self._written, "held": self._options.read()}
 
-    def load_state(self, state: ScheduleState) -> None:
+    def load_state(self, state: Mapping[str, list[float]]) -> None:
         self._numbers, self._written = array("d", state["numbers"]), state["written"]
         self._options.write(state["held"])
-
-    def _advance(self, batches: int) -> None:
-        for scheduler, period in self._periods:
-            for _ in range(int(batches / period) - int((batches - 1) / period)):
-                scheduler.step()

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from paceline.clock.flat_optimizer import flat_optimizer
-from paceline.clock.moving_average import MovingAverage, scored_weights
 from paceline.clock.reports import ServerReport
 from paceline.clock.run_spec import ServerSpec
-from paceline.clock.snapshot import Snapshot, state_of
+from paceline.clock.snapshot import MovingAverage, Snapshot, scored_weights, state_of
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
@@ -26,8 +25,8 @@ class ServedWeights:
     No step is granted beyond the budget. `gradient(worker)`, `statistics(worker)`: content of the
     worker's last push, valid until its answer. `numbers(worker)`: options of its optimizer; None
     where they do not change. A mean of several pushes is applied with those of the first.
-    `seconds()`: training clock. A snapshot with weights that are not finite ends the run early, as
-    diverged.
+    `seconds()`: training clock. `num_pushes`: number of those that have come, by worker. A snapshot
+    with weights that are not finite ends the run early, as diverged.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ServedWeights:
         self._average: MovingAverage | None = None
         self._snapshot_samples = list(spec.run.snapshot_samples)
         self._granted = 0
-        self._num_pushes: Counter[int] = Counter()  # of each worker
+        self.num_pushes: Counter[int] = Counter()  # of each worker
         self._staleness: dict[int, int] = {}  # of each worker's last push
         self._read: dict[int, Tensor] = {}
 
@@ -67,7 +66,7 @@ class ServedWeights:
             "snapshots": state_of(self.snapshots),
             "snapshot_samples": self._snapshot_samples,
             "granted": self._granted,
-            "num_pushes": self._num_pushes,
+            "num_pushes": self.num_pushes,
             "staleness": self._staleness,
             "read": self._read,
             "serving": self._serving,
@@ -83,7 +82,7 @@ class ServedWeights:
         self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
         self._snapshot_samples = state["snapshot_samples"]
         self._granted, self._read = state["granted"], state["read"]
-        self._num_pushes, self._staleness = state["num_pushes"], state["staleness"]
+        self.num_pushes, self._staleness = state["num_pushes"], state["staleness"]
         self._serving = state["serving"]
 
     @property
@@ -100,10 +99,6 @@ class ServedWeights:
         """Count the pushes after which each worker may stop, from now on."""
         return self._serving.pushes_before_a_stop()
 
-    def num_pushes(self, worker: int) -> int:
-        """Count the pushes that have come from a worker."""
-        return self._num_pushes[worker]
-
     def grant(self, worker: int) -> bool:
         """Grant another step to a worker that is answered now; return False at the run's end."""
         if self._accounting.needs_read:
@@ -114,9 +109,8 @@ class ServedWeights:
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
-        """Remove a worker that died; return the workers to answer now.
-
-        `stepping`: True if a granted step of the worker is not complete; it returns to the budget.
+        """Remove a worker that died; return the workers to answer now. `stepping`: True if a
+        granted step of the worker is not complete; it returns to the budget.
         """
         self.report.lost.append((worker, reason))
         self._granted -= stepping * self._accounting.steps_per_push
@@ -125,27 +119,24 @@ class ServedWeights:
 
     def arrive(self, worker: int, version: int) -> tuple[int, ...]:
         """Take a push of `worker`, computed on `version`; return the workers to answer now."""
-        arrival = Arrival(worker, self.report.updates - version, self._progress)
-        self.report.pushes.append((arrival.worker, arrival.staleness))
-        self._staleness[worker] = arrival.staleness
-        self._num_pushes[worker] += 1
-        return self._carry_out(self._serving.arrive(arrival), worker)
+        staleness, budget = self.report.updates - version, self._run.num_steps
+        progress = self.samples / (budget * self._run.batch_size) if budget else 0.0
+        self.report.pushes.append((worker, staleness))
+        self._staleness[worker] = staleness
+        self.num_pushes[worker] += 1
+        release = self._serving.arrive(Arrival(worker, staleness, progress))
+        return self._carry_out(release, worker)
 
     def leave(self, worker: int) -> tuple[int, ...]:
         """Remove a worker that sends no more pushes; return the workers to answer now."""
         return self._carry_out(self._serving.leave(worker), worker)
-
-    @property
-    def _progress(self) -> float:
-        budget = self._run.num_steps
-        return self.samples / (budget * self._run.batch_size) if budget else 0.0
 
     def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
             self._update(release.applied)
         self._granted -= len(release.dropped) * self._accounting.steps_per_push
         self.report.dropped += len(release.dropped)
-        self.report.dropped_steps += [(w, self._num_pushes[w] - 1) for w in release.dropped]
+        self.report.dropped_steps += [(w, self.num_pushes[w] - 1) for w in release.dropped]
         self.report.held += sum(each != worker for each in release.answered)
         return release.answered
 
@@ -171,28 +162,25 @@ class ServedWeights:
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:
         """Return the mean gradient, with one additional vector for any number of workers."""
-        first, *others = workers
-        if not others:
-            return self._served(first)
-        total = self._served(first).clone()
-        for worker in others:
-            total += self._served(worker)
+        gradients = (
+            self._scheme.served(
+                self._gradient(worker), self.weights, self._read.get(worker, self.weights)
+            )
+            for worker in workers
+        )
+        first = next(gradients)
+        if len(workers) == 1:
+            return first
+        total = first.clone()
+        for gradient in gradients:
+            total += gradient
         return total.div_(len(workers))
-
-    def _served(self, worker: int) -> Tensor:
-        read = self._read.get(worker, self.weights)
-        return self._scheme.served(self._gradient(worker), self.weights, read)
 
     def _keep_snapshot(self) -> None:
         """Copy the shard: the only work of evaluation inside the training clock."""
         self._snapshot_samples.pop(0)
         statistics = [self._statistics(worker) for worker in sorted(self._staleness)]
-        snapshot = Snapshot(
-            samples=self.samples,
-            updates=self.report.updates,
-            seconds=self._seconds(),
-            weights=self.scored,
-            statistics=torch.stack(statistics).mean(0),
-        )
+        mean, seconds = torch.stack(statistics).mean(0), self._seconds()
+        snapshot = Snapshot(self.samples, self.report.updates, seconds, self.scored, mean)
         self.snapshots.append(snapshot)
-        self.report.diverged = not bool(snapshot.weights.isfinite().all())
+        self.report.diverged = not snapshot.is_finite()

@@ -1,4 +1,6 @@
-"""Copies of the shared weights at given numbers of samples, kept for later evaluation."""
+"""Copies of the shared weights at given numbers of samples, kept for later evaluation, and their
+moving average.
+"""
 
 import hashlib
 import math
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from paceline.exchange.process_group import members, receive_json, send_json
 from paceline.scheme.accounting import Accounting
@@ -16,10 +19,9 @@ from paceline.scheme.accounting import Accounting
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights and BatchNorm statistics, in the order of the network's own lists.
-
-    `weights` [1 or 2, n]: the weights, and their moving average if there is one. `statistics`: one
-    vector. `samples`, `updates`: numbers over all workers. `seconds`: time of the training clock.
+    """Weights and BatchNorm statistics, in the order of the network's own lists. `weights` [1 or 2,
+    n]: the weights, and their moving average if there is one. `statistics`: one vector. `samples`,
+    `updates`: numbers over all workers. `seconds`: time of the training clock.
     """
 
     samples: int
@@ -27,6 +29,10 @@ class Snapshot:
     seconds: float
     weights: Tensor
     statistics: Tensor
+
+    def is_finite(self) -> bool:
+        """Return True if all weights are finite."""
+        return bool(self.weights.isfinite().all())
 
 
 def state_of(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
@@ -71,6 +77,37 @@ def _sizes(tensors: Sequence[Tensor]) -> list[int]:
     return [tensor.numel() for tensor in tensors]
 
 
+def decay_per_sample(decay: float, reference_batch_size: int) -> float:
+    """Return d^(1/B), of a decay d over B images of all workers together. A moving average of
+    weights keeps the share d^(n/B) of itself over n images, however many updates these were:
+    schemes whose updates differ in size average over equally many images.
+    """
+    return decay ** (1 / reference_batch_size)
+
+
+class MovingAverage:
+    """Average a of weights w that change: a <- q a + (1 - q) w, where q = sample_decay^images. It
+    begins with copies of `weights`. With a decay of 0 it is the weights.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], sample_decay: float) -> None:
+        self.weights = [weight.detach().clone() for weight in weights]
+        self._decay = sample_decay
+
+    def update(self, weights: Sequence[Tensor], images: int) -> None:
+        """Take in weights that `images` images of all workers have changed since the last call."""
+        get_ema_multi_avg_fn(self._decay**images)(self.weights, list(weights), 0)
+
+    def fork(self) -> "MovingAverage":
+        """Return an average that goes on from this one by itself."""
+        return MovingAverage(self.weights, self._decay)
+
+
+def scored_weights(weights: Tensor, average: MovingAverage | None) -> Tensor:
+    """Return copies of the vector `weights` [n] and of its average, if any: [1 or 2, n]."""
+    return torch.stack([weights, *(average.weights if average else ())])
+
+
 def send_snapshot(snapshot: Snapshot, receiver: int) -> None:
     """Send a snapshot to the member `receiver` of the run."""
     header = {
@@ -107,23 +144,19 @@ def join_shards(shards: list[Snapshot]) -> Snapshot:
 
 
 def evaluated_weights(accounting: Accounting, *, averaged: bool) -> str:
-    """Name the weights and the BatchNorm statistics that a snapshot of a run contains.
-
-    `averaged`: True if it also has their moving average. BatchNorm statistics are never averaged:
-    they are those of the workers when the snapshot is taken.
+    """Name the weights and the BatchNorm statistics that a snapshot of a run contains. `averaged`:
+    True if it also has their moving average. BatchNorm statistics are never averaged: they are
+    those of the workers when the snapshot is taken.
     """
-    weights = _weights(accounting)
-    return f"{weights}; beside them their moving average, by samples" if averaged else weights
-
-
-def _weights(accounting: Accounting) -> str:
-    scheme = accounting.scheme
-    if scheme.servers:
+    if accounting.scheme.servers:
         weights = "the servers' center" if accounting.own_weights else "weights at the servers"
-        return f"{weights}; BatchNorm statistics: mean over workers' latest"
-    if scheme.claim(1) == "synchronous":
-        return "weights shared by all workers; BatchNorm statistics: mean over workers"
-    return "mean over workers' weights; BatchNorm statistics: mean over workers"
+    elif accounting.scheme.claim(1) == "synchronous":
+        weights = "weights shared by all workers"
+    else:
+        weights = "mean over workers' weights"
+    latest = "' latest" if accounting.scheme.servers else ""
+    average = "; beside them their moving average, by samples" if averaged else ""
+    return f"{weights}; BatchNorm statistics: mean over workers{latest}{average}"
 
 
 def weights_digest(weights: Iterable[Tensor]) -> str:

@@ -1,36 +1,41 @@
-"""Base class of the project's Lightning strategies on both clocks."""
+"""Base class of the project's Lightning strategies on both clocks, and what they support."""
 
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Trainer
-from torch import nn
+from pytorch_lightning.callbacks import (
+    GradientAccumulationScheduler,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
+from pytorch_lightning.strategies import Strategy
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from paceline.clock.flat_optimizer import make_optimizer
 from paceline.clock.reports import StrategyReport
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.served_weights import SERVED_PRECISIONS
 from paceline.clock.snapshot import Snapshot
+from paceline.errors import SettingError
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
 
-
-class TrainerOptions(TypedDict):
-    """Options of a Lightning Trainer that belong to a strategy."""
-
-    strategy: Any
-    devices: int
-    plugins: list[Any]
+_CHANGING = (StochasticWeightAveraging, GradientAccumulationScheduler, WeightAveraging)
 
 
 class SizedBatches(Protocol):
     """Batches of a known number, on which a Trainer trains."""
 
     def __len__(self) -> int: ...
-
     def __iter__(self) -> Iterator[Any]: ...
-
     def beginning_at(self, first: int) -> Iterator[Any]: ...
 
 
@@ -40,12 +45,13 @@ DrawAll = Callable[[int, int, Callable[[], None]], SizedBatches]
 DrawOne = Callable[[int, int], Any]
 
 
-class AbstractTrainingStrategy(ABC):
+class AbstractTrainingStrategy(Strategy, ABC):
     """Strategy of one process: for one worker on the wall clock, for all on the virtual one.
-
     `part`: file of this process's part of a checkpoint of the run, to go on from or to write.
     """
 
+    scheme: AbstractScheme
+    run: RunSpec
     part: Path | None = None
 
     @property
@@ -58,9 +64,9 @@ class AbstractTrainingStrategy(ABC):
     def held_weights(self) -> list[nn.Parameter]:
         """Parameters in the order of a snapshot's vector."""
 
-    @abstractmethod
-    def trainer_options(self) -> TrainerOptions:
+    def trainer_options(self) -> dict[str, Any]:
         """Return the options of the Trainer that this strategy trains in."""
+        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     @abstractmethod
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
@@ -72,10 +78,9 @@ class AbstractTrainingStrategy(ABC):
 
     @abstractmethod
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        """Return the observations after training, before `finish`.
-
-        `step_ends` [steps]: real seconds of the training clock in this process. `seconds_data`:
-        time spent waiting for data. On the virtual clock workers have modelled times instead.
+        """Return the observations after training, before `finish`. `step_ends` [steps]: real
+        seconds of the training clock in this process. `seconds_data`: time spent waiting for data.
+        On the virtual clock workers have modelled times instead.
         """
 
     def save_part(self, trainer: Trainer, path: Path) -> None:
@@ -94,6 +99,34 @@ class AbstractTrainingStrategy(ABC):
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         """Return the real seconds of the training clock at each snapshot."""
         return [snapshot.seconds for snapshot in snapshots]
+
+    def check_honoured(self, trainer: Trainer, by: str, *, again: bool) -> None:
+        """Raise SettingError for an unsupported option of the module or its Trainer. `by`: name of
+        what applies updates, for the message. `again`: the strategy has trained before.
+        """
+        if again:
+            message = "it has trained, and its run has ended; a new one goes on from the weights"
+            raise SettingError("strategy", message)
+        if trainer.precision not in SERVED_PRECISIONS:
+            known = ", ".join(SERVED_PRECISIONS)
+            message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"
+            raise SettingError("training.precision", message)
+        if not trainer.lightning_module.automatic_optimization:
+            raise SettingError("model", f"manual optimization cannot be driven by {by}")
+        check_one_optimizer(self.optimizers, by)
+        if trainer.accumulate_grad_batches != 1:
+            message = f"each batch is a step to {by}; use a larger batch_size"
+            raise SettingError("accumulate_grad_batches", message)
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, _CHANGING):
+                name = type(callback).__name__
+                raise SettingError("callbacks", f"{name} changes steps or weights, which {by} owns")
+        accounting = Accounting(self.scheme, self.run.num_workers)
+        accounting.check_clipping(trainer.gradient_clip_val)
+        groups = self.optimizers[0].param_groups
+        dtypes = {weight.dtype for group in groups for weight in group["params"]}
+        if len(dtypes) != 1:
+            raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")
 
 
 def random_state() -> dict[str, Any]:
@@ -119,10 +152,9 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 
 class RemoteOptimizer(Optimizer):
-    """Optimizer that runs the closure, then `exchange`, and has no state of its own.
-
-    Its groups are those of `optimizer`. `zero()` clears the gradients in place, because they are
-    views of the vector that is sent.
+    """Optimizer that runs the closure, then `exchange`, and has no state of its own. Its groups are
+    those of `optimizer`. `zero()` clears the gradients in place, because they are views of the
+    vector that is sent.
     """
 
     def __init__(
@@ -130,8 +162,7 @@ class RemoteOptimizer(Optimizer):
     ) -> None:
         super().__init__(optimizer.param_groups, dict(optimizer.defaults))
         self.param_groups = optimizer.param_groups
-        self._zero = zero
-        self._exchange = exchange
+        self._zero, self._exchange = zero, exchange
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over the options of the groups, which stay those of `optimizer`."""
@@ -145,3 +176,39 @@ class RemoteOptimizer(Optimizer):
         loss = closure() if closure is not None else None
         self._exchange()
         return loss
+
+
+def check_one_optimizer(optimizers: list[Optimizer], by: str) -> None:
+    """Raise SettingError("model") for several optimizers, and one that mixes weights."""
+    if len(optimizers) != 1 or not is_elementwise(optimizers[0]):
+        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
+        message = f"{by} applies one optimizer that treats each weight by itself, not {names}"
+        raise SettingError("model", message)
+
+
+def is_elementwise(optimizer: Optimizer) -> bool:
+    """Return True if tensors that are one vector become what they become by themselves. Only then
+    can the weights be cut anywhere among servers. `optimizer` stays as it is.
+    """
+    options = {key: each for key, each in optimizer.param_groups[0].items() if key != "params"}
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(4, 10, generator=generator, dtype=torch.float64)  # weights, 3 gradients
+
+    def shaped(vector: Tensor) -> list[Tensor]:
+        first, second = torch.split(vector.clone(), [6, 4])
+        return [first.view(2, 3), second]
+
+    def trained(cut: Callable[[Tensor], list[Tensor]]) -> Tensor:
+        weights = cut(drawn[0])
+        trial = make_optimizer(type(optimizer), [{**options, "params": weights}])
+        for gradient in drawn[1:]:
+            for weight, part in zip(weights, cut(gradient), strict=True):
+                weight.grad = part
+            trial.step()
+        return torch.cat([weight.flatten() for weight in weights])
+
+    try:
+        apart, together = trained(shaped), trained(lambda vector: [vector.clone()])
+    except Exception:  # an optimizer raises what it likes for a vector
+        return False
+    return torch.allclose(apart, together, rtol=1e-9, atol=1e-12)

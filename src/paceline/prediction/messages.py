@@ -11,8 +11,8 @@ from statistics import fmean, median
 import torch
 import torch.distributed as dist
 
+from paceline.clock.flat_optimizer import group_segments
 from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
-from paceline.clock.segment import group_segments
 from paceline.clock.served_weights import ServedWeights
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from paceline.clock.flat_optimizer import plain_segment
 from paceline.clock.run_spec import RunSpec, VectorSpec
-from paceline.clock.segment import plain_segment
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
@@ -254,9 +254,7 @@ def timed_clock(
     )
     clock = VirtualClock(parts, VectorSpec([plain_segment(len(weights))]), weights)
     while (worker := clock.next_worker()) is not None:
-        gradient = clock.pool.take()
-        gradient.vector.zero_()
-        clock.finish_step(worker, gradient)
+        clock.finish_idle_step(worker)
     clock.end()
     return clock
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from paceline.clock.clipping import check_clipping
 from paceline.clock.served_weights import SERVED_PRECISIONS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.placement import Placement
@@ -128,7 +127,7 @@ class Point:
         self.cluster.check_workload(self.workload)
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
-            check_clipping(self.training.gradient_clip_val, self.scheme, self.workers)
+            Accounting(self.scheme, self.workers).check_clipping(self.training.gradient_clip_val)
         self._check_precision()
         self._check_checkpoints()
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from paceline.clock.moving_average import decay_per_sample
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.snapshot import decay_per_sample
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate, corrected_momentum
 from paceline.record.target import Target

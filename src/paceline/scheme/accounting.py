@@ -1,16 +1,27 @@
-"""Numbers that a run by a scheme is counted by, asked of its rule on trial."""
+"""Numbers that a run by a scheme is counted by, asked of its rule on trial.
+
+On trial a rule is driven by itself, on vectors of one element, to see what it communicates.
+"""
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from paceline.errors import SettingError
-from paceline.scheme.probe import messages_of, pushes_in_turn, step_on_trial
-from paceline.scheme.rule import AbstractScheme, Apply, Message, Push
+from paceline.scheme.rule import (
+    AbstractScheme,
+    Apply,
+    Message,
+    Push,
+    Step,
+    WorkerView,
+    next_message,
+)
 from paceline.scheme.serving import Arrival, Release
 
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
@@ -20,7 +31,6 @@ _MOST_STEPS = 2**20  # until a first push: a trial of seconds
 @dataclass(frozen=True)
 class Accounting:
     """The numbers of a scheme with so many workers; each is found once, when it is asked for.
-
     Raises SettingError where the rule cannot have so many workers.
     """
 
@@ -43,15 +53,16 @@ class Accounting:
         """
         if not self.scheme.servers:
             return True
-        return any(isinstance(message, Apply) for message in self._step(0))
+        return any(isinstance(message, Apply) for message in self.messages())
 
     @cached_property
     def equal_steps(self) -> bool:
         """True where a message meets all workers, and so they take equally many steps; others take
         theirs from a common budget: who is faster takes more.
         """
-        single = (self._step(0, BEGINNING), self._step(0, END), self._end_after_one_step())
-        return any(message.meets_all for message in itertools.chain(*single))
+        end = messages_of(self.scheme.end(torch.zeros(1), 1))
+        single = itertools.chain(self.messages(), self.messages(0, END), end)
+        return any(message.meets_all for message in single)
 
     @property
     def can_meet(self) -> bool:
@@ -68,7 +79,7 @@ class Accounting:
         if not self.scheme.servers or not self.own_weights:
             return 1
         applied = 0
-        for message in itertools.chain.from_iterable(map(self._step, range(_MOST_STEPS))):
+        for message in itertools.chain.from_iterable(map(self.messages, range(_MOST_STEPS))):
             applied += isinstance(message, Apply)
             if applied and isinstance(message, Push):
                 return applied
@@ -86,6 +97,42 @@ class Accounting:
         if self.scheme.servers > pushes:
             message = f"{self.scheme.servers} servers, and {pushes} pushes in the whole run"
             raise SettingError("scheme.servers", message)
+
+    def check_clipping(self, value: float | None) -> None:
+        """Raise SettingError if clipping by workers would come before other changes of gradients.
+
+        This is so if the scheme applies a mean, or anything else that is made of a gradient after
+        the worker has clipped it, or if a gradient leaves during backward, before it can be
+        clipped. DDP clips the mean itself. `value`: largest norm, or absolute value of an element;
+        None and 0 clip nothing.
+        """
+        if value and self.scheme.overlap:
+            message = "with scheme.overlap, gradients leave before they are clipped; null is needed"
+            raise SettingError("training.gradient_clip_val", message)
+        if value and not self.applies_own_gradients:
+            name = type(self.scheme).__name__
+            message = f"workers clip their own gradients, but {name} applies others made of them; "
+            raise SettingError("training.gradient_clip_val", message + "null is needed")
+
+    @property
+    def applies_own_gradients(self) -> bool:
+        """True if every gradient applied at the run's beginning and its end is one that a worker
+        computed. One that is damped by staleness is: the damping lowers the rate.
+        """
+        if self.num_workers == 1:
+            return True
+        return all(self._applies_own_gradients(progress) for progress in (BEGINNING, END))
+
+    def _applies_own_gradients(self, progress: float) -> bool:
+        if not self.own_weights:
+            if self.scheme.group_size > 1 or self.needs_read:
+                return False  # a group's mean; one that is compensated
+            serving = self.scheme.serving(self.num_workers)
+            return serving.arrive(Arrival(0, 0, progress)).applied == (0,)
+        gradient = torch.ones(1)
+        messages = self.messages(0, progress, gradient=gradient)
+        applied = [each for each in messages if isinstance(each, Apply)]
+        return all(message.gradient is gradient for message in applied)
 
     def group_of(self, worker: int) -> range:
         """List those who push as one with this worker; the first of them speaks to the servers."""
@@ -134,7 +181,9 @@ class Accounting:
         with. Those of all workers where they average among themselves. A rule that changes on the
         way is counted so from beginning to end, though the size of its updates changes.
         """
-        if self.scheme.needs_end or self.equal_steps or self._have_partners:
+        workers = range(self.num_workers)
+        have_partners = any(self.scheme.partners(each, self.num_workers) for each in workers)
+        if self.scheme.needs_end or self.equal_steps or have_partners:
             return self.num_workers
         if not self.scheme.servers:
             return 1
@@ -157,7 +206,10 @@ class Accounting:
         """
         if self.own_weights or not self.scheme.needs_end or num_steps is None:
             return updates * self.batches_per_update
-        return self._totals.setdefault(num_steps, _Totals(self._sizes(num_steps)))[updates]
+        if num_steps not in self._totals:
+            pushes = self._pushes_in_turn(lambda batches: batches / num_steps)
+            self._totals[num_steps] = _Totals(pushes, self.scheme.group_size)
+        return self._totals[num_steps][updates]
 
     def most_batches(self, num_steps: int) -> int:
         """Bound the batches that are drawn until `num_steps` of them are in the weights."""
@@ -172,6 +224,19 @@ class Accounting:
             return False
         return any(release.dropped for _, release in self._second_turn())
 
+    def messages(
+        self,
+        num_steps: int = 0,
+        progress: float = BEGINNING,
+        *,
+        worker: int = 0,
+        gradient: Tensor | None = None,
+    ) -> Iterator[Message]:
+        """Yield what a worker communicates in a step at weights of 0; `gradient` [1]: 1 if None."""
+        gradient = torch.ones(1) if gradient is None else gradient
+        view = WorkerView(gradient, torch.zeros(1), worker, self.num_workers, num_steps, progress)
+        return messages_of(self.scheme.step(view))
+
     def _check_overlap(self) -> None:
         if self.scheme.sharding != "bytes":
             message = "parts leave in the order of the layers: sharding=bytes is needed"
@@ -180,18 +245,10 @@ class Accounting:
             message = "a group's mean is there after its last backward only: group_size=1 is needed"
             raise SettingError("scheme.overlap", message)
         gradient = torch.ones(1)
-        step = step_on_trial(self.scheme, self.num_workers, gradient=gradient)
-        first = next(messages_of(step), None)
+        first = next(self.messages(gradient=gradient), None)
         if not (isinstance(first, Push) and first.value is gradient):
             name = type(self.scheme).__name__
             raise SettingError("scheme.overlap", f"what {name} pushes is no gradient of backward")
-
-    def _step(self, num_steps: int, progress: float = BEGINNING) -> Iterator[Message]:
-        step = step_on_trial(self.scheme, self.num_workers, num_steps=num_steps, progress=progress)
-        return messages_of(step)
-
-    def _end_after_one_step(self) -> Iterator[Message]:
-        return messages_of(self.scheme.end(torch.zeros(1), 1))
 
     def _mean_staleness(self, progress: float) -> float:
         staleness = [
@@ -207,22 +264,33 @@ class Accounting:
         pushes = sum(len(release.applied) for release in releases)
         return self.scheme.group_size * pushes / len(releases)
 
-    @property
-    def _have_partners(self) -> bool:
-        workers = range(self.num_workers)
-        return any(self.scheme.partners(worker, self.num_workers) for worker in workers)
-
     def _second_turn(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
         """Serve everybody's push twice; of the first ones, not all that is under way has come."""
-        pushes = pushes_in_turn(self.scheme, self.num_workers, lambda batches: progress)
+        pushes = self._pushes_in_turn(lambda batches: progress)
         return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
 
-    def _sizes(self, num_steps: int) -> Iterator[int]:
-        """Yield the batches of each update in turn."""
-        pushes = pushes_in_turn(self.scheme, self.num_workers, lambda batches: batches / num_steps)
-        for _, release in pushes:
-            if release.applied:
-                yield len(release.applied) * self.scheme.group_size
+    def _pushes_in_turn(
+        self, progress: Callable[[int], float]
+    ) -> Iterator[tuple[Arrival, Release]]:
+        """Serve workers that are equally fast: endlessly, each pushes in turn unless it waits.
+        `progress(batches)`: the share of the run that so many batches are, where they are behind
+        the weights.
+        """
+        serving = self.scheme.serving(self.num_workers)
+        read = dict.fromkeys(self.pushing, 0)  # versions, of workers that may push
+        version = batches = 0
+        for worker in itertools.cycle(self.pushing):
+            if worker not in read:
+                continue
+            arrival = Arrival(worker, version - read.pop(worker), progress(batches))
+            release = serving.arrive(arrival)
+            version += bool(release.applied)
+            batches += len(release.applied) * self.scheme.group_size
+            read |= dict.fromkeys(release.answered, version)
+            yield arrival, release
+            if not read:
+                name = type(self.scheme).__name__
+                raise SettingError("scheme", f"{name} lets all workers wait")
 
     @cached_property
     def _totals(self) -> "dict[int, _Totals]":
@@ -230,12 +298,25 @@ class Accounting:
 
 
 class _Totals:
-    """Sums of the first numbers of an endless series, each formed once."""
+    """Sums of the batches of the first updates by servers, each formed once."""
 
-    def __init__(self, numbers: Iterator[int]) -> None:
-        self._numbers, self._sums = numbers, [0]
+    def __init__(self, pushes: Iterator[tuple[Arrival, Release]], group_size: int) -> None:
+        applied = (len(release.applied) * group_size for _, release in pushes)
+        self._sizes, self._sums = filter(None, applied), [0]
 
-    def __getitem__(self, count: int) -> int:
-        while len(self._sums) <= count:
-            self._sums.append(self._sums[-1] + next(self._numbers))
-        return self._sums[count]
+    def __getitem__(self, updates: int) -> int:
+        while len(self._sums) <= updates:
+            self._sums.append(self._sums[-1] + next(self._sizes))
+        return self._sums[updates]
+
+
+def messages_of(rule: Step) -> Iterator[Message]:
+    """Drive a rule, and yield its messages; what is communicated comes back as another tensor."""
+    answer = None
+    while (message := next_message(rule, answer)) is not None:
+        yield message
+        if isinstance(message, Apply):
+            answer = torch.zeros(1)
+        else:
+            value: Tensor | None = getattr(message, "value", None)
+            answer = None if value is None else value.clone()

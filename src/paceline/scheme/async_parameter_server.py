@@ -31,11 +31,9 @@ from paceline.settings import NotNegative, Whole, settings
 class AsyncParameterServer(AbstractServedScheme):
     """Gradients are applied when they come, damped by their staleness or not.
 
-    `servers`: processes that share the weights. `group_size`: workers that push as one, by the
-    first of them; it divides their number. `overlap`: pushes leave during backward, by layer.
     `compensation`: lambda above, the constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2
     that is also found belongs to DC-ASGD-a, which divides it by the root of a moving mean of
-    squared gradients.
+    squared gradients. AbstractScheme documents the others.
     """
 
     servers: Whole = Field()

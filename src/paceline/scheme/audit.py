@@ -14,10 +14,9 @@ Dropped = Iterable[tuple[int, int]]  # worker, and number of the push among its 
 
 
 class Averaged(NamedTuple):
-    """Mean of a worker's weights and its partner's.
-
-    `sent_after`, `held_after`: number of its own steps before its weights went into the mean, and
-    before it held the mean itself; the same for the worker that was asked.
+    """Mean of a worker's weights and its partner's. `sent_after`, `held_after`: number of its own
+    steps before its weights went into the mean, and before it held the mean itself; the same for
+    the worker that was asked.
     """
 
     partner: int
@@ -45,10 +44,9 @@ class RunLog(NamedTuple):
 
 
 def not_at_once(log: ServedLog, first: int = 0) -> str:
-    """Audit pushes from number `first` on, each of which was an update and answered by itself.
-
-    So it is as late as others have pushed since its worker's push before, and at the end every
-    worker had a step under way.
+    """Audit pushes from number `first` on, each of which was an update and answered by itself. So
+    it is as late as others have pushed since its worker's push before, and at the end every worker
+    had a step under way.
     """
     last = {worker: first for worker in log.workers}
     for number, (worker, staleness) in enumerate(log.pushes[first:], first):
@@ -64,7 +62,6 @@ def not_at_once(log: ServedLog, first: int = 0) -> str:
 
 def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
     """Audit pushes before number `end`, of which the first `needed` of a version were one update.
-
     When workers have left, it is of all that are there.
     """
     numbers, dropped = Counter[int](), set(log.dropped)

@@ -23,10 +23,9 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class ElasticAveraging(AbstractScheme):
-    """Workers and a center attract each other.
-
-    `elasticity`: a above, below 1; 0.9 / workers in the paper. Momentum is each worker's own, by
-    torch's SGD; the paper has none (EASGD) or Nesterov's (EAMSGD).
+    """Workers and a center attract each other. `elasticity`: a above, below 1; 0.9 / workers in the
+    paper. Momentum is each worker's own, by torch's SGD; the paper has none (EASGD) or Nesterov's
+    (EAMSGD).
     """
 
     servers: Whole = Field()

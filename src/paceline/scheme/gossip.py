@@ -32,9 +32,8 @@ from paceline.settings import settings
 
 @settings("scheme")
 class Gossip(AbstractScheme):
-    """Pairs of workers average their weights.
-
-    `graph`: the pairs. The partner that is drawn depends on (seed, worker, step) alone.
+    """Pairs of workers average their weights. `graph`: the pairs. The partner that is drawn depends
+    on (seed, worker, step) alone.
     """
 
     graph: Literal["ring", "exponential", "complete"]

@@ -19,10 +19,7 @@ from paceline.settings import Whole, settings
 
 @settings("scheme")
 class Mixed(AbstractServedScheme):
-    """Workers of a group push as one.
-
-    `group_size`: workers of a group; it divides their number.
-    """
+    """Workers of a group push as one. `group_size`: workers of a group; it divides their number."""
 
     servers: Whole = Field()
     group_size: Whole = Field()  # has been in every record of this scheme

@@ -39,9 +39,8 @@ class WorkerView:
 
 
 class Message:
-    """A communication of a worker, or a change of its weights, that a rule yields.
-
-    `meets_all`: nobody is answered before all workers have sent it.
+    """A communication of a worker, or a change of its weights, that a rule yields. `meets_all`:
+    nobody is answered before all workers have sent it.
     """
 
     meets_all: ClassVar[bool] = False
@@ -103,21 +102,6 @@ def next_message(step: Step, answer: Any) -> Message | None:
         return None
 
 
-def begin_step(
-    scheme: "AbstractScheme",
-    gradient: Tensor,
-    weights: Tensor,
-    *,
-    index: int,
-    num_workers: int,
-    num_steps: int,
-    progress: float,
-) -> Step:
-    """Begin the rule of one step; the one place where a worker's view is made."""
-    view = WorkerView(gradient, weights, index, num_workers, num_steps, progress)
-    return scheme.step(view)
-
-
 class AbstractScheme(ABC):
     """One way of sharing updates. A concrete scheme is a settings class: it fills in the rule, says
     what it promises, and is never subclassed. What others count by is asked of the rule itself, by
@@ -163,9 +147,8 @@ class AbstractScheme(ABC):
         yield from ()
 
     def serving(self, num_workers: int) -> AbstractServing:
-        """Build a server's part, for one server and run.
-
-        Raises SettingError where the rule cannot have so many workers.
+        """Build a server's part, for one server and run. Raises SettingError where the rule cannot
+        have so many workers.
         """
         raise NotImplementedError(f"{type(self).__name__} has no servers")
 

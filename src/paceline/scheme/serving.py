@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Arrival:
-    """A push that has just come: who sent it, and how many versions late it is.
-
-    `progress`: share of the run's samples that is behind the server's weights.
+    """A push that has just come: who sent it, and how many versions late it is. `progress`: share
+    of the run's samples that is behind the server's weights.
     """
 
     worker: int

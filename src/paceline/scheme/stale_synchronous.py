@@ -17,11 +17,8 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class StaleSynchronous(AbstractServedScheme):
-    """Fast workers wait for slow ones within a bound.
-
-    `bound`: steps that the fastest worker may have taken more than the slowest. `group_size`:
-    workers that push as one, by the first of them; it divides their number. `overlap`: pushes leave
-    during backward, by layer.
+    """Fast workers wait for slow ones within a bound. `bound`: steps that the fastest worker may
+    have taken more than the slowest. AbstractScheme documents the others.
     """
 
     servers: Whole = Field()

@@ -12,10 +12,9 @@ from paceline.settings import settings
 
 @settings("scheme")
 class SyncAllReduce(AbstractScheme):
-    """Synchronous SGD on weights that all workers share.
-
-    `collective` names how the mean is formed, which changes the time alone; `compression` what is
-    done to gradients before they are sent, on real processes alone (torch's own hooks).
+    """Synchronous SGD on weights that all workers share. `collective` names how the mean is formed,
+    which changes the time alone; `compression` what is done to gradients before they are sent, on
+    real processes alone (torch's own hooks).
     """
 
     carried_out_by_ddp = True

@@ -21,10 +21,8 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class SyncParameterServer(AbstractServedScheme):
-    """Servers apply the mean of the first pushes of each version.
-
-    `backup_workers`: b above, of all workers. `group_size`: workers that push as one, by the first
-    of them; it divides their number. `overlap`: pushes leave during backward, by layer.
+    """Servers apply the mean of the first pushes of each version. `backup_workers`: b above, of all
+    workers. AbstractScheme documents the others.
     """
 
     servers: Whole = Field()

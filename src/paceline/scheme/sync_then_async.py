@@ -19,10 +19,8 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class SyncThenAsync(AbstractServedScheme):
-    """Servers wait for all workers at first, and for none later.
-
-    `switch_at`: a share of the run's samples. `group_size`: workers that push as one, by the first
-    of them; it divides their number. `overlap`: pushes leave during backward, by layer.
+    """Servers wait for all workers at first, and for none later. `switch_at`: a share of the run's
+    samples. AbstractScheme documents the others.
     """
 
     needs_end = True

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.cores import cores_of
-from paceline.clock.virtual.kernel import Kernel, Moment
+from paceline.clock.virtual.kernel import Cores, Kernel, Moment
 from paceline.prediction.predict import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
@@ -38,7 +37,7 @@ def clock_of(scheme, profile, workers, steps=4, times=None):
 def ends(shared, jobs):
     """Ends of jobs of (begin, seconds that it takes alone)."""
     kernel, found = Kernel(), {}
-    cores = cores_of(shared, kernel)
+    cores = Cores(kernel, shared)
 
     def work(number, begin, seconds):
         yield Moment(begin)

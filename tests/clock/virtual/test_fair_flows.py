@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from paceline.clock.virtual.fair_flows import FairFlows, max_min_rates
 from paceline.clock.virtual.kernel import Kernel, Moment
+from paceline.clock.virtual.virtual_network import FairFlows, max_min_rates
 
 
 def filled(out, into, num_ports, bandwidth, weights):

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.cores import OwnCores
-from paceline.clock.virtual.kernel import Kernel, Moment
-from paceline.clock.virtual.virtual_mean_link import Brought, allreduce_end
+from paceline.clock.virtual.kernel import Cores, Kernel, Moment
+from paceline.clock.virtual.virtual_links import Brought, allreduce_end
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.exchange.find_collective import collective as named
 from paceline.prediction.predict import timed_clock
@@ -42,7 +41,7 @@ _BOTH_WAYS = [("push", 0, 0), ("push", 1, 0), ("answer", 0, 0), ("answer", 0, 1)
 def passages(profile, messages, workers=4, servers=2, *, star=False):
     """Passages of (time, verb, sender, receiver, bytes) over one network."""
     kernel, found = Kernel(), {}
-    cores = OwnCores(kernel)
+    cores = Cores(kernel, None)
     network = VirtualNetwork(profile, workers, servers, kernel=kernel, cores=cores, star=star)
 
     def send(number, begin, verb, *message):

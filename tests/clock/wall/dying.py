@@ -69,7 +69,7 @@ class DyingClassifier(Classifier):
     def _patch(self) -> None:
         """The push of this step goes out in part: of two servers, to the first alone."""
         strategy: Any = self.trainer.strategy
-        wire = strategy._push.wire
+        wire = strategy.push.wire
         wire.push_pull = lambda: self._push_in_part(wire)
 
     def _push_in_part(self, wire: worker_wire.WorkerWire) -> None:

@@ -16,7 +16,7 @@ class ElsewhereClassifier(Classifier):
 
     def on_train_start(self) -> None:
         strategy: Any = self.trainer.strategy
-        wire, send = strategy._push.wire, strategy._push.wire.send_early
+        wire, send = strategy.push.wire, strategy.push.wire.send_early
         assert wire.sends_early == strategy.scheme.overlap
 
         def count(first: int) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.wall.early_parts import PacedParts, RealParts
+from paceline.clock.wall.parameter_server_strategy import PacedParts, RealParts
 from paceline.errors import SettingError
 from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.shard import backwards

@@ -1,71 +1,53 @@
 """Virtual clock: many workers as processes, in the order of virtual time."""
 
+import gc
 from collections import deque
-from typing import TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from paceline.clock.links import Process
+from paceline.clock.links import Process, RuleDriver
 from paceline.clock.reports import StrategyReport
-from paceline.clock.rule_driver import RuleDriver
 from paceline.clock.run_spec import VectorSpec
 from paceline.clock.snapshot import Snapshot
-from paceline.clock.virtual.buffers import Buffer
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.content import content_of, fill_content
 from paceline.clock.virtual.kernel import Event
 from paceline.clock.virtual.virtual_data import VirtualData
-from paceline.clock.virtual.virtual_links import SharedLinks, VirtualLinks
-from paceline.clock.virtual.virtual_mean_link import VirtualMeanLink
+from paceline.clock.virtual.virtual_links import VirtualLinks, VirtualMeanLink
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
-from paceline.clock.virtual.virtual_pair_link import VirtualPairLink
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
-from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme
-
-
-class ClockState(TypedDict):
-    """State of a clock between two steps. `steps`: gradients that it was given. `now`: virtual
-    seconds. `content`: all that it holds, see `content_of`.
-    """
-
-    steps: int
-    now: float
-    content: list[Tensor]
 
 
 class VirtualClock:
-    """Clock that runs the rules of all workers, and asks its caller for gradients.
-
-    `next_worker()` returns the worker whose backward ends next, or whose gradient a server has all
-    of before that: compute it on the worker's weights, and pass it to `finish_step`.
+    """Clock that runs the rules of all workers, and asks its caller for gradients. `next_worker()`
+    returns the worker whose backward ends next, or whose gradient a server has all of before that:
+    compute it on the worker's weights, and pass it to `finish_step`.
     """
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
         """Make a clock whose workers all begin with `weights`, as one vector."""
         scheme, run = parts.scheme, parts.run
         self.kernel, self.workers, self.pool = parts.kernel, parts.workers, parts.pool
-        self._run, self._times, self._split = run, parts.step_times, parts.split
-        self._cores, self._network = parts.cores, parts.network
-        self._seconds_of_ddp = parts.seconds_of_ddp
+        self._parts, self._run, self._split = parts, run, parts.split
         self._accounting = Accounting(scheme, run.num_workers)
         self._data = VirtualData(parts, run.traffic) if run.traffic else None
-        servers = VirtualServers(parts, vectors, weights.clone()) if scheme.servers else None
-        push = VirtualPushLink(parts, servers) if servers else None
+        self.servers = VirtualServers(parts, vectors, weights.clone()) if scheme.servers else None
+        self._push = VirtualPushLink(parts, self.servers) if self.servers else None
         own_weights = self._accounting.own_weights
-        own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
-        pair = VirtualPairLink(parts, own.states) if own else None
-        self.servers, self._push, self._own = servers, push, own
-        self._links = SharedLinks(parts.pool, VirtualMeanLink(parts), push, pair, own)
+        self._own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
+        self._means = VirtualMeanLink(parts)
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
         self._num_steps = 0  # of all workers, with their gradients
-        self._start(scheme, weights)
+        self._start(weights)
 
-    def _start(self, scheme: AbstractScheme, weights: Tensor) -> None:
+    def _start(self, weights: Tensor) -> None:
         """Give every worker the same first weights, and start its process."""
         first = self.pool.copy(weights)
         for worker in self.workers:
@@ -76,8 +58,8 @@ class VirtualClock:
         for worker in self.workers:
             if self._split is not None:
                 self._split.begin(worker)
-            links = VirtualLinks(worker, self._links)
-            driver = RuleDriver(scheme, links, worker.index, self._run)
+            links = VirtualLinks(worker, self.pool, self._means, self._push, self._own)
+            driver = RuleDriver(self._parts.scheme, links, worker.index, self._run)
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)
         self.kernel.settle()
@@ -91,13 +73,18 @@ class VirtualClock:
         return self._ready.popleft() if self._ready else None
 
     def finish_step(self, worker: VirtualWorker, gradient: Buffer | None) -> None:
-        """Continue a worker with its gradient, which the clock owns from now on.
-
-        `gradient`: None if the step is abandoned because training ends.
+        """Continue a worker with its gradient, which the clock owns from now on. `gradient`: None
+        if the step is abandoned because training ends.
         """
         self._num_steps += gradient is not None
         self.kernel.happen(worker.computed, gradient)
         self.kernel.settle()
+
+    def finish_idle_step(self, worker: VirtualWorker) -> None:
+        """Continue a worker with a gradient of zero."""
+        gradient = self.pool.take()
+        gradient.vector.zero_()
+        self.finish_step(worker, gradient)
 
     def batches_behind(self, worker: VirtualWorker) -> int:
         """Count the batches of all workers in the weights that this one knows."""
@@ -106,11 +93,11 @@ class VirtualClock:
         first = self.workers[self._accounting.group_of(worker.index)[0]]  # it speaks for its group
         return self._accounting.batches(first.versions[0], self._run.num_steps)
 
-    def state(self) -> ClockState:
+    def state(self) -> dict[str, Any]:
         """Return the state between two steps; its content is that of the clock, not a copy."""
         return {"steps": self._num_steps, "now": self.kernel.now, "content": self._content()}
 
-    def resume(self, state: ClockState) -> None:
+    def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of another clock with the same parts; this one has just started.
 
         The parts determine what happens when, and which worker holds which vector, because a rule
@@ -119,9 +106,7 @@ class VirtualClock:
         of other parts.
         """
         while self._num_steps < state["steps"] and (worker := self.next_worker()) is not None:
-            gradient = self.pool.take()
-            gradient.vector.zero_()
-            self.finish_step(worker, gradient)
+            self.finish_idle_step(worker)
         if (self._num_steps, self.kernel.now) != (state["steps"], state["now"]):
             raise ValueError(f"another run's state: {state['now']} s after {state['steps']} steps")
         fill_content(self._content(), state["content"])
@@ -133,13 +118,13 @@ class VirtualClock:
     def end(self) -> None:
         """Deliver all messages under way; no worker takes another step."""
         self._ending = True
-        if self._push is not None:
-            self._push.end()
+        if self._push is not None and self._push.early is not None:
+            self._push.early.end()
         while (worker := self.next_worker()) is not None:
             self.finish_step(worker, None)
         if self._own is not None:
             for worker in self.workers:
-                worker.weights = self._own.begin(worker)  # what followed its last step included
+                self._own.begin(worker)  # what followed its last step included
 
     # observations
 
@@ -159,10 +144,9 @@ class VirtualClock:
 
     def busy_seconds(self) -> dict[str, float]:
         """Return the virtual seconds in which each link or server that is modelled was busy."""
+        links = {"all-reduce": self._means.busy_seconds, **self._parts.network.busy_seconds()}
         working = self._push.busy_seconds() if self._push else {}
-        inside = self._split.busy_seconds() if self._split else {}
-        links = {**self._links.mean.busy_seconds(), **self._network.busy_seconds()}
-        return {**links, **working, **inside}
+        return {**links, **working, **(self._split.busy_seconds() if self._split else {})}
 
     def report(self) -> StrategyReport:
         return StrategyReport(
@@ -195,46 +179,17 @@ class VirtualClock:
             links.release()
             if self._split is not None:
                 yield from self._split.hand_out(worker)
-            yield from self._finish(worker)
+            worker.num_steps += 1
+            worker.step_ends.append(self.kernel.now)
+            worker.seconds_communicating += self.kernel.now - worker.computed_at
+            if self._own is not None:
+                yield from self._own.finish(worker)
         if self._own is not None:
             assert worker.weights is not None
             yield from driver.end(worker.weights.vector, worker.num_steps)
             links.release()
         if self._push is not None:
             self._push.leave(worker)
-
-    def _may_step(self, worker: VirtualWorker) -> bool:
-        if self._own is None:
-            return worker.granted
-        worker.weights = self._own.begin(worker)
-        return self._own.has_step(worker)
-
-    def _compute(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
-        worker.computing, worker.computed = True, Event()
-        self._go_on_beside(worker, driver)
-        begun, alone = self.kernel.now, self._times.seconds(worker.index, worker.num_steps)
-        if self._split is not None:
-            yield from self._split.compute(worker, alone)
-            self._ready.append(worker)
-            return
-        worker.compute_seconds = alone + self._seconds_of_ddp
-        worker.computed_at = begun + worker.compute_seconds
-        early = self._push.begin(worker) if self._push is not None else None
-        if early is not None:
-            yield early
-        else:
-            yield self._cores.busy(worker.compute_seconds)
-            worker.computed_at = self.kernel.now
-        if self._cores.shared:
-            worker.compute_seconds = worker.computed_at - begun
-        worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
-        self._ready.append(worker)
-
-    def _go_on_beside(self, worker: VirtualWorker, driver: RuleDriver) -> None:
-        """Begin what the rule does beside the computing of a step, if the last of it has ended."""
-        if worker.beside is None or worker.beside.has_happened:
-            beside = driver.beside(worker.num_steps)
-            worker.beside = None if beside is None else self.kernel.start(beside)
 
     def _drive(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
         assert worker.gradient is not None
@@ -243,9 +198,79 @@ class VirtualClock:
         progress = self._run.progress(worker.next_number)
         return driver.step(gradient, weights, worker.num_steps, progress)
 
-    def _finish(self, worker: VirtualWorker) -> Process[None]:
-        worker.num_steps += 1
-        worker.step_ends.append(self.kernel.now)
-        worker.seconds_communicating += self.kernel.now - worker.computed_at
-        if self._own is not None:
-            yield from self._own.finish(worker)
+    def _may_step(self, worker: VirtualWorker) -> bool:
+        if self._own is None:
+            return worker.granted
+        self._own.begin(worker)
+        return self._own.has_step(worker)
+
+    def _compute(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
+        worker.computing, worker.computed = True, Event()
+        if worker.beside is None or worker.beside.has_happened:
+            beside = driver.beside(worker.num_steps)
+            worker.beside = None if beside is None else self.kernel.start(beside)
+        begun, cores = self.kernel.now, self._parts.cores
+        alone = self._parts.step_times.seconds(worker.index, worker.num_steps)
+        if self._split is not None:
+            yield from self._split.compute(worker, alone)
+            self._ready.append(worker)
+            return
+        worker.compute_seconds = alone + self._parts.seconds_of_ddp
+        worker.computed_at = begun + worker.compute_seconds
+        if self._push is not None and self._push.early is not None:
+            yield self._push.early.begin(worker)
+        else:
+            yield cores.busy(worker.compute_seconds)
+            worker.computed_at = self.kernel.now
+        if cores.shared:
+            worker.compute_seconds = worker.computed_at - begun
+        worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
+        self._ready.append(worker)
+
+
+_WITHOUT_CONTENT = (type, ModuleType, BuiltinFunctionType, CodeType, FrameType)
+
+
+def content_of(root: object, *, apart_from: Iterable[object] = ()) -> list[Tensor]:
+    """Return each vector that can be reached from `root`, as one tensor over its whole storage.
+
+    These are weights, statistics, states of optimizers, messages under way, and what suspended
+    rules keep between two messages. Vectors that share a storage are one. Their order follows from
+    how objects refer to each other, and so is the same for all that came about in the same way.
+    What can be reached only through `apart_from` is left out.
+    """
+    found: dict[int, Tensor] = {}
+    seen = {id(each) for each in apart_from}
+    left = [root]
+    while left:
+        thing = left.pop()
+        if id(thing) in seen or not gc.is_tracked(thing) or isinstance(thing, _WITHOUT_CONTENT):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Tensor):
+            storage = thing.untyped_storage()
+            if storage.nbytes():
+                shape = (storage.nbytes() // thing.element_size(),)
+                whole = thing.new_empty(0).set_(storage, 0, shape, (1,))
+                found.setdefault(storage.data_ptr(), whole)
+        else:
+            left.extend(reversed(_referents(thing)))
+    return list(found.values())
+
+
+def fill_content(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
+    """Copy the content of others, which `content_of` has listed, into the vectors of ours. Raises
+    ValueError, and copies nothing, unless there are as many of the same sizes and types.
+    """
+    kinds, given = ([(each.dtype, each.shape) for each in side] for side in (ours, theirs))
+    if kinds != given:
+        raise ValueError(f"the content has {len(given)} vectors that do not fit {len(kinds)}")
+    for mine, other in zip(ours, theirs, strict=True):
+        mine.copy_(other)
+
+
+def _referents(thing: object) -> Sequence[Any]:
+    """List what an object refers to: a suspended generator to all that its frame holds, a function
+    to what it encloses.
+    """
+    return thing.__closure__ or () if isinstance(thing, FunctionType) else gc.get_referents(thing)

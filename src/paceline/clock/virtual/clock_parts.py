@@ -1,28 +1,62 @@
-"""Parts that all processes of one virtual clock share: the modelled cluster, and its workers."""
+"""Parts that all processes of one virtual clock share: workers, vectors, the modelled cluster."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.buffers import BufferPool
-from paceline.clock.virtual.cores import cores_of
-from paceline.clock.virtual.kernel import Kernel
-from paceline.clock.virtual.message_sizes import MessageSizes
+from paceline.clock.virtual.kernel import Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
-from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.scheme.rule import AbstractScheme
+from paceline.clock.virtual.virtual_worker import BufferPool, VirtualWorker
+from paceline.exchange.shard import round_robin
+from paceline.scheme.rule import AbstractScheme, Sharding
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import OwnNetwork
+from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork
 
-_TIMELINE_WORKERS = 16  # more rows than that no figure shows
+_TIMELINE_WORKERS = 16  # no figure shows more rows
+
+
+@dataclass(frozen=True)
+class MessageSizes:
+    """Sizes of all messages of a run: those of the workload, not of the trained network.
+    `own_bytes`: bytes of the trained network's weights. `overlap`: False if gradients are reduced
+    as a whole after backward.
+    """
+
+    workload: AbstractWorkload
+    own_bytes: int
+    overlap: bool
+
+    def weights(self, num_bytes: int) -> int:
+        """Return the bytes of a message with `num_bytes` of the trained network's weights."""
+        return self.workload.message_bytes(num_bytes, self.own_bytes)
+
+    def shards(self, shard_bytes: Sequence[int], sharding: Sharding) -> list[int]:
+        """Return the bytes of a message with the weights of each server. `shard_bytes`: bytes of
+        these in the trained network. Whole tensors are those of the workload, where it lists them.
+        """
+        tensors = self.workload.sizes_of_tensors if sharding == "round_robin" else ()
+        if not tensors:
+            return [self.weights(num_bytes) for num_bytes in shard_bytes]
+        total, parts = self.weights(self.own_bytes), round_robin(len(tensors), len(shard_bytes))
+        return [total * sum(tensors[n] for n in part) // sum(tensors) for part in parts]
+
+    def statistics(self, worker: VirtualWorker) -> int:
+        """Return the bytes of a worker's BatchNorm statistics."""
+        return self.workload.statistics_bytes(worker.statistics.vector.nbytes)
+
+    def buckets(self) -> Sequence[Bucket]:
+        """Return the parts of a step's gradients in the order in which they are reduced."""
+        if not self.overlap:
+            return [Bucket(self.weights(self.own_bytes), 1.0)]
+        return self.workload.buckets(self.own_bytes)
 
 
 class ClockParts:
-    """Workers, links between nodes, cores and buffers of one virtual clock, from which links are
-    made.
+    """Workers, links between nodes, cores and buffers of one virtual clock.
 
     `weights`: the first ones, as one vector. `statistics`: floating-point buffers of the module, as
     one vector. `counters`: its other buffers. `recycled`: False if no two workers share a vector,
@@ -44,17 +78,23 @@ class ClockParts:
     ) -> None:
         self.scheme, self.run, self.step_times, self.recycled = scheme, run, step_times, recycled
         self.kernel, self.pool = Kernel(), BufferPool(weights, recycled=recycled)
-        self.cores = cores_of(profile.shared_cores, self.kernel)
+        self.cores = Cores(self.kernel, profile.shared_cores)
         workers, step = run.num_workers, run.split_step
         by_ddp = scheme.carried_out_by_ddp and workers > 1 and step is None
         self.seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
         overlap = profile.overlaps(workers) and step is None
-        self.sizes = MessageSizes(run.workload or OwnNetwork(), weights.nbytes, overlap=overlap)
+        self.sizes = MessageSizes(run.workload or OwnNetwork(), weights.nbytes, overlap)
         self.profile, self.split = profile, None
         if step is not None:
             self.split = VirtualSplit(step, scheme, profile, workers, self.cores, self.kernel)
             self.profile = self.split.profile
-        self.workers = _workers(workers, statistics, counters)
+        own = BufferPool(statistics)
+        self.workers = [
+            VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
+            for index in range(workers)
+        ]
+        for worker in self.workers if workers <= _TIMELINE_WORKERS else ():
+            worker.timeline = []
         self.network = VirtualNetwork(
             self.profile,
             workers,
@@ -64,14 +104,3 @@ class ClockParts:
             star=scheme.servers == 1 and scheme.group_size == 1,
             seed=step_times.seed,
         )
-
-
-def _workers(number: int, statistics: Tensor, counters: Sequence[Tensor]) -> list[VirtualWorker]:
-    own = BufferPool(statistics)
-    workers = [
-        VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
-        for index in range(number)
-    ]
-    for worker in workers if number <= _TIMELINE_WORKERS else ():
-        worker.timeline = []
-    return workers

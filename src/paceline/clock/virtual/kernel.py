@@ -1,4 +1,4 @@
-"""Event kernel of the virtual clock.
+"""Event kernel of the virtual clock, queues, and processors.
 
 A process is a generator. It yields a Moment or an Event to wait for it, or None to wait until all
 other processes that can continue at this instant have done so; the value of an event is the value
@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from paceline.clock.links import Process
+from paceline.timing.profile import SharedCores
 
 
 class Moment(NamedTuple):
@@ -44,9 +45,8 @@ class Running(NamedTuple):
 
 
 class Kernel:
-    """Runs processes in order of time; of two at one time, the one that was planned first.
-
-    `now`: virtual seconds. `num_processes`: number of processes that have started and not ended.
+    """Runs processes in order of time; of two at one time, the one that was planned first. `now`:
+    virtual seconds. `num_processes`: number of processes that have started and not ended.
     """
 
     def __init__(self) -> None:
@@ -148,10 +148,9 @@ class Joint(Generic[Item]):
 
 
 class SingleServer:
-    """Queue with one server, which a process occupies from `enter` to `leave`.
-
-    Waiting processes are served in the order of their arrival, urgent ones before the others.
-    `busy_seconds`: virtual seconds in which it served.
+    """Queue with one server, which a process occupies from `enter` to `leave`. Waiting processes
+    are served in the order of their arrival, urgent ones before the others. `busy_seconds`: virtual
+    seconds in which it served.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -177,3 +176,74 @@ class SingleServer:
         self._busy = bool(line)
         if line:
             self._kernel.happen(line.popleft())
+
+
+class ProcessorSharing:
+    """Server of all its work at once, each piece at a speed by its weight: what a fair scheduler,
+    or one link for fair flows, does in the long run (Kleinrock 1976, Queueing Systems, volume 2,
+    section 4.4). `speed(n)`: of n pieces of work together; `speed(1)` is 1.
+    """
+
+    def __init__(self, kernel: Kernel, speed: Callable[[int], float]) -> None:
+        self._kernel, self._speed = kernel, speed
+        self._speeds: dict[int, float] = {}  # by number of pieces
+        self._done = 0.0  # of each piece of weight 1, since the first was begun [seconds]
+        self._since = 0.0  # of which moment that is
+        # heap: `_done` at the end, order of beginning, event of the end, weight
+        self._ends: list[tuple[float, int, Event, float]] = []
+        self._weight = 0.0  # of all pieces
+        self._order = count()
+        self._plan: Plan | None = None
+
+    def begin(self, seconds: float, weight: float = 1.0) -> Event:
+        """Begin work that takes `seconds` by itself; return its end."""
+        self._advance()
+        ended, end = Event(), self._done + seconds / weight
+        heapq.heappush(self._ends, (end, next(self._order), ended, weight))
+        self._weight += weight
+        self._replan()
+        return ended
+
+    def _share(self) -> float:
+        """Return the speed of a piece of weight 1."""
+        busy = len(self._ends)
+        if busy not in self._speeds:
+            self._speeds[busy] = self._speed(busy)
+        return self._speeds[busy] / self._weight
+
+    def _advance(self) -> None:
+        if self._ends:
+            self._done += (self._kernel.now - self._since) * self._share()
+        self._since = self._kernel.now
+
+    def _replan(self) -> None:
+        if self._plan is not None:
+            self._kernel.cancel(self._plan)
+        seconds = max(0.0, self._ends[0][0] - self._done) / self._share()
+        self._plan = self._kernel.at(self._kernel.now + seconds, self._end)
+
+    def _end(self) -> None:
+        self._plan = None
+        self._advance()
+        self._done, _, ended, weight = heapq.heappop(self._ends)  # exactly
+        self._weight = self._weight - weight if self._ends else 0.0
+        self._kernel.happen(ended)
+        if self._ends:
+            self._replan()
+
+
+class Cores:
+    """Processors of a cluster; `shared`: None if each process has its own."""
+
+    def __init__(self, kernel: Kernel, shared: SharedCores | None) -> None:
+        self._kernel = kernel
+        self._sharing = None if shared is None else ProcessorSharing(kernel, shared.speed)
+
+    @property
+    def shared(self) -> bool:
+        """True if work lasts longer while other processes are busy."""
+        return self._sharing is not None
+
+    def busy(self, seconds: float) -> Moment | Event:
+        """Return the end of work, begun now, that takes a single process `seconds`."""
+        return self._sharing.begin(seconds) if self._sharing else self._kernel.after(seconds)

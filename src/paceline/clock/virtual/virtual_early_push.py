@@ -7,7 +7,6 @@ before backward has ended: then it serves it, and the gradient is computed at th
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from paceline.clock.links import Process
 from paceline.clock.virtual.clock_parts import ClockParts
@@ -18,33 +17,18 @@ from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.timing.workload import parts_within, share_of_step
 
 
-class _Part(NamedTuple):
-    """Part of a push, and when it is there [virtual seconds]."""
-
-    num_bytes: int
-    ready_at: float
-
-
 class _Stream:
-    """Parts of a push to one server that are there before the end of backward.
-
-    `num_bytes`, `left_at`: of those that have left, and when the last of them had [virtual
-    seconds]. `end`: event after which none leaves any more.
+    """Parts of a push to one server that are there before the end of backward. `parts`: bytes of
+    each, and when it is there. `num_bytes`, `left_at`: of those that have left, and when the last
+    of them had. `end`: event after which none leaves any more. Times are virtual seconds.
     """
 
-    def __init__(self, parts: Iterable[_Part]) -> None:
+    def __init__(self, parts: Iterable[tuple[int, float]]) -> None:
         self.parts = deque(parts)
         self.num_bytes = 0
         self.left_at = 0.0
         self.abandoned = False
         self.end = Event()
-
-    def take(self, now: float) -> int:
-        """Remove the parts that are there; return their bytes."""
-        num_bytes = 0
-        while self.parts and self.parts[0].ready_at <= now:
-            num_bytes += self.parts.popleft().num_bytes
-        return num_bytes
 
 
 class VirtualEarlyPush:
@@ -53,31 +37,32 @@ class VirtualEarlyPush:
     def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
         self._network, self._kernel, sizes = parts.network, parts.kernel, parts.sizes
         self._streams: dict[tuple[int, int], _Stream] = {}  # of steps under way
-        layers, num_weights = sizes.parts(), servers.bounds[-1][1]
-        weight_bytes = servers.weights.element_size()
+        layers, num_weights = sizes.workload.parts(sizes.own_bytes), servers.bounds[-1][1]
+        size = servers.weights.element_size()
         self._parts = [
             parts_within(
                 layers,
                 first / num_weights,
                 last / num_weights,
-                sizes.weights((last - first) * weight_bytes),
+                sizes.weights((last - first) * size),
             )
             for first, last in servers.bounds
         ]
 
     def begin(self, worker: VirtualWorker) -> Event:
-        """Send parts while the worker computes, from now on until `computed_at`.
-
-        Returns the event at which its gradient is needed: a server has all of it, or backward ends.
-        The first server waits for the end, where the statistics come from.
+        """Send parts while the worker computes, from now on until `computed_at`. Returns the event
+        at which its gradient is needed: a server has all of it, or backward ends. The first server
+        waits for the end, where the statistics come from.
         """
         needed, begun = Event(), self._kernel.now
         for server, parts in enumerate(self._parts):
             if self._network.inside(worker.index, server):
                 continue
-            times = (begun + worker.compute_seconds * share_of_step(ready) for _, ready in parts)
-            timed = [_Part(part.num_bytes, at) for part, at in zip(parts, times, strict=True)]
-            early = [part for part in timed if part.ready_at < worker.computed_at]
+            timed = [
+                (num_bytes, begun + worker.compute_seconds * share_of_step(ready))
+                for num_bytes, ready in parts
+            ]
+            early = [(num_bytes, at) for num_bytes, at in timed if at < worker.computed_at]
             stream = self._streams[worker.index, server] = _Stream(early)
             complete = server > 0 and 0 < len(early) == len(parts)
             process = self._send(worker, server, stream, needed if complete else Event())
@@ -120,10 +105,12 @@ class VirtualEarlyPush:
     ) -> Process[None]:
         """Send the parts of a stream; `complete` happens after the last of them."""
         while stream.parts:
-            yield Moment(max(self._kernel.now, stream.parts[0].ready_at))
+            yield Moment(max(self._kernel.now, stream.parts[0][1]))
             if stream.abandoned:
                 return
-            num_bytes = stream.take(self._kernel.now)
+            num_bytes = 0  # of all parts that are there
+            while stream.parts and stream.parts[0][1] <= self._kernel.now:
+                num_bytes += stream.parts.popleft()[0]
             yield from self._network.send_part(worker.index, server, num_bytes)
             stream.num_bytes += num_bytes
             stream.left_at = self._kernel.now

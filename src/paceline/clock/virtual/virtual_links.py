@@ -1,68 +1,163 @@
-"""Links of a worker on the virtual clock."""
+"""Links of a worker on the virtual clock, and means over all workers."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from torch import Tensor
 
 from paceline.clock.links import AbstractLinks, Process, at_once
-from paceline.clock.virtual.buffers import BufferPool
-from paceline.clock.virtual.virtual_mean_link import VirtualMeanLink
+from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Event, Moment
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
-from paceline.clock.virtual.virtual_pair_link import VirtualPairLink
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
-from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.clock.virtual.virtual_worker import Buffer, BufferPool, VirtualWorker
+from paceline.exchange.find_collective import collective
+from paceline.exchange.schedule import Volume
+from paceline.timing.workload import Bucket, share_of_step
+
+
+class Brought(NamedTuple):
+    """Time of a worker's arrival with its value, and of its compute before [virtual seconds].
+    `overlapped`: True if the value is the step's gradient, brought at the end of its backward, so
+    that its first buckets can be reduced during backward.
+    """
+
+    brought_at: float
+    compute_seconds: float
+    overlapped: bool
+
+
+def allreduce_end(
+    brought: Sequence[Brought], buckets: Sequence[Bucket], seconds: Callable[[int], float]
+) -> float:
+    """Return the end of an all-reduce [virtual seconds]. `seconds(num_bytes)`: duration of an
+    all-reduce by itself. A bucket is reduced, as under DDP, when every worker has it and the one
+    before is done.
+    """
+    done = 0.0
+    for num_bytes, share in buckets:
+        left = 1 - share_of_step(share)
+        ready = max(each.brought_at - left * each.compute_seconds for each in brought)
+        done = max(ready, done) + seconds(num_bytes)
+    return done
+
+
+class VirtualMeanLink:
+    """Means over all workers, with one vector for any number of workers. Values are added to the
+    first one in the order of arrival. Gradients are reduced in the buckets of DDP, other values as
+    a whole when the last worker has brought them. `busy_seconds`: those in which buckets were
+    reduced.
+    """
+
+    def __init__(self, parts: ClockParts) -> None:
+        self._pool, self._workers = parts.pool, parts.workers
+        self._kernel, self._sizes = parts.kernel, parts.sizes
+        workers, profile, split = parts.run.num_workers, parts.profile, parts.split
+        chosen = collective(parts.scheme.collective)
+        self._seconds: Callable[[int], float]
+        self._volumes: Callable[[int], Sequence[Volume]]
+        if split is not None and split.by_parts:
+            self._seconds, self._volumes = split.mean_seconds, split.mean_volumes
+        else:
+            self._seconds = partial(chosen.seconds, workers=workers, profile=profile)
+            room = profile.workers_per_node
+            self._volumes = lambda length: chosen.volumes(workers, length, room)
+        self.busy_seconds = 0.0
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._sum: Buffer | None = None
+        self._brought: dict[int, tuple[Brought, Event]] = {}  # by worker, with event of the result
+
+    def mean(self, worker: VirtualWorker, value: Tensor) -> Process[Tensor]:
+        """Wait for the values of all workers; return their mean."""
+        num_bytes, item = self._sizes.weights(value.nbytes), value.element_size()
+        sent, received = self._volumes(num_bytes // item)[worker.index].in_bytes(item)
+        worker.bytes_sent += sent
+        worker.bytes_received += received
+        met = self._bring(worker, value)
+        if len(self._brought) == len(self._workers):
+            self._kernel.start(self._reduce(num_bytes))
+        mean = yield met
+        return worker.take_answer(self._pool.share(mean), self._pool)
+
+    def _bring(self, worker: VirtualWorker, value: Tensor) -> Event:
+        now, gradient, met = self._kernel.now, worker.gradient, Event()
+        own = gradient is not None and value is gradient.vector
+        brought = Brought(now, worker.compute_seconds, own and now == worker.computed_at)
+        self._brought[worker.index] = brought, met
+        buffer = worker.give_gradient() if own else self._pool.copy(value)
+        self._sum = self._pool.add(self._sum, buffer)
+        worker.release_gradient(self._pool)
+        return met
+
+    def _reduce(self, num_bytes: int) -> Process[None]:
+        total, by_worker, complete_at = self._sum, self._brought, self._kernel.now
+        assert total is not None
+        self._begin_round()
+        brought = [each for each, _ in by_worker.values()]
+        overlapped = all(each.overlapped for each in brought)
+        buckets = self._sizes.buckets() if overlapped else [Bucket(num_bytes, 1.0)]
+        self.busy_seconds += sum(self._seconds(bucket.num_bytes) for bucket in buckets)
+        yield Moment(allreduce_end(brought, buckets, self._seconds))
+        if len(brought) > 1:
+            total.vector.div_(len(brought))
+        for worker in self._workers:
+            own, met = by_worker[worker.index]
+            worker.spend("wait", own.brought_at, complete_at)
+            worker.spend("communicate", complete_at, self._kernel.now)
+            self._kernel.happen(met, total)
+        yield None  # every worker has taken its share
+        self._pool.release(total)
 
 
 @dataclass(frozen=True)
-class SharedLinks:
-    """Parts that the links of all workers share; None for a part that the scheme does not use."""
+class VirtualLinks(AbstractLinks):
+    """Links of one worker, which wait for events of the virtual clock. `means`, `pushes`, `own`:
+    those of all workers; None for what the scheme does not use.
+    """
 
+    worker: VirtualWorker
     pool: BufferPool
-    mean: VirtualMeanLink
-    push: VirtualPushLink | None
-    pair: VirtualPairLink | None
+    means: VirtualMeanLink
+    pushes: VirtualPushLink | None
     own: VirtualOwnWeights | None
 
-
-class VirtualLinks(AbstractLinks):
-    """Links of one worker, which wait for events of the virtual clock."""
-
-    def __init__(self, worker: VirtualWorker, shared: SharedLinks) -> None:
-        self._worker, self._shared = worker, shared
-
     def mean(self, value: Tensor) -> Process[Tensor]:
-        return self._shared.mean.mean(self._worker, value)
+        return self.means.mean(self.worker, value)
 
     def push(self, value: Tensor) -> Process[Tensor]:
-        worker, shared = self._worker, self._shared
-        assert shared.push is not None
+        worker = self.worker
+        assert self.pushes is not None
         worker.message = value
-        if shared.own is None:
+        if self.own is None:
             assert worker.weights is not None
-            shared.pool.release(worker.weights)
+            self.pool.release(worker.weights)
             worker.weights = None  # the answer replaces them
-        weights, worker.granted = yield from shared.push.push(worker)
-        return worker.take_answer(weights, shared.pool)
+        weights, worker.granted = yield from self.pushes.push(worker)
+        return worker.take_answer(weights, self.pool)
 
     def pair(self, partner: int) -> Process[None]:
-        assert self._shared.pair is not None
-        return self._shared.pair.pair(self._worker, partner)
+        assert self.own is not None
+        return self.own.pair(self.worker, partner)
 
     def apply(self, gradient: Tensor) -> Process[Tensor]:
-        assert self._shared.own is not None
-        return self._shared.own.apply(self._worker, gradient)
+        assert self.own is not None
+        return self.own.apply(self.worker, gradient)
 
     @at_once
     def adopt(self, weights: Tensor) -> None:
-        worker, shared = self._worker, self._shared
-        if shared.own is not None:
-            shared.own.adopt(worker, weights)
+        worker = self.worker
+        if self.own is not None:
+            self.own.adopt(worker, weights)
         elif worker.answer is not None and weights is worker.answer.vector:
             worker.weights, worker.answer = worker.answer, None
         else:
-            worker.weights = shared.pool.copy(weights)
+            worker.weights = self.pool.copy(weights)
 
     def release(self) -> None:
         """Release the gradient and the answer of a step whose rule has ended."""
-        self._worker.release_gradient(self._shared.pool)
-        self._worker.release_answer(self._shared.pool)
+        self.worker.release_gradient(self.pool)
+        self.worker.release_answer(self.pool)

@@ -7,21 +7,29 @@ another, each worker beginning with another one, and is answered meanwhile; or i
 pushes to all of them during backward, if the scheme has them leave so early.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
 
 from paceline.clock.links import Process
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.kernel import Event, SingleServer
+from paceline.clock.virtual.kernel import Event, Kernel, SingleServer
 from paceline.clock.virtual.virtual_early_push import VirtualEarlyPush
-from paceline.clock.virtual.virtual_group_link import Answer, VirtualGroupLink
 from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_servers import VirtualServers
-from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.exchange.shard import turns
+from paceline.scheme.accounting import Accounting
+
+# Weights in the servers' answer to a push, and True if the worker may take another step.
+Answer = tuple[Buffer, bool]
 
 
 class VirtualPushLink:
-    """Carries pushes to `servers` and their answers back, for all workers."""
+    """Carries pushes to `servers` and their answers back, for all workers. `early`: carries parts
+    of pushes during backward; None if pushes leave as a whole.
+    """
 
     def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
         self._servers, self._workers, self._profile = servers, parts.workers, parts.profile
@@ -33,33 +41,18 @@ class VirtualPushLink:
         self._lines = [SingleServer(parts.kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         self._network = None if parts.profile.one_machine else parts.network
-        self._early: VirtualEarlyPush | None = None
+        self.early: VirtualEarlyPush | None = None
         if scheme.overlap and self._network is not None and not parts.cores.shared:
-            self._early = VirtualEarlyPush(parts, servers)
-        self._group: VirtualGroupLink | None = None
-        if scheme.group_size > 1:
-            self._group = VirtualGroupLink(parts, self._push)
+            self.early = VirtualEarlyPush(parts, servers)
+        self._group = VirtualGroupLink(parts, self._push) if scheme.group_size > 1 else None
 
     def busy_seconds(self) -> dict[str, float]:
         """Return the seconds in which each server worked; on one machine messages are also work."""
         return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
 
-    def begin(self, worker: VirtualWorker) -> Event | None:
-        """Begin to send parts of a push while the worker computes, until `computed_at`.
-
-        Returns the event at which its gradient is needed; None if pushes leave as a whole.
-        """
-        return None if self._early is None else self._early.begin(worker)
-
-    def end(self) -> None:
-        """Send no more parts of steps that are under way: they are abandoned."""
-        if self._early is not None:
-            self._early.end()
-
     def push(self, worker: VirtualWorker) -> Process[Answer]:
         """Push the worker's message, by itself or with those of its group; return the answer."""
-        push = self._push if self._group is None else self._group.push
-        return push(worker)
+        return self._push(worker) if self._group is None else self._group.push(worker)
 
     def leave(self, worker: VirtualWorker) -> None:
         """Remove the worker, whose last push has been answered, from the servers."""
@@ -68,46 +61,48 @@ class VirtualPushLink:
 
     def _push(self, worker: VirtualWorker) -> Process[Answer]:
         answered = self._answered[worker.index] = [Event() for _ in self._lines]
-        in_turn = self._network and not self._early
+        in_turn = self._network and not self.early
         for server in turns(len(self._lines), worker.index // self._group_size):
             left = Event()
             self._kernel.start(self._push_to(server, worker, left))
             if in_turn:
                 yield left
         yield from answered
-        return Answer(*self._servers.collect(worker))
+        return self._servers.collect(worker)
 
     def _push_to(self, server: int, worker: VirtualWorker, left: Event) -> Process[None]:
-        """Send a push to one server, wait in its queue, and be served there.
-
-        `left` happens when it has left for a server of another node, as a whole.
+        """Send a push to one server, wait in its queue, and be served there. `left` happens when it
+        has left for a server of another node, as a whole.
         """
         size = self._shard_bytes[server]
-        body = size + (self._statistics_bytes(worker) if server == 0 else 0)
+        body = size + (self._sizes.statistics(worker) if server == 0 else 0)
+        served, line = self._servers.served[server], self._lines[server]
         worker.bytes_sent += body
-        self._servers.served[server].report.bytes_received += body
+        served.report.bytes_received += body
         seconds = self._profile.server_seconds
         if self._network is None:
             seconds += self._profile.node_link.seconds(body)
             seconds += self._profile.push_seconds if server == 0 else 0.0
         else:
-            if self._early is None:
+            if self.early is None:
                 passage = yield from self._network.push(worker.index, server, body, left)
             else:
-                passage = yield from self._early.push(worker, server, body)
-            self._spend(server, worker, passage.start, passage)
-        since, line = self._kernel.now, self._lines[server]
+                passage = yield from self.early.push(worker, server, body)
+            _spend(server, worker, passage.start, passage)
+        since = self._kernel.now
         yield from line.enter()
         begun = self._kernel.now
         yield self._cores.busy(seconds)
         if server == 0:
-            self._keep_statistics(worker)
-        served = self._servers.served[server]
+            own = worker.statistics.vector
+            self._servers.keep_statistics(
+                worker, self._group.statistics(worker) if self._group else own
+            )
         updates = served.report.updates
         answered = self._servers.arrive(server, worker)
         updates = served.report.updates - updates
         yield self._cores.busy(updates * size / self._profile.server_bandwidth)
-        self._spend(server, worker, since, Passage(begun, self._kernel.now))
+        _spend(server, worker, since, Passage(begun, self._kernel.now))
         self._answer_all(server, answered)
         line.leave()
 
@@ -117,36 +112,131 @@ class VirtualPushLink:
 
     def _answer(self, server: int, worker: VirtualWorker) -> Process[None]:
         """Answer a worker with the present weights; on one machine the answer has to queue."""
-        served, since, line = self._servers.served[server], self._kernel.now, self._lines[server]
+        since, line, size = self._kernel.now, self._lines[server], self._shard_bytes[server]
         self._servers.answer(server, worker)
-        size = self._shard_bytes[server]
-        served.report.bytes_sent += size
+        self._servers.served[server].report.bytes_sent += size
         worker.bytes_received += size
         if self._network is None:
             yield from line.enter(urgent=True)
             begun = self._kernel.now
             yield self._cores.busy(self._profile.node_link.seconds(size))
-            self._spend(server, worker, since, Passage(begun, self._kernel.now))
+            passage = Passage(begun, self._kernel.now)
             line.leave()
         else:
             passage = yield from self._network.answer(server, worker.index, size)
-            self._spend(server, worker, since, passage)
+        _spend(server, worker, since, passage)
         self._kernel.happen(self._answered[worker.index][server])
 
-    def _spend(self, server: int, worker: VirtualWorker, since: float, passage: Passage) -> None:
-        """Record a passage, before which the worker has waited `since` a time.
 
-        The timeline shows the passages to and from the first server only.
-        """
-        if server == 0:
-            worker.spend("wait", since, passage.start)
-            worker.spend("communicate", *passage)
+def _spend(server: int, worker: VirtualWorker, since: float, passage: Passage) -> None:
+    """Record a passage, before which the worker has waited `since` a time. The timeline shows the
+    passages to and from the first server only.
+    """
+    if server == 0:
+        worker.spend("wait", since, passage.start)
+        worker.spend("communicate", *passage)
 
-    def _statistics_bytes(self, worker: VirtualWorker) -> int:
-        return self._sizes.statistics(worker.statistics.vector.nbytes)
 
-    def _keep_statistics(self, worker: VirtualWorker) -> None:
-        own = worker.statistics.vector
-        self._servers.keep_statistics(
-            worker, self._group.statistics(worker) if self._group else own
-        )
+class _Group:
+    """State of one group: its first worker's process, and the gradients of the push under way."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.first = SingleServer(kernel)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        self.sum: Buffer | None = None
+        self.num_arrived = 0
+        self.complete = Event()
+        self.answered: dict[int, Event] = {}  # by worker
+
+
+class VirtualGroupLink:
+    """Link of all workers to the first workers of their groups, each of which pushes as one.
+    `push(first)` carries the message of a first worker to the servers, and returns their answer.
+    Inside a node a message occupies the group's first worker, as it does a server.
+    """
+
+    def __init__(self, parts: ClockParts, push: Callable[[VirtualWorker], Process[Answer]]) -> None:
+        self._parts, self._push, self._kernel = parts, push, parts.kernel
+        self._accounting = Accounting(parts.scheme, parts.run.num_workers)
+        self._groups = {first: _Group(parts.kernel) for first in self._accounting.pushing}
+
+    def statistics(self, first: VirtualWorker) -> Tensor:
+        """Return the mean of the group's statistics, valid until its push is answered."""
+        return torch.stack([each.statistics.vector for each in self._members(first)]).mean(0)
+
+    def push(self, worker: VirtualWorker) -> Process[Answer]:
+        """Push the worker's gradient as a part of its group's mean."""
+        first = self._members(worker)[0]
+        group = self._groups[first.index]
+        if worker is first:
+            return self._push_mean(first, group)
+        return self._push_through(first, group, worker)
+
+    def _members(self, worker: VirtualWorker) -> list[VirtualWorker]:
+        return [self._parts.workers[each] for each in self._accounting.group_of(worker.index)]
+
+    def _push_mean(self, first: VirtualWorker, group: _Group) -> Process[Answer]:
+        arrived_at = self._kernel.now
+        self._take(first, group)
+        yield group.complete
+        first.spend("wait", arrived_at, self._kernel.now)
+        first.gradient, waiting = group.sum, group.answered
+        assert first.gradient is not None
+        first.message = first.gradient.vector.div_(self._parts.scheme.group_size)
+        group.begin_round()
+        weights, granted = yield from self._push(first)
+        for other in self._members(first)[1:]:
+            shared = self._parts.pool.share(weights), granted
+            self._kernel.happen(waiting[other.index], shared)
+        yield None  # the others' messages enter the queue first
+        yield from group.first.enter()
+        group.first.leave()
+        return weights, granted
+
+    def _push_through(
+        self, first: VirtualWorker, group: _Group, worker: VirtualWorker
+    ) -> Process[Answer]:
+        assert worker.gradient is not None
+        sizes = self._parts.sizes
+        size = sizes.statistics(worker) + sizes.weights(worker.gradient.vector.nbytes)
+        yield from self._send(worker, first, size, since=self._kernel.now)
+        arrived_at = self._kernel.now
+        answered = group.answered[worker.index] = Event()
+        self._take(worker, group)
+        answer: Answer = yield answered
+        size = sizes.weights(answer[0].vector.nbytes)
+        yield from self._send(first, worker, size, since=arrived_at)
+        return answer
+
+    def _take(self, worker: VirtualWorker, group: _Group) -> None:
+        """Add the worker's gradient to the sum at the first of its group."""
+        assert worker.gradient is not None
+        assert worker.message is worker.gradient.vector
+        worker.message = None
+        group.sum = self._parts.pool.add(group.sum, worker.give_gradient())
+        group.num_arrived += 1
+        if group.num_arrived == self._parts.scheme.group_size:
+            self._kernel.happen(group.complete)
+
+    def _send(
+        self, sender: VirtualWorker, receiver: VirtualWorker, num_bytes: int, *, since: float
+    ) -> Process[None]:
+        """Send a message between the first of a group and another worker, waiting `since` then."""
+        first, other = sorted((sender, receiver), key=lambda worker: worker.index)
+        sender.bytes_sent += num_bytes
+        receiver.bytes_received += num_bytes
+        profile = self._parts.profile
+        if profile.node_of(first.index) == profile.node_of(other.index):
+            line = self._groups[first.index].first
+            yield from line.enter()
+            begun = self._kernel.now
+            yield self._parts.cores.busy(profile.node_link.seconds(num_bytes))
+            line.leave()
+            passage = Passage(begun, self._kernel.now)
+        else:
+            network = self._parts.network
+            passage = yield from network.pass_on(sender.index, receiver.index, num_bytes)
+        other.spend("wait", since, passage.start)
+        other.spend("communicate", *passage)

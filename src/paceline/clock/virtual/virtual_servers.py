@@ -9,16 +9,14 @@ from torch import Tensor
 from paceline.clock.run_spec import VectorSpec, server_specs
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, join_shards
-from paceline.clock.virtual.buffers import Buffer
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.scheme.accounting import Accounting
 
 
 class VirtualServers:
-    """All servers of a run.
-
-    `served`: each server's part of the weights. `bounds`: each server's [first, last) of them.
+    """All servers of a run. `served`: each server's part of the weights. `bounds`: each server's
+    [first, last) of them.
     """
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
@@ -37,12 +35,12 @@ class VirtualServers:
                 spec,
                 weights[first:last],
                 gradient=partial(self._gradient, first, last),
-                statistics=self._pushed.__getitem__ if server == 0 else _no_statistics,
+                statistics=self._pushed.__getitem__ if spec.server == 0 else _no_statistics,
                 seconds=lambda: kernel.now,
                 numbers=self._numbers,
             )
-            for server, (spec, (first, last)) in enumerate(
-                zip(server_specs(scheme, run, vectors), self.bounds, strict=True)
+            for spec, (first, last) in zip(
+                server_specs(scheme, run, vectors), self.bounds, strict=True
             )
         ]
 
@@ -93,7 +91,10 @@ class VirtualServers:
 
     def arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
         """Take the worker's push; return the workers that this server answers now."""
-        self._preserve_version()
+        if self._shared.holders > 1:  # copy the weights for them, before the server changes its own
+            self._shared.move(self._pool.copy(self.weights).vector)
+            self._pool.release(self._shared)
+            self._shared = Buffer(self.weights)
         return self.served[server].arrive(worker.index, worker.versions[server])
 
     def answer(self, server: int, worker: VirtualWorker) -> None:
@@ -103,32 +104,19 @@ class VirtualServers:
         if server == 0:
             self._granted[worker.index] = granted
         worker.versions[server] = served.report.updates
-        self._answers[worker.index] = self._content(server, worker)
+        if len(self.served) == 1:  # its weights are shared until they change
+            self._release_message(worker)
+            self._answers[worker.index] = self._pool.share(self._shared)
+            return
+        if worker.index not in self._answers:
+            self._answers[worker.index] = self._pool.take()
+        first, last = self.bounds[server]
+        self._answers[worker.index].vector[first:last].copy_(served.weights)
 
     def collect(self, worker: VirtualWorker) -> tuple[Buffer, bool]:
         """Return the answer of all servers, and True if the worker may take another step."""
         self._release_message(worker)
         return self._answers.pop(worker.index), self._granted[worker.index]
-
-    def _content(self, server: int, worker: VirtualWorker) -> Buffer:
-        """Return the buffer of an answer.
-
-        A single server shares its weights until they change; several copy theirs.
-        """
-        if len(self.served) == 1:
-            self._release_message(worker)
-            return self._pool.share(self._shared)
-        buffer = self._answers.get(worker.index) or self._pool.take()
-        first, last = self.bounds[server]
-        buffer.vector[first:last].copy_(self.served[server].weights)
-        return buffer
-
-    def _preserve_version(self) -> None:
-        """Copy the weights for the workers that share them, before the server changes its own."""
-        if self._shared.holders > 1:
-            self._shared.move(self._pool.copy(self.weights).vector)
-            self._pool.release(self._shared)
-            self._shared = Buffer(self.weights)
 
     def _release_message(self, worker: VirtualWorker) -> None:
         """Release the worker's message, which has been answered."""

@@ -6,8 +6,7 @@ A worker's gradient is one of the whole network; only time and bytes are those o
 from collections.abc import Sequence
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.cores import AbstractCores
-from paceline.clock.virtual.kernel import Kernel
+from paceline.clock.virtual.kernel import Cores, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.exchange.find_collective import collective
 from paceline.exchange.schedule import Volume, Volumes
@@ -35,7 +34,7 @@ class VirtualSplit:
         scheme: AbstractScheme,
         of_processes: ClusterProfile,
         workers: int,
-        cores: AbstractCores,
+        cores: Cores,
         kernel: Kernel,
     ) -> None:
         self.by_parts = scheme.carried_out_by_ddp

@@ -8,40 +8,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer.states import TrainerFn
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.clock.flat_weights import gather_gradients, zero_gradients
-from paceline.clock.held_weights import held_weights
-from paceline.clock.live_options import LiveOptions
+from paceline.clock.flat_weights import gather_gradients, held_weights, zero_gradients
 from paceline.clock.reports import StrategyReport
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.schedules import Schedules, check_schedulers
-from paceline.clock.snapshot import Snapshot, counters_of, statistics_of
-from paceline.clock.supported_options import check_honoured
+from paceline.clock.schedules import LiveOptions, Schedules
+from paceline.clock.snapshot import Snapshot, counters_of, flatten, statistics_of
 from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
     DrawOne,
     RemoteOptimizer,
     SizedBatches,
-    TrainerOptions,
     random_state,
     set_random_state,
 )
-from paceline.clock.virtual.buffers import Buffer
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.held_tensors import HeldTensors
-from paceline.clock.virtual.virtual_batches import VirtualBatches, draw_from
-from paceline.clock.virtual.virtual_worker import VirtualWorker
+from paceline.clock.virtual.virtual_data import VirtualBatches, draw_from
+from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
-from paceline.scheme.probe import messages_of, step_on_trial
 from paceline.scheme.rule import AbstractScheme, Message
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
@@ -63,8 +55,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     During validation and after training the module has the shared weights and the mean of the
     workers' BatchNorm statistics; buffers of integers are the first worker's. Random numbers
-    (dropout) are one stream for all workers. Raises SettingError, before training starts, for
-    options that it does not support.
+    (dropout) are one stream for all workers. Raises SettingError before training starts for options
+    that it does not support.
     """
 
     def __init__(
@@ -110,10 +102,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
-        return self._held.weights
-
-    def trainer_options(self) -> TrainerOptions:
-        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
+        return self._weights
 
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
         assert self.run.num_steps is not None
@@ -148,20 +137,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         if options.reload_dataloaders_every_n_epochs:
             message = "the virtual clock draws from one DataLoader, throughout the run"
             raise SettingError("reload_dataloaders_every_n_epochs", message)
-        check_honoured(
-            trainer,
-            self.optimizers,
-            "the virtual clock",
-            self.scheme,
-            self.run.num_workers,
-            again=hasattr(self, "clock"),
-        )
-        check_schedulers(trainer.lr_scheduler_configs, self.run)
-        own, statistics = self.optimizers[0], statistics_of(self._module)
-        self._options, held = LiveOptions(own), held_weights(own, self.scheme)
-        self._vectors = held.vectors(statistics, self._options)
-        counters = counters_of(self._module)
-        self._held = HeldTensors(held.weights, statistics, counters, self.root_device)
+        self.check_honoured(trainer, "the virtual clock", again=hasattr(self, "clock"))
+        own = self.optimizers[0]
+        self._options, self._statistics = LiveOptions(own), statistics_of(self._module)
+        self._counters = counters_of(self._module)
+        held = held_weights(own, self.scheme, self._statistics, self._options)
+        self._weights, self._vectors = held
         remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
@@ -177,7 +158,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """Return what all workers share, not what one of them has, between two steps."""
         if hasattr(self, "clock") and self._current_worker is None:
-            self._held.hold(self.clock.shared(), self.clock.workers[0])
+            self._hold_shared()
         return super().lightning_module_state_dict()
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
@@ -185,9 +166,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        weights, statistics = self._held.flat_weights(), self._held.flat_statistics()
+        weights, statistics = self._flat(self._weights), self._flat(self._statistics)
         configs = self._module.trainer.lr_scheduler_configs
-        self._schedules = Schedules(configs, self._options, self.run.epoch_batches)
+        self._schedules = Schedules(configs, self._options, self.run)
         if self._resumed:
             weights.zero_()  # no value of the repeated steps may grow
         parts = ClockParts(
@@ -197,37 +178,53 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             step_times=self._step_times,
             weights=weights,
             statistics=statistics,
-            counters=self._held.counters,
+            counters=self._counters,
             recycled=self._recycled,
         )
         self.clock = VirtualClock(parts, self._vectors, weights)
         for worker in self.clock.workers:
             worker.numbers = torch.tensor(self._options.first, dtype=torch.float64)
         if self._resumed:
-            self._resume(self._resumed)
+            self.clock.resume(self._resumed["clock"])
+            self._snapshots_at = list(self._resumed["snapshots_at"])
+            set_random_state(self._resumed["random"])
+            self._schedules.load_state(self._resumed["schedules"])
+            self._resumed = None
 
     def on_validation_start(self) -> None:
         super().on_validation_start()
         if hasattr(self, "clock"):
-            self._held.hold(self.clock.shared(), self.clock.workers[0])
+            self._hold_shared()
 
     def on_train_end(self) -> None:
         super().on_train_end()
         self.clock.end()
         self._note_snapshots()
-        self._held.hold(self.clock.shared(), self.clock.workers[0])
+        self._hold_shared()
 
     @property
     def _module(self) -> LightningModule:
         assert self.lightning_module is not None
         return self.lightning_module
 
-    def _resume(self, state: Mapping[str, Any]) -> None:
-        self.clock.resume(state["clock"])
-        self._snapshots_at = list(state["snapshots_at"])
-        set_random_state(state["random"])
-        self._schedules.load_state(state["schedules"])
-        self._resumed = None
+    def _hold_shared(self) -> None:
+        """Give the module what all workers share, and the first one's other buffers."""
+        shared = self.clock.shared()
+        weights, statistics = Buffer(shared.weights[0]), Buffer(shared.statistics)
+        self._refer_to(weights, statistics, self.clock.workers[0].counters)
+
+    def _refer_to(self, weights: Buffer, statistics: Buffer, counters: Sequence[Tensor]) -> None:
+        """Make the module's tensors refer to these, without a copy."""
+        held = [*self._weights, *self._statistics, *self._counters]
+        views = [*weights.views(self._weights), *statistics.views(self._statistics), *counters]
+        for tensor, view in zip(held, views, strict=True):
+            tensor.data = view
+
+    def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return a copy of tensors as one vector."""
+        size = sum(tensor.numel() for tensor in tensors)
+        dtype = tensors[0].dtype if tensors else torch.get_default_dtype()
+        return flatten(tensors, torch.empty(size, dtype=dtype, device=self.root_device))
 
     def _next_batch(self) -> Any:
         if self._current_worker is not None:
@@ -238,22 +235,22 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         assert self._draw is not None
         self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
-        self._held.take(worker)
+        assert worker.weights is not None
+        self._refer_to(worker.weights, worker.statistics, worker.counters)
         return self._draw(worker.index, worker.num_steps)
 
     def _zero_gradient(self) -> None:
         """Make backward add to a vector of the pool, so that gradients exist once."""
         assert self._gradient is not None
-        weights = self._held.weights
-        zero_gradients(self._gradient.vector, weights, self._gradient.views(weights))
+        views = self._gradient.views(self._weights)
+        zero_gradients(self._gradient.vector, self._weights, views)
 
     def _finish_step(self) -> None:
         """Pass the gradient to the clock, which continues the worker's rule."""
         assert self._current_worker is not None
         assert self._gradient is not None
-        weights = self._held.weights
-        gather_gradients(weights, self._gradient.views(weights))
-        for weight in weights:
+        gather_gradients(self._weights, self._gradient.views(self._weights))
+        for weight in self._weights:
             weight.grad = None  # the clock's from now on
         worker, self._current_worker = self._current_worker, None
         gradient, self._gradient = self._gradient, None
@@ -276,11 +273,11 @@ def check_scheme(scheme: object, run: RunSpec) -> None:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
     if not isinstance(scheme, AbstractScheme):
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
-    Accounting(scheme, workers)  # refuses what cannot have so many workers
+    accounting = Accounting(scheme, workers)  # refuses what cannot have so many workers
     if scheme.needs_end and run.num_steps is None:
         message = f"{type(scheme).__name__} changes its rule during a run: its length is needed"
         raise SettingError("num_steps", message)
-    first = next(messages_of(step_on_trial(scheme, workers)), None)
+    first = next(accounting.messages(), None)
     if not isinstance(first, Message):
         name = type(first).__name__
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")

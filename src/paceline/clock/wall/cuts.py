@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paceline.exchange.process_group import run_store, worker_index
+from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 
 if TYPE_CHECKING:
@@ -48,16 +49,15 @@ class Cuts:
         self._stride, self._looked_at = 1, time.perf_counter()
 
     def comes(self, is_due: Callable[[], bool]) -> bool:
-        """Return True if this worker stops after the step that has ended.
-
-        `is_due()`: whether a checkpoint is to be written; worker 0's counts.
+        """Return True if this worker stops after the step that has ended. `is_due()`: whether a
+        checkpoint is to be written; worker 0's counts.
         """
         now, steps = time.perf_counter(), self._strategy.num_steps
         if self._granted:
             if worker_index() == 0 and not self._asked and self._looks(now) and self._asks(is_due):
-                self._strategy.ask_to_stop()
+                self._wire.ask_to_stop()
                 self._asked = True
-            return self._strategy.stops
+            return self._wire.stops
         if not self._together:
             return self._looks(now) and self._decide(is_due)
         if self._next is not None and steps < self._next:
@@ -82,13 +82,18 @@ class Cuts:
             return False
         if self._servers:
             if worker_index() == 0:
-                self._strategy.keep_servers()
+                self._wire.keep()
             return self._until(lambda: self._store.add(_KEPT, 0) == number * self._servers)
         return True
 
     def go_on(self) -> None:
         """Wait until all workers have written: one that goes on may change what others hold."""
         self._meet(f"cuts: written at {self._number}")
+
+    @property
+    def _wire(self) -> WorkerWire:
+        assert self._strategy.push is not None
+        return self._strategy.push.wire
 
     def _meet(self, where: str) -> bool:
         """Wait for all workers; return False if one has ended instead."""

@@ -1,24 +1,186 @@
-"""Synchronous all-reduce on real processes: Lightning's own DDP with overlapped buckets."""
+"""Synchronous strategies on real processes: all workers hold the same weights after every step."""
 
 import datetime
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict
 
+import torch
 import torch.distributed as dist
+from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
-from torch import Tensor
+from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from paceline.clock.training_strategy import TrainerOptions
-from paceline.clock.wall.synchronous_strategy import AbstractSynchronousStrategy
+from paceline.clock.schedules import LiveOptions, Schedules
+from paceline.clock.snapshot import MovingAverage, Snapshot, flatten, state_of, statistics_of
+from paceline.clock.split.split_worker import SplitWorker
+from paceline.clock.training_strategy import check_one_optimizer
+from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
 from paceline.exchange.liveness import rest
+from paceline.exchange.process_group import count_workers, members, worker_index
 from paceline.timing.pace import Pace
 
 _UNLIMITED = 2**20  # MiB
+
+
+class AbstractSynchronousStrategy(AbstractWallStrategy):
+    """A strategy whose workers all hold the same weights. It counts samples over all workers, sets
+    the rate by them, and keeps a snapshot after those in `snapshot_samples`, worker n modulo
+    workers the n-th. All workers meet there, with the clock stopped: BatchNorm statistics are
+    averaged, and a run whose weights are not finite is stopped.
+    """
+
+    _bytes_exchanged = (0, 0)
+    _average: MovingAverage | None = None
+    _average_before: list[Tensor] | None = None  # of a run that was resumed
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return list(self.whole_module.parameters())
+
+    @property
+    def _trained_weights(self) -> list[nn.Parameter]:
+        return list(self.trained_module().parameters())
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._bytes_exchanged
+
+    def state(self) -> dict[str, Any]:
+        average = None if self._average is None else self._average.weights
+        return {**super().state(), "snapshots": state_of(self._snapshots), "average": average}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._snapshots = [Snapshot(**each) for each in state["snapshots"]]
+        self._average_before = state["average"]
+
+    def finish(self) -> list[Snapshot]:
+        return self._snapshots
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        trainer, options = self._trainer, LiveOptions(self.optimizers[0])
+        self._schedules = Schedules(trainer.lr_scheduler_configs, options, self.run)
+        self._resume_schedules()
+        _without_sigterm_broadcast(trainer)
+        self._average = self.run.average_of(self._average_before or self._trained_weights)
+        self.counted = count_workers(self.run.num_workers, is_worker=self._speaks)
+        self.begin_anew()
+
+    def optimizer_step(
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
+    ) -> Any:
+        self._schedules.set(self.samples // self.run.batch_size)
+        factor, rates = self.run.rate_factor(self.samples), list[Any]()
+
+        def scaled() -> Any:
+            """Multiply the rates, as they are after backward, for one step of the optimizer."""
+            output = closure()
+            self._finish_backward()
+            for group in optimizer.param_groups:
+                rates.append(group["lr"])
+                group["lr"] = group["lr"] * factor
+            return output
+
+        output = super().optimizer_step(optimizer, scaled, model, **kwargs)
+        for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
+            group["lr"] = rate
+        before = self.samples
+        self.num_steps += 1
+        if self._average is not None:
+            self._average.update(self._trained_weights, self.samples - before)
+        if self.samples in self.run.snapshot_samples:
+            if self.root_device.type == "cuda":
+                torch.cuda.synchronize(self.root_device)  # queued work belongs to training
+            seconds = self._clock.seconds()
+            with self._clock.stopped():
+                self._keep_snapshot(seconds)
+            self.begin_anew()
+        return output
+
+    def _finish_backward(self) -> None:
+        """Do what comes between backward and the optimizer's step."""
+
+    @property
+    def _speaks(self) -> bool:
+        """True in the first process of a worker."""
+        return self.split is None or self.split.is_first
+
+    def _is_finite(self) -> bool:
+        """Return True if all weights of the worker are finite."""
+        if self.split is not None:
+            return self.split.is_finite()
+        return all(bool(weight.isfinite().all()) for weight in self._trained_weights)
+
+    def _keep_snapshot(self, seconds: float) -> None:
+        self.diverged = not self._is_finite()
+        trainer = self._trainer
+        trainer.should_stop = trainer.should_stop or self.diverged
+        index = self.run.snapshot_samples.index(self.samples)
+        is_kept_here = self._speaks and index % self.run.num_workers == worker_index()
+        weights = [self._whole_weights(is_kept_here)]
+        if self._average is not None:
+            with self._averages(self._average):
+                weights.append(self._whole_weights(is_kept_here))
+        if self._speaks:
+            statistics = _mean_over_workers(statistics_of(self.whole_module))
+            if is_kept_here:
+                kept = torch.stack(weights)
+                snapshot = Snapshot(self.samples, self.updates, seconds, kept, statistics)
+                self._snapshots.append(snapshot)
+
+    @contextmanager
+    def _averages(self, average: MovingAverage) -> Generator[None]:
+        """Hold the moving averages in place of the weights."""
+        held = [weight.data for weight in self._trained_weights]
+        for weight, own in zip(self._trained_weights, average.weights, strict=True):
+            weight.data = own
+        yield
+        for weight, own in zip(self._trained_weights, held, strict=True):
+            weight.data = own
+
+    def _whole_weights(self, is_kept_here: bool) -> Tensor:
+        """Return a copy on the CPU, which is empty unless `is_kept_here`. All processes of a split
+        worker must call it.
+        """
+        if self.split is not None:
+            self.split.gather()
+        weights = self.held_weights if is_kept_here else []
+        size = sum(weight.numel() for weight in weights)
+        return flatten(weights, torch.empty(size, dtype=self.held_weights[0].dtype))
+
+
+def _without_sigterm_broadcast(trainer: Trainer) -> None:
+    """Spare the loop a collective per step (Lightning PR 20825): the launcher ends all workers.
+    Private to Lightning; where the method is gone, so is its cost.
+    """
+    loop: Any = trainer.fit_loop.epoch_loop
+    if hasattr(loop, "_broadcast_sigterm_tensor"):
+        loop._broadcast_sigterm_tensor = lambda: None
+
+
+def _mean_over_workers(tensors: list[Tensor]) -> Tensor:
+    """Return the mean as one vector on the CPU; all workers must call this."""
+    dtype = tensors[0].dtype if tensors else torch.float32
+    values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
+    if tensors:
+        dist.all_reduce(flatten(tensors, values), group=members())
+    return values / dist.get_world_size(members())
+
+
+class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
+    """Strategy of a single worker, without DDP: speed-up is relative to the best such run."""
+
+    def _finish_backward(self) -> None:
+        self.wait_for_pace()
+        self.begin_anew()
 
 
 class _DDPTiming(TypedDict, total=False):
@@ -28,26 +190,13 @@ class _DDPTiming(TypedDict, total=False):
     avg_backward_compute_comm_overlap_time: int
 
 
-def paced_closure(closure: Callable[[], Any], pace: Pace) -> Callable[[], Any]:
-    """Make a closure that ends with the emulated step, and begins the next one."""
-
-    def computed() -> Any:
-        output = closure()
-        pace.wait()
-        pace.begin()
-        return output
-
-    return computed
-
-
 def reduce_bucket(
     state: tuple[BucketMean, Pace | None],
     bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
 ) -> Future[Tensor]:
-    """Reduce a bucket; a paced worker sends the last one when the emulated backward has ended.
-
-    The next step of a paced worker begins when that is reduced. Otherwise a worker that shares its
-    core would begin late, because others compute.
+    """Reduce a bucket; a paced worker sends the last one when the emulated backward has ended. The
+    next step of a paced worker begins when that is reduced. Otherwise a worker that shares its core
+    would begin late, because others compute.
     """
     mean, pace = state
     if pace is None or not bucket.is_last():
@@ -61,22 +210,11 @@ def reduce_bucket(
     return mean(bucket).then(begin)
 
 
-class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
-    """Strategy of a single worker, without DDP: speed-up is relative to the best such run."""
-
-    def optimizer_step(
-        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
-    ) -> Any:
-        computed = closure if self.pace is None else paced_closure(closure, self.pace)
-        return super().optimizer_step(optimizer, computed, model, **kwargs)
-
-
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
-    """Strategy of two workers and more, by DDP.
-
-    BatchNorm statistics stay per worker (`broadcast_buffers` would cost a broadcast per step). If
-    `paced`, all gradients are one bucket, reduced when the emulated backward has ended: the real
-    one is over long before.
+    """Strategy of two workers and more, by Lightning's own DDP with overlapped buckets. BatchNorm
+    statistics stay per worker (`broadcast_buffers` would cost a broadcast per step). If `paced`,
+    all gradients are one bucket, reduced when the emulated backward has ended: the real one is over
+    long before.
     """
 
     def __init__(
@@ -95,7 +233,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             timeout=datetime.timedelta(seconds=timeout_seconds),
         )
 
-    def trainer_options(self) -> TrainerOptions:
+    def trainer_options(self) -> dict[str, Any]:
         return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
 
     def configure_ddp(self) -> None:
@@ -117,9 +255,8 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         return self._mean.bytes_exchanged if self._mean else (0, 0)
 
     def on_train_end(self) -> None:
-        """Read DDP's own timing, for which torch samples the first ten steps and every hundredth.
-
-        A timer around an all-reduce that overlaps backward would also count hidden time.
+        """Read DDP's own timing, for which torch samples the first ten steps and every hundredth. A
+        timer around an all-reduce that overlaps backward would also count hidden time.
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
@@ -127,12 +264,53 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         timing: _DDPTiming = model._get_ddp_logging_data()
         communicating = timing.get("avg_backward_comm_time", 0)
         hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
-        self._seconds_exposed = max(0, communicating - hidden) / 1e9
+        self.seconds_communicating = max(0, communicating - hidden) / 1e9 * self.num_steps
         self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._native_bytes()
 
     def _native_bytes(self) -> tuple[int, int]:
         """Compute the bytes sent and received without a hook, which the backend does not count."""
-        weights = [each for each in self.trained_module().parameters() if each.requires_grad]
+        weights = [each for each in self._trained_weights if each.requires_grad]
         length, size = sum(weight.numel() for weight in weights), weights[0].element_size()
         volume = collective("native").volumes(self.run.num_workers, length)[dist.get_rank()]
         return volume.in_bytes(size * self.updates)
+
+
+class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
+    """Strategy of one process of a split worker; `prepare` must get its `split`.
+
+    Yadan 2013 (arXiv:1312.5853) splits the network over some processes and the batch over others;
+    Krizhevsky 2014 (arXiv:1404.5997) splits only its linear layers. After backward, gradients of
+    layers that are computed by images are summed over all processes, those of slices over the
+    processes with the same ones; each kind is one vector. Then every process applies its own.
+    """
+
+    def setup(self, trainer: Trainer) -> None:
+        super().setup(trainer)
+        check_one_optimizer(self.optimizers, "a split worker")
+        assert self.split is not None
+        self._part: SplitWorker = self.split
+        self._part.begin(self.precision_plugin)
+
+    def _finish_backward(self) -> None:
+        self.wait_for_pace()
+        before = time.perf_counter()
+        self._part.mean_gradient(self.run.num_workers)
+        self.seconds_communicating += time.perf_counter() - before
+        self.begin_anew()
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self._part.gather()
+        self._bytes_exchanged = self._native_bytes()
+
+    def _native_bytes(self) -> tuple[int, int]:
+        """Compute the bytes sent and received by this process, which the backend does not count."""
+        native, size = collective("native"), self.held_weights[0].element_size()
+        by_all, by_alike = self._part.num_averaged()
+        workers = self.run.num_workers
+        volumes = [
+            native.volumes(self._part.shards * workers, by_all)[dist.get_rank()],
+            native.volumes(workers, by_alike)[worker_index()],
+        ]
+        sent, received = zip(*(each.in_bytes(size * self.updates) for each in volumes), strict=True)
+        return sum(sent), sum(received)

@@ -1,7 +1,7 @@
 """Lightning strategy of a worker that applies gradients to weights of its own."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,18 +9,13 @@ import torch.distributed as dist
 from pytorch_lightning import Trainer
 
 from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.links import AbstractLinks
-from paceline.clock.moving_average import scored_weights
-from paceline.clock.rule_driver import complete
+from paceline.clock.links import AbstractLinks, complete
 from paceline.clock.run_spec import StepNumbers
-from paceline.clock.snapshot import Snapshot, flatten, state_of
-from paceline.clock.wall.own_weights import OwnWeights
+from paceline.clock.snapshot import Snapshot, flatten, scored_weights, state_of
 from paceline.clock.wall.pair_link import pair_link
-from paceline.clock.wall.push_link import PushLink
 from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
-from paceline.clock.wall.wall_links import MeanLink, WallLinks
+from paceline.clock.wall.wall_links import OwnWeightsLinks, PushLink
 from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
-from paceline.scheme.audit import Averaged
 
 _runs = itertools.count()  # of this process group
 
@@ -37,36 +32,36 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     applied_by = "a worker with weights of its own"
 
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
-        self._pair = pair_link(self.scheme, self.run, self.vectors)
-        self._push: PushLink | None = None
+        pair = pair_link(self.scheme, self.run, self.vectors)
         if self.scheme.servers:
-            self._push = PushLink(self.scheme, self.run, self.vectors, self._options.read)
-        flat = self._flat_weights()
-        self._mean = MeanLink(flat.weights.numel(), flat.weights.dtype)
-        self._kept: list[Snapshot] = []
+            self.push = PushLink(self.scheme, self.run, self.vectors, self._options.read)
+        size, device = self.vectors.num_weights, self.root_device
+        gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
+        weights = pair.computed if pair else torch.zeros_like(gradient)
+        flat = FlatWeights(self.held_weights, weights, gradient)
         first = flat.weights.cpu()
-        if self._push is not None:
-            self._push.begin(first)
-            first = self._push.wire.weights
+        if self.push is not None:
+            self.push.begin(first)
+            first = self.push.wire.weights
         else:
             dist.broadcast(first, group=members(), group_src=0)
         self._drawn, self._drawn_before = f"steps of run {next(_runs)}", 0
-        numbers = StepNumbers(self.accounting, self._draw)
-        self._own = OwnWeights(
-            flat, self.run, self.vectors, numbers, self._pair, self._options.read
+        self._own = OwnWeightsLinks(
+            flat,
+            self.run,
+            self.vectors,
+            StepNumbers(self.accounting, self._draw),
+            statistics=self._statistics,
+            push=self.push,
+            pair=pair,
+            options=self._options.read,
         )
         self._own.begin(first)
-        self._average = None if self._push else self.run.average_of([flat.weights])
-        self.step_numbers = self._own.step_numbers
+        self._counting = self.push or pair or self._own.means
+        self._average = None if self.push else self.run.average_of([flat.weights])
+        self.step_numbers, self.averages = self._own.step_numbers, pair.averages if pair else []
         trainer.should_stop = not self._own.has_step
-        links = WallLinks(flat, self._statistics, mean=self._mean, push=self._push, own=self._own)
-        return flat, links
-
-    def _flat_weights(self) -> FlatWeights:
-        size, device = sum(weight.numel() for weight in self.held_weights), self.root_device
-        gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
-        weights = self._pair.computed if self._pair else torch.zeros_like(gradient)
-        return FlatWeights(self.held_weights, weights, gradient)
+        return flat, self._own
 
     def _draw(self) -> int:
         """Draw a number; those of a resumed run go on from the ones that it had drawn."""
@@ -78,8 +73,8 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             **super().state(),
             "own": self._own.state(),
             "average": average,
-            "kept": state_of(self._kept),
-            "versions": self._push.wire.versions if self._push else [],
+            "kept": state_of(self._snapshots),
+            "versions": self.push.wire.versions if self.push else [],
             "drawn": self._drawn_before + numbers_drawn(self._drawn),
         }
 
@@ -88,16 +83,12 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._own.load_state(state["own"])
         if self._average is not None:
             self._average.weights = state["average"]
-        self._kept = [Snapshot(**each) for each in state["kept"]]
-        if self._push is not None:
-            self._push.wire.versions = state["versions"]
+        self._snapshots = [Snapshot(**each) for each in state["kept"]]
+        if self.push is not None:
+            self.push.wire.versions = state["versions"]
         # each worker has drawn its first number anew, for nothing, if it draws at all
         drawn_anew = 0 if self.accounting.equal_steps else self.run.num_workers
         self._drawn_before = state["drawn"] - drawn_anew
-
-    def keep_servers(self) -> None:
-        if self._push is not None:
-            self._push.keep()
 
     def on_train_end(self) -> None:
         super().on_train_end()
@@ -105,57 +96,43 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._own.finish()
 
     @property
-    def updates(self) -> int:
-        return self.num_steps
-
-    @property
     def samples(self) -> int:
         return self.run.samples_at(self.run.within(self.step_numbers[-1]))
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
-        return (self._push or self._pair or self._mean).bytes_exchanged
-
-    @property
-    def averages(self) -> Sequence[Averaged]:
-        return self._pair.averages if self._pair else []
+        return self._counting.bytes_exchanged
 
     def _leave(self) -> list[Snapshot]:
         """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
-        if self._push is not None:
-            return self._push.finish()
-        means = [self._mean_of(kept) for kept in self._kept]
+        if self.push is not None:
+            return self.push.finish()
+        means = [self._mean_of(kept) for kept in self._snapshots]
         return means[worker_index() :: self.run.num_workers]
 
     def _finish_step(self) -> None:
         self._own.finish_step()
         if not self._own.has_step:
-            self.trained_module().trainer.should_stop = True
+            self._trainer.should_stop = True
             complete(self._driver.end(self._flat.weights, self.num_steps))
         if self._average is not None:
             before, after = map(self.run.samples_at, self.step_numbers[-2:])
             self._average.update([self._flat.weights], after - before)
-        if self._push is None:
-            for samples in self.run.passed(len(self._kept), self.step_numbers[-1]):
+        if self.push is None:
+            for samples in self.run.passed(len(self._snapshots), self.step_numbers[-1]):
                 self._keep_snapshot(samples)
 
     def _keep_snapshot(self, samples: int) -> None:
         """Copy the weights: the only work of evaluation inside the training clock."""
+        updates, seconds = self.run.updates_at(samples), self._clock.seconds()
+        weights = scored_weights(self._flat.weights, self._average).cpu()
         statistics = torch.empty(self.vectors.num_statistics, dtype=self.held_weights[0].dtype)
-        self._kept.append(
-            Snapshot(
-                samples=samples,
-                updates=self.run.updates_at(samples),
-                seconds=self._clock.seconds(),
-                weights=scored_weights(self._flat.weights, self._average).cpu(),
-                statistics=flatten(self._statistics, statistics),
-            )
-        )
+        flatten(self._statistics, statistics)
+        self._snapshots.append(Snapshot(samples, updates, seconds, weights, statistics))
 
     def _mean_of(self, kept: Snapshot) -> Snapshot:
-        """Return the mean of all workers' copies for one snapshot; all must call this.
-
-        Its time is the latest of them.
+        """Return the mean of all workers' copies for one snapshot; all must call this. Its time is
+        the latest of them.
         """
         for vector in (kept.weights, kept.statistics):
             dist.all_reduce(vector, group=members())

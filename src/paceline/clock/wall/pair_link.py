@@ -3,14 +3,14 @@
 Either goes on in a thread while the worker's network computes on a copy of its weights.
 """
 
+import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.exchange.liveness import Lost, LostPeerError
@@ -22,19 +22,60 @@ from paceline.scheme.audit import Averaged
 from paceline.scheme.rule import AbstractScheme
 
 
-class AbstractPairLink(ABC):
-    """Link of one worker, which owns its weights.
-
-    `weights` [num_weights]: the worker's weights, on the CPU. `computed` [num_weights]: weights on
-    which its network computes. `averages`: all means so far.
+class Beside:
+    """Makes one call at a time in a thread, which ends with the program at the latest. Each method
+    raises the error of the last call.
     """
 
-    weights: Tensor
-    computed: Tensor
-
     def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._idle = threading.Event()
+        self._idle.set()
+        self._error: Exception | None = None
+
+    def is_idle(self) -> bool:
+        """Return True if no call is under way."""
+        self.check()
+        return self._idle.is_set()
+
+    def begin(self, call: Callable[[], None]) -> None:
+        """Make `call`; none may be under way."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._make_all, daemon=True)
+            self._thread.start()
+        self._idle.clear()
+        self._calls.put(call)
+
+    def wait(self) -> None:
+        """Wait for the call under way."""
+        self._idle.wait()
+        self.check()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _make_all(self) -> None:
+        while True:
+            call = self._calls.get()
+            try:
+                call()
+            except Exception as error:
+                self._error = error
+            self._idle.set()
+
+
+class AbstractPairLink(ABC):
+    """Link of one worker, which owns its weights. `weights` [num_weights]: the worker's weights, on
+    the CPU. `computed` [num_weights]: weights on which its network computes. `averages`: all means
+    so far.
+    """
+
+    def __init__(self, num_weights: int, dtype: torch.dtype, wire: PairWire | ServerWire) -> None:
+        self.weights, self.computed = (torch.zeros(num_weights, dtype=dtype) for _ in range(2))
         self.averages: list[Averaged] = []
-        self._steps = 0
+        self._steps, self._bytes_of = 0, wire
         self._changing = threading.Lock()
 
     @contextmanager
@@ -66,20 +107,18 @@ class AbstractPairLink(ABC):
         """End the worker's steps; wait until no other worker changes its weights any more."""
 
     @property
-    @abstractmethod
     def bytes_exchanged(self) -> tuple[int, int]:
         """Bytes sent and received by this worker."""
+        return self._bytes_of.bytes_sent, self._bytes_of.bytes_received
 
 
 class ActiveLink(AbstractPairLink):
     """Link of a worker that only asks. `partners`: ranks of its neighbours."""
 
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
-        super().__init__()
         self._wire = PairWire(num_weights, dtype, partners)
-        self.weights, self.computed, self._sent = (
-            torch.zeros(num_weights, dtype=dtype) for _ in range(3)
-        )
+        super().__init__(num_weights, dtype, self._wire)
+        self._sent = torch.zeros(num_weights, dtype=dtype)
 
     def begin(self) -> None:
         self._wire.connect()
@@ -99,29 +138,21 @@ class ActiveLink(AbstractPairLink):
     def finish(self) -> None:
         self._wire.leave()
 
-    @property
-    def bytes_exchanged(self) -> tuple[int, int]:
-        return self._wire.bytes_sent, self._wire.bytes_received
-
 
 class PassiveLink(AbstractPairLink):
-    """Link of a worker that only answers, by a thread of its own.
-
-    It answers until all asking workers have ended. The worker's next step raises the thread's
-    error. `asking`: ranks of the asking workers.
+    """Link of a worker that only answers, by a thread of its own. It answers until all asking
+    workers have ended. The worker's next step raises the thread's error. `asking`: ranks of the
+    asking workers.
     """
 
     def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:
-        super().__init__()
         self._wire = ServerWire(torch.zeros(num_weights, dtype=dtype), 0, asking)
-        self.weights, self.computed = (torch.zeros(num_weights, dtype=dtype) for _ in range(2))
-        self._asking = set(asking)
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._answer_all, daemon=True)
+        super().__init__(num_weights, dtype, self._wire)
+        self._asking, self._answering = set(asking), Beside()
 
     @contextmanager
     def step(self) -> Generator[None]:
-        self._check()
+        self._answering.check()
         with super().step():
             yield
 
@@ -129,41 +160,27 @@ class PassiveLink(AbstractPairLink):
         self._wire.weights.copy_(self.weights)
         for worker in sorted(self._asking):
             self._wire.answer(worker, Header(0, True))
-        self._thread.start()
+        self._answering.begin(self._answer_all)
 
     def average(self, partner: int) -> None:
         raise RuntimeError(f"worker {worker_index()} is to be asked, not to ask {partner}")
 
     def finish(self) -> None:
-        self._thread.join()
-        self._check()
-
-    @property
-    def bytes_exchanged(self) -> tuple[int, int]:
-        return self._wire.bytes_sent, self._wire.bytes_received
+        self._answering.wait()
 
     def _answer_all(self) -> None:
-        try:
-            while self._asking:
-                self._take(*self._wire.receive())
-        except Exception as error:
-            self._error = error
-
-    def _take(self, worker: int, message: Header | Lost) -> None:
-        if isinstance(message, Lost):
-            raise LostPeerError(f"worker {worker} is gone: {message.reason}")
-        if not message.proceed:
-            self._asking.remove(worker)
-            return
-        with self._changing:
-            self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
-            self._wire.weights.copy_(self.weights)  # so that sending needs no lock
-            self.averages.append(Averaged(worker, self._steps, self._steps))
-        self._wire.answer(worker, message)
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        while self._asking:
+            worker, message = self._wire.receive()
+            if isinstance(message, Lost):
+                raise LostPeerError(f"worker {worker} is gone: {message.reason}")
+            if not message.proceed:
+                self._asking.remove(worker)
+                continue
+            with self._changing:
+                self.weights.add_(self._wire.gradient(worker)).mul_(0.5)
+                self._wire.weights.copy_(self.weights)  # so that sending needs no lock
+                self.averages.append(Averaged(worker, self._steps, self._steps))
+            self._wire.answer(worker, message)
 
 
 def pair_link(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> AbstractPairLink | None:

@@ -1,25 +1,115 @@
-"""Lightning strategy of a worker whose gradients are applied by servers."""
+"""Lightning strategy of a worker whose gradients are applied by servers, also during backward."""
 
-from collections.abc import Mapping
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pytorch_lightning import Trainer
+from torch import nn
 
-from paceline.clock.flat_weights import FlatWeights
+from paceline.clock.flat_weights import FlatWeights, gather_gradients
 from paceline.clock.links import AbstractLinks
 from paceline.clock.snapshot import Snapshot
-from paceline.clock.wall.early_parts import AbstractEarlyParts, PacedParts, RealParts
-from paceline.clock.wall.push_link import PushLink
 from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
-from paceline.clock.wall.wall_links import WallLinks
+from paceline.clock.wall.wall_links import PushLink, ServedLinks
 from paceline.errors import SettingError
+from paceline.timing.pace import Pace
+from paceline.timing.workload import part_sizes
+
+# Called with the weight from which on the gradient of a step is complete.
+Tell = Callable[[int], None]
+
+
+class AbstractEarlyParts(ABC):
+    """Parts of the gradients of one worker. `sizes`: numbers of weights of each, in order."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes, self._hooks = sizes, list[Any]()
+        self._begins = [0, *itertools.accumulate(sizes)][:-1]
+
+    def begin(self, flat: FlatWeights, tell: Tell) -> None:
+        """Tell from now on, for each step, which parts of `flat.gradient` are complete."""
+        self._flat, self._tell = flat, tell
+
+    @abstractmethod
+    def finish_backward(self) -> None:
+        """Tell what is complete before the end of a step's backward, if that was not seen."""
+
+    def end(self) -> None:
+        """Tell no more."""
+        for hook in self._hooks:
+            hook.remove()
+
+
+class RealParts(AbstractEarlyParts):
+    """Gradients of all parameters, as backward completes them. One that is late, or never comes,
+    holds up those before it in the vector: so groups of the optimizer that do not follow the layers
+    delay what leaves. A hook must not change a gradient once it is there.
+    """
+
+    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
+        super().__init__([weight.numel() for weight in weights])
+        self._weights = weights
+
+    def begin(self, flat: FlatWeights, tell: Tell) -> None:
+        super().begin(flat, tell)
+        self._hooks: list[Any] = [
+            weight.register_post_accumulate_grad_hook(partial(self._take, number))  # pyright: ignore[reportUnknownMemberType]
+            for number, weight in enumerate(self._weights)
+            if weight.requires_grad
+        ]
+        self._forget()
+
+    def finish_backward(self) -> None:
+        """Forget the step. Raises SettingError if gradients have changed after they were told."""
+        if self._version not in (None, self._flat.gradient._version):
+            _refuse("gradients are changed after backward")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._complete = [not weight.requires_grad for weight in self._weights]
+        self._first = len(self._begins)  # number of the weight from which on all are complete
+        self._version: int | None = None  # of the gradient's content
+
+    def _take(self, number: int, weight: nn.Parameter) -> None:
+        if self._complete[number]:
+            _refuse("a step has more than one backward")
+        view = self._flat.gradients[number]
+        gather_gradients([weight], [view])
+        weight.grad = view
+        self._complete[number], before = True, self._first
+        while self._first and self._complete[self._first - 1]:
+            self._first -= 1
+        self._version = self._flat.gradient._version
+        if self._first < before:
+            self._tell(self._begins[self._first])
+
+
+class PacedParts(AbstractEarlyParts):
+    """Gradients of the layers of the workload, as an emulated backward has them."""
+
+    def __init__(self, pace: Pace, own_bytes: int, num_weights: int) -> None:
+        self._pace, self._parts = pace, pace.workload.parts(own_bytes)
+        super().__init__(part_sizes(self._parts, num_weights))
+
+    def finish_backward(self) -> None:
+        """Sleep until the last part that is there before the step's end, and tell each."""
+        for part, begin in zip(self._parts, reversed(self._begins), strict=True):
+            if part.ready < 1:
+                self._pace.wait_for(part)
+                self._tell(begin)
+
+
+def _refuse(reason: str) -> None:
+    raise SettingError("scheme.overlap", f"{reason}, when some have left; false is needed")
 
 
 class ParameterServerStrategy(AbstractRuleStrategy):
-    """Strategy of a worker that pushes to servers, which answer with weights and grant steps.
-
-    With the scheme's `overlap`, pushes to servers of other nodes leave during backward. Raises
+    """Strategy of a worker that pushes to servers, which answer with weights and grant steps. With
+    the scheme's `overlap`, pushes to servers of other nodes leave during backward. Raises
     SettingError for it on a GPU, whose gradients are copied from there after backward.
     """
 
@@ -30,7 +120,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
         early = self._early_parts()
         vectors = replace(self.vectors, parts=early.sizes) if early else self.vectors
-        self._push = PushLink(self.scheme, self.run, vectors, self._options.read)
+        self.push = self._push = PushLink(self.scheme, self.run, vectors, self._options.read)
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)
@@ -39,7 +129,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         if early and wire.sends_early:
             early.begin(flat, wire.send_early)
             self._early = early
-        return flat, WallLinks(flat, self._statistics, push=self._push)
+        return flat, ServedLinks(flat, self._push, self._statistics)
 
     @property
     def updates(self) -> int:
@@ -64,16 +154,6 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         self._flat.adopt(state["read"]["weights"])
         self._push.wire.versions = state["read"]["versions"]
 
-    @property
-    def stops(self) -> bool:
-        return self._push.wire.stops
-
-    def ask_to_stop(self) -> None:
-        self._push.wire.ask_to_stop()
-
-    def keep_servers(self) -> None:
-        self._push.keep()
-
     def _leave(self) -> list[Snapshot]:
         if self._early:
             self._early.end()
@@ -89,7 +169,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         self._push.send_numbers()  # which leave with the first part, before the step ends
 
     def _finish_step(self) -> None:
-        self.trained_module().trainer.should_stop = not self._push.granted
+        self._trainer.should_stop = not self._push.granted
 
     def _early_parts(self) -> AbstractEarlyParts | None:
         """Return the parts in which pushes leave; None if they leave as a whole."""

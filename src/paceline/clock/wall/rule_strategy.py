@@ -1,4 +1,4 @@
-"""Base class of Lightning strategies that drive a scheme's rule on a real process.
+"""Lightning strategies that drive a scheme's rule on real processes.
 
 Lightning's own world size is 1 in each worker: with more, its loop broadcasts a SIGTERM flag every
 step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
@@ -8,6 +8,7 @@ import json
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,19 +20,15 @@ from torch import nn
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
-from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.held_weights import held_weights
-from paceline.clock.links import AbstractLinks
-from paceline.clock.live_options import LiveOptions
+from paceline.clock.flat_weights import FlatWeights, held_weights
+from paceline.clock.links import AbstractLinks, RuleDriver, complete
 from paceline.clock.reports import TrainingClock
-from paceline.clock.rule_driver import RuleDriver, complete
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.schedules import Schedules, check_schedulers
+from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split.split_worker import SplitWorker
-from paceline.clock.supported_options import check_honoured
 from paceline.clock.training_strategy import RemoteOptimizer
-from paceline.clock.wall.beside import Beside
+from paceline.clock.wall.pair_link import Beside
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.liveness import rest
@@ -65,13 +62,12 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         split: SplitWorker | None = None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
+        self.prepare(run, clock=clock, pace=pace, split=split)
         for name in ("batch_size", "num_steps"):
             if not getattr(run, name):
                 raise SettingError(name, "real processes need a value of at least 1")
-        self.scheme, self.run, self.pace, self.split = scheme, run, pace, split
-        self.accounting = Accounting(scheme, run.num_workers)
-        self._seconds_communicating = 0.0
-        self._clock = clock or TrainingClock()
+        self.scheme, self.accounting = scheme, Accounting(scheme, run.num_workers)
+        self.num_batches = most_steps(self.accounting, run)
         self._beside = Beside()
         self._begun_beside = -1  # number of steps before the one beside which it began
 
@@ -81,22 +77,13 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         _keep_metrics_apart(self.trained_module())
         if trainer.state.fn != TrainerFn.FITTING:
             return
-        check_honoured(
-            trainer,
-            self.optimizers,
-            self.applied_by,
-            self.scheme,
-            self.run.num_workers,
-            again=hasattr(self, "_driver"),
-        )
+        self.check_honoured(trainer, self.applied_by, again=hasattr(self, "_driver"))
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
-        self._held = held_weights(of_all, self.scheme)
-        configs, self._options = trainer.lr_scheduler_configs, LiveOptions(own)
-        check_schedulers(configs, self.run)
-        self._schedules = Schedules(configs, self._options, self.run.epoch_batches)
-        self._statistics = statistics_of(self.whole_module)
-        self.vectors = self._held.vectors(self._statistics, self._options)
+        self._options, self._statistics = LiveOptions(own), statistics_of(self.whole_module)
+        held = held_weights(of_all, self.scheme, self._statistics, self._options)
+        self._weights, self.vectors = held
+        self._schedules = Schedules(trainer.lr_scheduler_configs, self._options, self.run)
         self._flat, links = self._connect(trainer)
         self._driver = RuleDriver(self.scheme, links, worker_index(), self.run)
         zero = self._flat.zero_gradient if self.split is None else self.split.zero_gradient
@@ -111,17 +98,17 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._begin_step()
 
     def state(self) -> dict[str, Any]:
-        communicating = self._seconds_communicating
+        communicating = self.seconds_communicating
         return {**super().state(), "communicating": communicating, "beside": self._begun_beside}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self._seconds_communicating, self._begun_beside = state["communicating"], state["beside"]
+        self.seconds_communicating, self._begun_beside = state["communicating"], state["beside"]
 
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        fits = self.trained_module().trainer.state.fn == TrainerFn.FITTING
+        fits = self._trainer.state.fn == TrainerFn.FITTING
         if fits and str(checkpoint_path) != str(self.part):
             message = "one worker's file does not hold a run; `paceline train` resumes whole runs"
             raise SettingError("ckpt_path", message)
@@ -129,7 +116,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         """Load the module; to go on training, its buffers: weights are those of `load_state`."""
-        if self.trained_module().trainer.state.fn != TrainerFn.FITTING:
+        if self._trainer.state.fn != TrainerFn.FITTING:
             return super().load_model_state_dict(checkpoint, strict)
         module, saved = self.whole_module, checkpoint["state_dict"]
         buffers = {name: saved[name] for name, _ in module.named_buffers() if name in saved}
@@ -140,15 +127,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
-        return self._held.weights
-
-    @property
-    def num_batches(self) -> int:
-        return most_steps(self.accounting, self.run)
-
-    @property
-    def seconds_communicating(self) -> float:
-        return self._seconds_communicating
+        return self._weights
 
     def finish(self) -> list[Snapshot]:
         snapshots = self._leave()
@@ -161,10 +140,9 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     def _share_files(self) -> None:
         """Let each worker's callbacks know the checkpoints that were written: the first worker's.
-
         So Lightning finds the best one in every worker. All workers must call this.
         """
-        callbacks = self.trained_module().trainer.checkpoint_callbacks
+        callbacks = self._trainer.checkpoint_callbacks
         kept = [each for each in callbacks if isinstance(each, ModelCheckpoint)]
         if not kept:
             return
@@ -197,43 +175,37 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         if self.split is not None:
             self.split.gather_gradient()
             flat.gather_gradient()
-        number = self.step_numbers[-1] if self.step_numbers else 0
-        progress = self.run.progress(number)
+        progress = self.run.progress(self.step_numbers[-1] if self.step_numbers else 0)
         rest()
         complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
         self.num_steps += 1
         self._finish_step()
         self._hand_out()
-        self._seconds_communicating += time.perf_counter() - before
+        self.seconds_communicating += time.perf_counter() - before
         self._begin_step()
 
     def _hand_out(self) -> None:
         """Send the weights to the other processes of a split worker."""
         if self.split is not None:
-            self.split.hand_out(not self.trained_module().trainer.should_stop)
+            self.split.hand_out(not self._trainer.should_stop)
 
     def _begin_step(self) -> None:
         """Begin what goes on beside the computing of the next step, if there is one; its pace."""
-        stops = self.trained_module().trainer.should_stop
+        stops = self._trainer.should_stop
         self._schedules.set(self.samples // self.run.batch_size)
         if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
             self._begun_beside = self.num_steps
             process = self._driver.beside(self.num_steps)
             if process is not None:
-                self._beside.begin(process)
-        if self.pace is not None:
-            self.pace.begin()
+                self._beside.begin(partial(complete, process))
+        self.begin_anew()
 
 
 def _keep_metrics_apart(module: nn.Module) -> None:
     """Let metrics be those of this worker: servers never meet others, nor do all workers."""
     for each in module.modules():
         if isinstance(each, Metric):
-            each.distributed_available_fn = _not_distributed
-
-
-def _not_distributed() -> bool:
-    return False
+            each.distributed_available_fn = lambda: False
 
 
 def most_steps(accounting: Accounting, run: RunSpec) -> int:
@@ -242,3 +214,48 @@ def most_steps(accounting: Accounting, run: RunSpec) -> int:
     if accounting.own_weights and accounting.equal_steps:
         return run.num_steps // accounting.num_workers
     return accounting.most_batches(run.num_steps)
+
+
+class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
+    """Strategy of a process that computes for its split worker, and leaves the rule to the first.
+    After each step it sends its part of the gradient there, and receives its part of the weights.
+    """
+
+    def __init__(
+        self,
+        split: SplitWorker,
+        run: RunSpec,
+        *,
+        num_batches: int,
+        device: torch.device | str,
+        pace: Pace | None,
+    ) -> None:
+        super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
+        self.prepare(run, pace=pace, split=split)
+        self.num_batches, self._part = num_batches, split
+
+    def setup(self, trainer: Trainer) -> None:
+        super().setup(trainer)
+        own = self.optimizers[0]  # the first process has refused what cannot be
+        remote: Optimizer = RemoteOptimizer(own, self._part.zero_gradient, self._step)
+        self.optimizers = [remote]
+        trainer.should_stop = not self._part.take()
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        self.counted = count_workers(self.run.num_workers, is_worker=False)
+        self.begin_anew()
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return list(self.trained_module().parameters())
+
+    def finish(self) -> list[Snapshot]:
+        return []
+
+    def _step(self) -> None:
+        self.wait_for_pace()
+        self._part.gather_gradient()
+        self._trainer.should_stop = not self._part.take()
+        self.num_steps += 1
+        self.begin_anew()

@@ -26,15 +26,12 @@ Tolerate = Callable[[Iterable[int]], None]
 
 
 class Checkpoints(Protocol):
-    """Checkpoints of a server."""
+    """Checkpoints of a server: `load` returns the state from which it goes on, or None to begin;
+    `keep` writes the state after `samples` of all workers.
+    """
 
-    def load(self) -> Mapping[str, Any] | None:
-        """Return the state from which the server goes on; None: from the beginning."""
-        ...
-
-    def keep(self, state: Mapping[str, Any], samples: int) -> None:
-        """Write the state after `samples` of all workers."""
-        ...
+    def load(self) -> Mapping[str, Any] | None: ...
+    def keep(self, state: Mapping[str, Any], samples: int) -> None: ...
 
 
 class Server:
@@ -81,18 +78,18 @@ class Server:
         return [snapshot.samples for snapshot in self._served.snapshots]
 
     def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
-        """Return this server's part of the snapshots that server 0 has.
-
-        Server 0 may have one that this server lacks, if a worker died between its parts of a push;
-        its part then is that of the final weights.
+        """Return this server's part of the snapshots that server 0 has. Server 0 may have one that
+        this server lacks, if a worker died between its parts of a push; its part then is that of
+        the final weights.
         """
         kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
-        return [kept.get(each) or self._at_the_end(each) for each in samples]
+        weights = self._served.scored
+        none = weights.new_empty(0)
+        return [kept.get(each) or Snapshot(each, 0, 0.0, weights, none) for each in samples]
 
     def run(self) -> ServerReport:
-        """Serve until no worker trains any more.
-
-        Raises LostPeerError if a worker dies without which the run cannot continue.
+        """Serve until no worker trains any more. Raises LostPeerError if a worker dies without
+        which the run cannot continue.
         """
         dist.recv(self._wire.weights, group=members(), group_src=0)
         before = self._checkpoints.load() if self._checkpoints else None
@@ -187,10 +184,9 @@ class Server:
             self._answer(worker)
 
     def _answer(self, worker: int, *, may_wait: bool = True) -> None:
-        """Answer a worker, or let it wait for the step of another that may be lost.
-
-        Workers may only wait on server 0, the one that grants steps: they could otherwise wait on
-        two servers for each other.
+        """Answer a worker, or let it wait for the step of another that may be lost. Workers may
+        only wait on server 0, the one that grants steps: they could otherwise wait on two servers
+        for each other.
         """
         granted = self._served.grant(worker)
         if granted:
@@ -199,23 +195,14 @@ class Server:
             end_cuts()  # it stops no more
             self._waiting.append(worker)
             return
-        stop = granted and self._stops(worker)
-        self._wire.answer(worker, Header(self._served.report.updates, granted, stop=stop))
-
-    def _stops(self, worker: int) -> bool:
-        """Return True if a worker that is answered now is to stop for a checkpoint."""
         after = self._stop_after
-        return after is not None and self._served.num_pushes(worker) >= after
-
-    def _at_the_end(self, samples: int) -> Snapshot:
-        weights = self._served.scored
-        return Snapshot(samples, 0, 0.0, weights, weights.new_empty(0))
+        stop = granted and after is not None and self._served.num_pushes[worker] >= after
+        self._wire.answer(worker, Header(self._served.report.updates, granted, stop=stop))
 
 
 def _spare(scheme: AbstractScheme, workers: int) -> int:
-    """Return the number of workers that may die without ending the run.
-
-    0 where workers own their weights, or push in groups.
+    """Return the number of workers that may die without ending the run. 0 where workers own their
+    weights, or push in groups.
     """
     accounting = Accounting(scheme, workers)
     if accounting.own_weights or scheme.group_size > 1:
@@ -223,18 +210,15 @@ def _spare(scheme: AbstractScheme, workers: int) -> int:
     return workers - accounting.batches_per_update
 
 
-def _report_nothing(workers: Iterable[int]) -> None:
-    """Do nothing: without the project's launcher there is no supervisor to inform."""
-
-
 def serve(
     scheme: AbstractScheme,
-    tolerate: Tolerate = _report_nothing,
+    tolerate: Tolerate = lambda workers: None,
     checkpoints: Checkpoints | None = None,
 ) -> ServerReport:
     """Run a server of the joined process group, then send its snapshots to the workers.
 
-    `tolerate(workers)` is called with the workers whose death the run survives from then on.
+    `tolerate(workers)` is called with the workers whose death the run survives from then on; it
+    does nothing without the project's launcher, which supervises them.
     Snapshot n goes to living worker n modulo their number, in order, so that all of them can
     evaluate at once. Raises LostPeerError if a worker dies without which the run cannot continue.
     """

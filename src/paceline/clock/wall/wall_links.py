@@ -1,17 +1,29 @@
 """Links of a worker on real processes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.links import AbstractLinks, at_once
-from paceline.clock.wall.own_weights import OwnWeights
-from paceline.clock.wall.push_link import PushLink
+from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec, server_specs
+from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
+from paceline.clock.wall.pair_link import AbstractPairLink
+from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
-from paceline.exchange.process_group import members, worker_index
+from paceline.exchange.liveness import Lost, LostPeerError
+from paceline.exchange.process_group import members, send_json, worker_index
+from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.server_wire import ServerWire
+from paceline.exchange.wire.worker_wire import WorkerWire
+from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
 
 
 class MeanLink:
@@ -36,29 +48,212 @@ class MeanLink:
         return volume.in_bytes(self._num_means * self._mean.element_size())
 
 
-class WallLinks(AbstractLinks):
-    """Links of one worker, whose verbs block.
+class GroupLink:
+    """Link of a group's first worker to the others. `others`: their ranks. `weights` [num_weights]:
+    weights that they get, changed by the caller. `num_numbers`: options of the optimizer in each
+    push; the first worker's go on to the servers.
+    """
 
-    `mean`, `push`, `own`: None if the scheme has no such link. `statistics`: floating-point buffers
-    of the module, which are sent with each push.
+    def __init__(
+        self, weights: Tensor, num_statistics: int, others: Sequence[int], num_numbers: int
+    ) -> None:
+        self.wire = ServerWire(weights, num_statistics, others, num_numbers=num_numbers)
+        self._others = others
+
+    def take(self, gradient: Tensor, statistics: Tensor) -> None:
+        """Wait for the others' pushes; replace both arguments by the group's mean, in place. Raises
+        LostPeerError.
+        """
+        self.receive_all()
+        for other in self._others:
+            gradient += self.wire.gradient(other)
+            statistics += self.wire.statistics(other)
+        for vector in (gradient, statistics):
+            vector /= len(self._others) + 1
+
+    def hand_on(self, answer: Header) -> None:
+        """Send the weights to the others, as the servers answered."""
+        for other in self._others:
+            self.wire.answer(other, answer)
+        self.wire.flush()
+
+    def receive_all(self) -> None:
+        """Receive one message of each. Raises LostPeerError."""
+        for _ in self._others:
+            other, message = self.wire.receive()
+            if isinstance(message, Lost):
+                raise LostPeerError(f"worker {other} is gone: {message.reason}")
+
+
+class PushLink:
+    """Link of this worker to the servers, or to the first of its group. `granted`: True if the last
+    answer lets this worker take another step. `numbers()`: the options with which a push is to be
+    applied, unless servers take it as it is.
+    """
+
+    def __init__(
+        self,
+        scheme: AbstractScheme,
+        run: RunSpec,
+        vectors: VectorSpec,
+        numbers: Callable[[], Sequence[float]],
+    ) -> None:
+        accounting = Accounting(scheme, run.num_workers)
+        self._num_numbers = 0 if accounting.own_weights else vectors.num_numbers
+        self._scheme, self._run, self._vectors, self._numbers = scheme, run, vectors, numbers
+        self.granted = False
+        first, *others = accounting.group_of(worker_index())
+        self._speaks = worker_index() == first
+        self.wire = WorkerWire(
+            vectors.bounds(scheme.servers if self._speaks else 1),
+            vectors.num_statistics,
+            getattr(torch, vectors.dtype),
+            run.num_workers if self._speaks else first,
+            parts=vectors.parts,
+            begins_with=worker_index() // scheme.group_size,
+            num_numbers=self._num_numbers,
+        )
+        self._group: GroupLink | None = None
+        if others and self._speaks:
+            self._group = GroupLink(
+                self.wire.weights, vectors.num_statistics, others, self._num_numbers
+            )
+
+    def begin(self, weights: Tensor) -> None:
+        """Send the run's specification and worker 0's `weights` to the servers, then pull."""
+        if worker_index() == 0:
+            specs = server_specs(self._scheme, self._run, self._vectors)
+            bounds = self._vectors.bounds(self._scheme.servers)
+            for spec, (first, last) in zip(specs, bounds, strict=True):
+                server = self._run.num_workers + spec.server
+                send_json(asdict(spec), server)
+                dist.send(weights[first:last], group=members(), group_dst=server)
+        self._hand_on(self.wire.pull())
+
+    def push(self, value: Tensor, statistics: Sequence[Tensor]) -> Tensor:
+        """Push `value` [num_weights]; return the weights in the servers' answers."""
+        if value is not self.wire.gradient:
+            self.wire.gradient.copy_(value)
+        if not self.wire.sends_early:
+            self.send_numbers()
+        elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
+            message = "options of the optimizer changed in a step of which parts had left; "
+            raise SettingError("scheme.overlap", message + "false is needed")
+        flatten(statistics, self.wire.statistics)
+        if self._group is not None:
+            self._group.take(self.wire.gradient, self.wire.statistics)
+        self._hand_on(self.wire.push_pull())
+        return self.wire.weights
+
+    def send_numbers(self) -> None:
+        """Send the present options with the next push."""
+        if self._num_numbers:
+            self.wire.numbers.copy_(self._present())
+
+    def _present(self) -> Tensor:
+        return torch.tensor(self._numbers(), dtype=torch.float64)
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        """Bytes sent and received by this worker."""
+        wires = [self.wire, *([self._group.wire] if self._group else [])]
+        return sum(wire.bytes_sent for wire in wires), sum(wire.bytes_received for wire in wires)
+
+    def finish(self) -> list[Snapshot]:
+        """Leave the servers; return the snapshots that this worker evaluates."""
+        self.wire.leave()
+        if self._group is not None:
+            self._group.receive_all()  # they leave
+        if not self._speaks:
+            return []
+        first = self._run.num_workers
+        servers = range(first, first + self._scheme.servers)
+        shards = [receive_snapshots(server) for server in servers]
+        return [join_shards(list(parts)) for parts in zip(*shards, strict=True)]
+
+    def _hand_on(self, granted: bool) -> None:
+        self.granted = granted
+        if self._group is not None:
+            self._group.hand_on(Header(self.wire.versions[0], granted, stop=self.wire.stops))
+
+
+class ServedLinks(AbstractLinks):
+    """Links of a worker whose gradients are applied by servers. `statistics`: floating-point
+    buffers of the module, which are sent with each push.
+    """
+
+    def __init__(self, flat: FlatWeights, push: PushLink, statistics: Sequence[Tensor]) -> None:
+        self._flat, self._push, self._statistics = flat, push, statistics
+
+    @at_once
+    def push(self, value: Tensor) -> Tensor:
+        return self._push.push(value, self._statistics).to(self._flat.weights.device)
+
+    @at_once
+    def adopt(self, weights: Tensor) -> None:
+        self._flat.adopt(weights)
+
+
+class OwnWeightsLinks(AbstractLinks):
+    """Links of a worker that applies gradients itself, to weights with an optimizer of their own.
+    `step_numbers`: run-wide numbers of this worker's steps, the next one last. If other workers may
+    ask for pairwise means, `pair` owns the weights, and the network computes on a copy. `push`:
+    None if there are no servers. `options()`: present numbers among the optimizer's options.
     """
 
     def __init__(
         self,
         flat: FlatWeights,
-        statistics: Sequence[Tensor],
+        run: RunSpec,
+        vectors: VectorSpec,
+        numbers: StepNumbers,
         *,
-        mean: MeanLink | None = None,
-        push: PushLink | None = None,
-        own: OwnWeights | None = None,
+        statistics: Sequence[Tensor],
+        push: PushLink | None,
+        pair: AbstractPairLink | None,
+        options: Callable[[], Sequence[float]],
     ) -> None:
-        self._flat, self._statistics = flat, statistics
-        self._mean, self._push, self._own = mean, push, own
+        self._flat, self._run, self._numbers, self._options = flat, run, numbers, options
+        self._statistics, self._push, self._pair = statistics, push, pair
+        self.means = MeanLink(flat.weights.numel(), flat.weights.dtype)
+        self.weights = pair.weights if pair else flat.weights
+        self._optimizer = flat_optimizer(self.weights, vectors.segments)
+        self.step_numbers = [numbers.next()]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint, when no other worker changes these weights."""
+        return {
+            "weights": self.weights,
+            "computed": self._flat.weights,
+            "optimizer": self._optimizer.state(),
+            "numbers": self._numbers.state(),
+            "step_numbers": self.step_numbers,
+            "pair": self._pair.state() if self._pair else None,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.weights.copy_(state["weights"])
+        self._flat.adopt(state["computed"])
+        self._optimizer.load_state(state["optimizer"])
+        self._numbers.load_state(state["numbers"])
+        self.step_numbers[:] = state["step_numbers"]
+        if self._pair is not None:
+            self._pair.load_state(state["pair"])
+
+    @property
+    def has_step(self) -> bool:
+        """True if a step of the run is left for this worker."""
+        return not self._run.ends_before(self.step_numbers[-1])
+
+    def begin(self, first: Tensor) -> None:
+        """Hold the first weights, which are the same for all workers."""
+        self._hold(first)
+        if self._pair is not None:
+            self._pair.begin()
 
     @at_once
     def mean(self, value: Tensor) -> Tensor:
-        assert self._mean is not None
-        return self._mean.mean(value)
+        return self.means.mean(value)
 
     @at_once
     def push(self, value: Tensor) -> Tensor:
@@ -67,15 +262,34 @@ class WallLinks(AbstractLinks):
 
     @at_once
     def pair(self, partner: int) -> None:
-        assert self._own is not None
-        self._own.pair(partner)
+        """Average weights beside this worker's steps: see AbstractPairLink. The network computes on
+        the changed weights after the worker's next update.
+        """
+        assert self._pair is not None
+        self._pair.average(partner)
 
     @at_once
     def apply(self, gradient: Tensor) -> Tensor:
-        assert self._own is not None
-        return self._own.apply(gradient)
+        gradient = gradient.to(self.weights.device)  # a GPU may still compute it
+        with self._pair.step() if self._pair else nullcontext():
+            factor = self._run.rate_factor(self._run.samples_at(self.step_numbers[-1]))
+            self._optimizer.step(gradient, factor, self._options())
+            self._flat.adopt(self.weights)
+        return self._flat.weights
 
     @at_once
     def adopt(self, weights: Tensor) -> None:
-        holder = self._own or self._flat
-        holder.adopt(weights)
+        self._hold(weights)
+
+    def _hold(self, weights: Tensor) -> None:
+        self.weights.copy_(weights)
+        self._flat.adopt(self.weights)
+
+    def finish_step(self) -> None:
+        self.step_numbers.append(self._numbers.next())
+
+    def finish(self) -> None:
+        """Wait until no other worker changes these weights any more."""
+        if self._pair is not None:
+            self._pair.finish()
+            self._flat.adopt(self.weights)

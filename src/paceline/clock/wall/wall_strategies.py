@@ -5,13 +5,10 @@ import torch
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.split.split_worker import SplitWorker
-from paceline.clock.wall.ddp import OneWorkerStrategy, SyncAllReduceStrategy
+from paceline.clock.wall.ddp import OneWorkerStrategy, SplitAllReduceStrategy, SyncAllReduceStrategy
 from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
 from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
-from paceline.clock.wall.rule_strategy import most_steps
-from paceline.clock.wall.shard_strategy import ShardStrategy
-from paceline.clock.wall.split_all_reduce import SplitAllReduceStrategy
-from paceline.clock.wall.synchronous_strategy import AbstractSynchronousStrategy
+from paceline.clock.wall.rule_strategy import ShardStrategy, most_steps
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
@@ -27,12 +24,17 @@ def wall_strategy(
     pace: Pace | None,
     split: SplitWorker | None,
 ) -> AbstractWallStrategy:
-    """Return the strategy that trains `scheme`; AbstractRuleStrategy documents the arguments.
-
-    It is Lightning's own DDP if that is equivalent, and the worker is not split.
+    """Return the strategy that trains `scheme`; AbstractRuleStrategy documents the arguments. It is
+    Lightning's own DDP if that is equivalent, and the worker is not split.
     """
     if scheme.carried_out_by_ddp:
-        strategy = _synchronous(scheme, run, device, paced=pace is not None, split=split)
+        if split is not None:
+            strategy = SplitAllReduceStrategy(device)
+        elif run.num_workers == 1:
+            strategy = OneWorkerStrategy(device)
+        else:
+            how, paced = (scheme.collective, scheme.compression), pace is not None
+            strategy = SyncAllReduceStrategy(run.timeout_seconds, *how, paced=paced)
         strategy.prepare(run, clock=clock, pace=pace, split=split)
         return strategy
     accounting = Accounting(scheme, run.num_workers)
@@ -41,20 +43,3 @@ def wall_strategy(
         return ShardStrategy(split, run, num_batches=num_batches, device=device, pace=pace)
     kind = OwnWeightsStrategy if accounting.own_weights else ParameterServerStrategy
     return kind(scheme, run, device=device, clock=clock, pace=pace, split=split)
-
-
-def _synchronous(
-    scheme: AbstractScheme,
-    run: RunSpec,
-    device: torch.device,
-    *,
-    paced: bool,
-    split: SplitWorker | None,
-) -> AbstractSynchronousStrategy:
-    if split is not None:
-        return SplitAllReduceStrategy(device)
-    if run.num_workers == 1:
-        return OneWorkerStrategy(device)
-    return SyncAllReduceStrategy(
-        run.timeout_seconds, scheme.collective, scheme.compression, paced=paced
-    )

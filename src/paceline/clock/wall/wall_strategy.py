@@ -1,82 +1,87 @@
 """Base class of strategies on real processes, one or several of which are one worker."""
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch.distributed as dist
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import LightningModule
-from pytorch_lightning.strategies import Strategy
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_only
 from torch.optim import Optimizer
 
-from paceline.clock.reports import StrategyReport, WorkerReport
+from paceline.clock.reports import StrategyReport, TrainingClock, WorkerReport
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.schedules import Schedules, ScheduleState
-from paceline.clock.snapshot import weights_digest
+from paceline.clock.schedules import Schedules
+from paceline.clock.snapshot import Snapshot, weights_digest
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
     DrawOne,
     SizedBatches,
-    TrainerOptions,
     random_state,
     set_random_state,
 )
+from paceline.clock.wall.wall_links import PushLink
 from paceline.exchange.process_group import join, worker_index
 from paceline.scheme.audit import Averaged
 from paceline.timing.pace import Pace
 
 
-class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
+class AbstractWallStrategy(AbstractTrainingStrategy):
     """Strategy of one worker, or of one process of a split worker.
 
-    `counted`: number of workers that really take part. `num_steps`: number of this worker's steps
-    so far. `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if
-    servers grant steps. `pace` emulates the worker's accelerator. `split`: this process's part of a
-    split worker; None for a whole one.
+    `counted`: number of workers that really take part. `num_batches`: largest number of batches
+    that this worker may draw. `num_steps`: number of this worker's steps so far. `step_numbers`:
+    run-wide numbers of this worker's steps, the next one last; empty if servers grant steps.
+    `seconds_communicating`: time of communication, waiting for others included. `averages`:
+    pairwise means in order. `push`: link to servers, if there are any.
     """
 
-    run: RunSpec
     counted: int = 0
     diverged: bool = False
     num_steps: int = 0
     step_numbers: Sequence[int] = ()
+    seconds_communicating: float = 0.0
+    averages: Sequence[Averaged] = ()
     pace: Pace | None = None
     split: SplitWorker | None = None
+    push: PushLink | None = None
     _bytes_before: Sequence[int] = (0, 0)  # of a run that was resumed: sent, received
     _random_before: dict[str, Any] | None = None
     _schedules: Schedules
-    _schedules_before: ScheduleState | None = None
+    _schedules_before: Mapping[str, list[float]] | None = None
     _rank: int = 0
 
+    def prepare(
+        self,
+        run: RunSpec,
+        *,
+        clock: TrainingClock | None = None,
+        pace: Pace | None = None,
+        split: SplitWorker | None = None,
+    ) -> None:
+        """Set the run, which must have an end, before training. `clock`: training clock for the
+        times of snapshots. `pace` emulates the worker's accelerator. `split`: this process's part
+        of a split worker; None for a whole one.
+        """
+        self.run, self.pace, self.split = run, pace, split
+        self.num_batches = (run.num_steps or 0) // run.num_workers
+        self._clock, self._snapshots = clock or TrainingClock(), list[Snapshot]()
+
     @property
-    @abstractmethod
     def updates(self) -> int:
         """Number of updates of this worker's weights."""
+        return self.num_steps
 
     @property
-    @abstractmethod
-    def num_batches(self) -> int:
-        """Largest number of batches that this worker may draw."""
+    def samples(self) -> int:
+        return self.run.samples_at(self.num_steps * self.run.num_workers)
 
     @property
-    @abstractmethod
     def bytes_exchanged(self) -> tuple[int, int]:
         """Bytes sent to other workers and servers, and received from them, by this process."""
-
-    @property
-    @abstractmethod
-    def seconds_communicating(self) -> float:
-        """Seconds that this worker spent communicating, waiting for others included."""
-
-    @property
-    def averages(self) -> Sequence[Averaged]:
-        """Pairwise means in order."""
-        return ()
+        return (0, 0)
 
     @property
     def is_global_zero(self) -> bool:
@@ -91,28 +96,29 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
         rank_zero_only.rank = self._rank  # pyright: ignore[reportFunctionMemberAccess]
         super().setup_environment()
 
-    def trainer_options(self) -> TrainerOptions:
-        return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
-
     def trained_module(self) -> LightningModule:
         """Return the module that is being trained."""
         assert self.lightning_module is not None
         return self.lightning_module
 
     @property
+    def _trainer(self) -> Trainer:
+        return self.trained_module().trainer
+
+    @property
     def whole_module(self) -> LightningModule:
         """Module with all weights of the worker, in its first process."""
         return self.trained_module() if self.split is None else self.split.whole
-
-    @property
-    def seconds_of_activations(self) -> float:
-        """Seconds that this process spent exchanging activations with others of its worker."""
-        return self.split.group.seconds if self.split else 0.0
 
     def wait_for_pace(self) -> None:
         """Sleep until the emulated step has ended; exchanging activations comes on top of it."""
         if self.pace is not None:
             self.pace.wait(self.split.take_seconds() if self.split else 0.0)
+
+    def begin_anew(self) -> None:
+        """Start the emulated step after what all have met for, or stopped for."""
+        if self.pace is not None:
+            self.pace.begin()
 
     @property
     def restore_checkpoint_after_setup(self) -> bool:
@@ -150,17 +156,6 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     def settle(self) -> None:
         """Wait until what goes on beside this worker's steps has ended."""
 
-    @property
-    def stops(self) -> bool:
-        """True if servers have stopped this worker for a checkpoint."""
-        return False
-
-    def ask_to_stop(self) -> None:
-        """Ask servers that grant steps to stop all workers for a checkpoint, with the next push."""
-
-    def keep_servers(self) -> None:
-        """Tell the servers to keep their state, now that no worker takes a step."""
-
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         return {
             "optimizer": super().optimizer_state(optimizer),  # pyright: ignore[reportUnknownMemberType]
@@ -192,27 +187,23 @@ class AbstractWallStrategy(AbstractTrainingStrategy, Strategy):
     def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
         return train(worker_index(), self.num_batches, self.begin_anew)
 
-    def begin_anew(self) -> None:
-        """Start the emulated step after what all have met for, or stopped for."""
-        if self.pace is not None:
-            self.pace.begin()
-
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
         return ((worker_index(), n) for n in range(self.num_steps))
 
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        pairs = zip(self._bytes_before, self.bytes_exchanged, strict=True)
-        sent, received = map(sum, pairs)
-        inside, activations = (0, 0), (0, 0)
+        sent, received = map(sum, zip(self._bytes_before, self.bytes_exchanged, strict=True))
+        inside, activations, seconds_of_activations = (0, 0), (0, 0), 0.0
         if self.split is not None:
-            inside, activations = self.split.bytes_exchanged, (self.split.group.num_bytes,) * 2
+            group = self.split.group
+            inside, activations = self.split.bytes_exchanged, (group.num_bytes,) * 2
+            seconds_of_activations = group.seconds
         worker = WorkerReport(
             worker=worker_index(),
             steps=self.num_steps,
             step_ends=step_ends,
             weights_digest=weights_digest(self.whole_module.parameters()),
             seconds_data=seconds_data,
-            seconds_communicating=self.seconds_communicating + self.seconds_of_activations,
+            seconds_communicating=self.seconds_communicating + seconds_of_activations,
             bytes_sent=sent + inside[0],
             bytes_received=received + inside[1],
             activation_bytes_sent=activations[0],
