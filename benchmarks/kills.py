@@ -21,7 +21,7 @@ from typing import NamedTuple
 import psutil
 import yaml
 
-from paceline.command.new_project import new_project
+from paceline.command.init_command import new_project
 from paceline.record.reading import fault_of, read_result
 
 SCHEMES = (

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from paceline.record.point import Point
 from paceline.run.open_data import open_data
-from paceline.run.training_process import reading_of
+from paceline.run.placed_data import reading_of
 
 
 def network(point: Point) -> nn.Module:

@@ -94,7 +94,7 @@ def _rate(step_ends: np.ndarray, point: Point) -> float:
 def _bare(point: Point, **options: bool) -> np.ndarray:
     """The same network, batches and optimizer, without Lightning; `options` of DDP."""
     from paceline.run.open_data import open_data
-    from paceline.run.training_process import reading_of
+    from paceline.run.placed_data import reading_of
 
     torch.manual_seed(point.seed)
     module = point.model.build()

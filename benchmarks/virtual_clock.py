@@ -17,9 +17,8 @@ from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.cluster.launcher import call_in_processes
 from paceline.record.point import Point
 from paceline.run.open_data import open_data
-from paceline.run.placed_data import PointData
+from paceline.run.placed_data import PlacedData, reading_of
 from paceline.run.quiet import quiet_trainer, silence
-from paceline.run.training_process import reading_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce
 
@@ -108,7 +107,7 @@ class _Stopwatch(Callback):
 class _Plain:
     """One worker's first batches."""
 
-    def __init__(self, feed: PointData, length: int) -> None:
+    def __init__(self, feed: PlacedData, length: int) -> None:
         self._batches = feed.train(0, length)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from paceline import cli
 from paceline.cluster.processes import preload
-from paceline.study.status_line import PREFIX
+from paceline.study.progress import PREFIX
 
 _SECONDS = 100  # limit for a command
 

@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from paceline.command.command import Command
+from paceline.command import Command
 from paceline.errors import SettingError, did_you_mean
 
 COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
@@ -101,7 +101,7 @@ def _is_follower() -> bool:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    """Parse a command line; `overrides` are its settings, before or behind options."""
+    """Parse a command line; `overrides` are its settings, before or after options."""
     if arguments and arguments[0] in RENAMED:
         message = f"{arguments[0]} is no command any more: {RENAMED[arguments[0]]} does it"
         raise SettingError("command", message)

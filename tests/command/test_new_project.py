@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paceline.command.new_project import new_project
+from paceline.command.init_command import new_project
 from paceline.errors import SettingError
 from paceline.study.compose import composed
 from paceline.study.study_points import studies

@@ -3,6 +3,8 @@
 import shlex
 import shutil
 import sys
+import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -65,6 +67,14 @@ def test_all_studies_are_counted_by_their_own_points(own, said):
     assert line.endswith(" days")
 
 
+def test_a_study_is_as_old_as_its_newest_run(own, said):
+    finish(own, 0, started="2001-02-03T00:00:00+00:00")
+    finish(own, 1, started="2020-01-02T00:00:00+00:00")
+    days = (time.time() - datetime(2020, 1, 2, tzinfo=UTC).timestamp()) / 86400
+    (line,) = [line for line in said("show")[1] if line.startswith("made")]
+    assert line.endswith(f" {days:.0f} days")
+
+
 def test_a_study_shows_configurations_failures_and_what_is_next(own, said):
     finish(own, 0, test_top1=0.875)
     (failed,) = finish(own, 1, status="failed", reason="no luck", top1=None, test_top1=None)
@@ -82,10 +92,11 @@ def test_records_of_other_code_are_counted_by_the_code_of_today(own, said):
     finish(own, 0, source_digest=source_digest())
     finish(own, 1, 2, source_digest="of another code")
     assert [line for line in said("show")[1] if line.startswith("made 3 of 4 not complete 2 ")]
-    assert "of other code: 2; sweep.rerun=stale runs them again" in said("show", "made")[1]
+    told = "made by a different version of the code: 2; sweep.rerun=stale runs them again"
+    assert told in said("show", "made")[1]
     shutil.rmtree(own / "runs")
     finish(own, 0, source_digest=source_digest())
-    assert not [line for line in said("show", "made")[1] if "other code" in line]
+    assert not [line for line in said("show", "made")[1] if "different version" in line]
 
 
 def test_a_point_under_way_is_seen(own, said):

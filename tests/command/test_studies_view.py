@@ -1,22 +1,8 @@
 """Ages of studies in words."""
 
 import pytest
-from rich.console import Console
 
-from paceline.command import studies_view
 from paceline.command.studies_view import age_of
-from paceline.study.overview import Overview
-
-
-def test_a_study_is_as_old_as_its_newest_run(monkeypatch, tmp_path):
-    made = Overview("made", 4, 3, 2, "done", 1e9)
-    monkeypatch.setattr(studies_view, "overviews", lambda root: [made])
-    console = Console(width=100)
-    with console.capture() as said:
-        for each in studies_view.studies_view(tmp_path, now=1e9 + 3 * 86400):
-            console.print(each)
-    (line,) = [line for line in said.get().splitlines() if "made" in line]
-    assert line.split() == ["made", "3", "of", "4", "done", "2", "3", "days"]
 
 
 @pytest.mark.parametrize(

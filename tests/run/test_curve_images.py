@@ -8,9 +8,8 @@ from torch.utils.data import DataLoader
 
 from paceline.data.source import curve_images
 from paceline.errors import SettingError
-from paceline.run.data_module import open_data_module
-from paceline.run.open_data import open_data
-from paceline.run.training_process import reading_of
+from paceline.run.open_data import open_data, open_data_module
+from paceline.run.placed_data import reading_of
 from tests.run.own import Drawn, OwnData
 from tests.run.test_data_module import Endless
 from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point

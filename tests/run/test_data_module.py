@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
-from paceline.run.data_module import open_data_module
+from paceline.run.open_data import open_data_module
 from paceline.run.placed_data import Reading
 from tests.run.own import OWN_TRAINING, OwnData, OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point

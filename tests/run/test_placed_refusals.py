@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from paceline.errors import SettingError
-from paceline.run.data_module import open_data_module
+from paceline.run.open_data import open_data_module
 from tests.run.own import Drawn, OwnData
 from tests.run.test_data_module import READING, replace_store
 from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point

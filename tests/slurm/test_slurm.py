@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from paceline.errors import SettingError
-from paceline.study.queue.jobs import cancel_study, living_jobs, read_jobs
+from paceline.study.slurm_jobs import cancel_study, living_jobs, read_jobs
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, sweep
 from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to

@@ -6,11 +6,10 @@ import shutil
 
 import pytest
 
-from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
-from paceline.study.study_points import study_points
+from paceline.study.study_points import Study, study_points
 from tests.made_records import make_record
 
 
@@ -29,7 +28,7 @@ def points(root):
 
 
 def test_one_row_per_point_in_the_order_of_the_study(root, points):
-    runs = rows(collect("made", root) / "runs.csv")
+    runs = rows(collect(Study("made", root)) / "runs.csv")
     assert [run["key"] for run in runs] == [point.key for point in points[:3]]
     assert [run["top1"] for run in runs] == ["0.0", "0.1", "0.2"]
     assert [run["seed"] for run in runs] == ["0", "1", "0"]
@@ -40,7 +39,7 @@ def test_one_row_per_point_in_the_order_of_the_study(root, points):
 def test_the_archive_has_the_files_of_every_record(root, points):
     """The records made here have no timeline.csv, but for one."""
     (points[1].folder / "timeline.csv").write_text("worker,phase,start,end\n0,wait,0.5,1\n")
-    files = read_archive(collect("made", root) / ARCHIVE)
+    files = read_archive(collect(Study("made", root)) / ARCHIVE)
     for name in ("config.yaml", "result.json", "curve.csv", "staleness.csv", "phases.csv"):
         assert files[name] == {p.key: (p.folder / name).read_bytes() for p in points[:3]}
     assert list(files["timeline.csv"]) == [points[1].key]
@@ -50,7 +49,7 @@ def test_further_axes_are_columns_by_dotted_name(root, studied):
     studied(**{"workers": "1,2", "training.lr": "0.1,0.2"})
     for point in study_points("made", root):
         make_record(point.folder, point.config)
-    runs = rows(collect("made", root) / "runs.csv")
+    runs = rows(collect(Study("made", root)) / "runs.csv")
     assert [(run["workers"], run["training.lr"]) for run in runs] == [
         ("1", "0.1"),
         ("1", "0.2"),
@@ -62,7 +61,7 @@ def test_further_axes_are_columns_by_dotted_name(root, studied):
 def test_records_of_earlier_settings_are_named_and_left_out(root, points, studied, capsys):
     studied(scheme="sync_allreduce,async_parameter_server", seed="1,2")
     (root / "runs/made/.0123456789ab.7").mkdir()
-    folder = collect("made", root)
+    folder = collect(Study("made", root))
     about = json.loads((folder / "study.json").read_text())
     today = study_points("made", root)
     settings = about.pop("settings")
@@ -89,20 +88,15 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
 
 def test_records_made_by_other_code_are_counted(root, points):
     make_record(points[3].folder, points[3].config, source_digest="another")
-    about = json.loads((collect("made", root) / "study.json").read_text())
+    about = json.loads((collect(Study("made", root)) / "study.json").read_text())
     assert about["stale_code"] == 1
 
 
 def test_collecting_twice_gives_the_same_bytes(root, points):
-    folder = collect("made", root)
+    folder = collect(Study("made", root))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    collect("made", root)
+    collect(Study("made", root))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_nothing_to_collect_says_what_to_do(root):
-    with pytest.raises(SettingError, match="made has no record yet: paceline sweep made"):
-        collect("made", root)
 
 
 def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, capsys):
@@ -111,7 +105,7 @@ def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, caps
     shutil.rmtree(points[1].folder)
     shutil.copytree(points[2].folder, points[1].folder)
     shutil.copytree(points[2].folder, points[2].folder.with_name("f" * 12))
-    folder = collect("made", root)
+    folder = collect(Study("made", root))
     about = json.loads((folder / "study.json").read_text())
     assert [run["key"] for run in rows(folder / "runs.csv")] == [points[2].key]
     assert set(read_archive(folder / ARCHIVE)["curve.csv"]) == {points[2].key}

@@ -9,12 +9,12 @@ import yaml
 
 from paceline.cli import command
 from paceline.cluster.supervisor import ProcessFailure
+from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.run.exchange_turns import Exchanged
 from paceline.study import exchange_study
-from paceline.study.collect import collect
 from paceline.study.study_points import study_points
-from paceline.study.sweep import checked_study, print_plan
+from paceline.study.sweep import checked_study
 
 COLLECTIVES = "hierarchical,multicolor,native,parameter_server,ring,tree"
 LENGTH = 751  # numbers, which no number of workers divides
@@ -125,5 +125,3 @@ def test_its_points_are_no_trainings(root, capsys):
         _ = study_points("made", root)[0].point
     print_plan(checked_study("made", root))
     assert capsys.readouterr().out.splitlines()[-1] == "1 points: 1 to do; 1 to run"
-    with pytest.raises(SettingError, match="paceline sweep made"):
-        collect("made", root)

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
+from paceline.command.sweep_command import prepare
 from paceline.record.target import Target
-from paceline.study.prepare import prepare
 
 
 class MadeData:

@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.errors import SettingError
-from paceline.study.abstract_tuning import Trial
-from paceline.study.quasi_random import QuasiRandomSearch
-from paceline.study.search_box import Bounds, SearchBox, Side
+from paceline.study.trials import Bounds, QuasiRandomSearch, SearchBox, Side, Trial
 
 SEARCH = QuasiRandomSearch(
     effective_rate=[0.001, 1],
@@ -53,7 +51,7 @@ def test_a_search_has_as_many_trials_as_any_other_and_a_seed_of_its_own():
 
 def test_reported_points_have_other_seeds_than_trials():
     SEARCH.require_other_seeds([0, 99, 105])
-    with pytest.raises(SettingError, match=r"^tuning\.seed: 101 is a seed of the study's own"):
+    with pytest.raises(SettingError, match=r"^tuning\.seed: 101 is also a seed of the study's own"):
         SEARCH.require_other_seeds([0, 104, 101])
 
 
@@ -84,12 +82,12 @@ def test_trials_fill_the_box_evenly():
     ],
 )
 def test_the_outer_tenth_is_an_edge(rate, rest, side):
-    assert BOX.edge(Trial(lr=rate * rest, momentum=1 - rest, seed=0)) == side
+    assert BOX.edge(rate, rest) == side
 
 
 def test_momentum_is_an_edge_where_the_box_ends_above_0():
     box = SearchBox(Bounds(0.001, 1), Bounds(0.01, 0.5))
-    side = box.edge(Trial(lr=0.01, momentum=0.52, seed=0))
+    side = box.edge(0.02, 0.48)
     assert side == Side(1, True)
     assert box.beyond(side, 1).one_minus_momentum == Bounds(0.5, 1.0)  # and not 25
 

@@ -79,7 +79,7 @@ def test_every_configuration_has_the_same_trials(root):
     for trial, point in first.points.items():
         optimizer = point.config.values["model"]["optimizer"]
         assert (optimizer["lr"], optimizer["momentum"]) == (trial.lr, trial.momentum)
-        assert (point.config.seed, point.is_tuned) == (trial.seed, False)
+        assert (point.config.seed, point.config.is_tuned) == (trial.seed, False)
     assert len({point.key for point in Study("made", root).trials}) == 8
 
 
@@ -124,7 +124,7 @@ def test_the_best_trial_is_reported_and_collected(root):
         make(Study("made", root).trials)
     points = study_points("made", root)
     make(points)
-    found = rows(collect("made", root) / "tuning.csv")
+    found = rows(collect(Study("made", root)) / "tuning.csv")
     assert [row["seed"] for row in found] == 2 * ["118", "118", "119", "119", "118", "119"]
     chosen = [row for row in found if row["chosen"] == "true"]
     assert [row["at_edge"] for row in chosen] == ["", "highest effective_rate"]

@@ -4,7 +4,7 @@ import io
 import sys
 import threading
 
-from paceline.study.status_line import Status, StatusLine, display
+from paceline.study.progress import Status, StatusLine, display
 
 BEGUN = Status("made", 0.25, "1 of 4 points")
 
@@ -35,7 +35,7 @@ def test_on_a_terminal_a_bar_comes_and_goes():
 
 
 def test_the_state_is_asked_for_until_the_work_ends(monkeypatch, capsys):
-    monkeypatch.setattr("paceline.study.status_line._PERIOD", 0.01)
+    monkeypatch.setattr("paceline.study.progress._PERIOD", 0.01)
     asked = threading.Event()
     looks = iter([FileNotFoundError(), BEGUN])
 

@@ -99,7 +99,7 @@ def test_what_is_collected_has_repeats_in_runs_alone(in_blocks):
     root = in_blocks()
     for point in Study("made", root).with_repeats():
         make_record(point.folder, point.config)
-    folder = collect("made", root)
+    folder = collect(Study("made", root))
     with (folder / "runs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["repeat"] for row in rows] == ["0"] * 8 + ["1"] * 2

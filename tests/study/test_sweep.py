@@ -4,14 +4,21 @@ from threading import Thread
 
 import pytest
 
+from paceline.command.sweep_command import estimate, print_plan, table
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
 from paceline.record.tracking.log import name_record
 from paceline.record.tracking.mlflow_log import PointLog, client, prepare_store
-from paceline.study.preview import counts, estimate, finished_results, table
-from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit
+from paceline.study.progress import finished_results
+from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
-from paceline.study.sweep import checked_study, print_plan, sweep, to_run
+from paceline.study.sweep import (
+    checked_study,
+    one_at_a_time,
+    settle_partial_records,
+    sweep,
+    tell_unfit,
+)
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]

@@ -3,11 +3,12 @@
 import pytest
 import yaml
 
+from paceline.command.sweep_command import print_plan
 from paceline.record.provenance import source_digest
 from paceline.record.rows import POINT_TABLES
 from paceline.record.tracking.mlflow_log import client
 from paceline.study.study_points import study_points
-from paceline.study.sweep import checked_study, print_plan, sweep
+from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]

@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 
+from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE
 from paceline.study.collect import collect
-from paceline.study.study_points import study_points
-from paceline.study.sweep import checked_study, print_plan, sweep
+from paceline.study.study_points import Study, study_points
+from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
@@ -20,7 +21,7 @@ def collected(root):
     """The study `made`, collected with three of its four records, in a clone without runs/."""
     for point in study_points("made", root)[:3]:
         make_record(point.folder, point.config, peak_rss_bytes=2**30)
-    collect("made", root)
+    collect(Study("made", root))
     shutil.rmtree(root / "runs")
     return root
 
@@ -35,7 +36,7 @@ def test_the_archive_has_the_records_of_points_and_trials(root, studied):
         return [make_record(point.folder, point.config) for point in points]
 
     assert sweep(checked_study("made", root, UNLOGGED), run)
-    collect("made", root)
+    collect(Study("made", root))
     shutil.rmtree(root / "runs")
     assert sweep(checked_study("made", root, UNLOGGED), run)
     assert len(seen) == 2

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.study.abstract_tuning import Trial, best_trial
+from paceline.study.trials import Trial, best_trial
 from paceline.study.tuning import read_tuning, set_rate
 from tests.made_records import NAMES, make_record
 from tests.record.test_point_config import CONFIG

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from paceline.command.sweep_command import prepare, print_plan
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
-from paceline.study.prepare import prepare
 from paceline.study.study_points import Study, study_points
-from paceline.study.sweep import checked_study, print_plan, sweep
+from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
 TOP1 = {("sync_allreduce", 0.2): 0.8, ("sync_allreduce", 0.02): 0.7}
@@ -118,7 +118,7 @@ def test_the_best_trial_is_that_of_the_results_that_jobs_return(root, capsys):
     rates = []
 
     def run(points):
-        rates.extend(point.config.lr for point in points if point.is_tuned)
+        rates.extend(point.config.lr for point in points if point.config.is_tuned)
         return [{**result(point), "status": "finished"} for point in points]
 
     assert sweep(checked_study("made", root), run)
@@ -165,7 +165,7 @@ def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
     assert len(tried) == 4
     assert {point.config.seed for point in tried} == {100}
     records(tried)
-    rates = {p.config.lr for p in study_points("made", root, asked) if p.is_tuned}
+    rates = {p.config.lr for p in study_points("made", root, asked) if p.config.is_tuned}
     assert rates == {0.2}
 
 
@@ -223,7 +223,7 @@ def rows(path):
 def test_tuning_is_collected_apart(root):
     records(trials(root))
     records(study_points("made", root))
-    folder = collect("made", root)
+    folder = collect(Study("made", root))
     names = ["key", "scheme", "lr", "top1", "status", "chosen", "at_edge"]
     found = [tuple(row[name] for name in names) for row in rows(folder / "tuning.csv")]
     keys = [point.key for point in trials(root)]
@@ -251,7 +251,7 @@ def test_tuning_is_collected_apart(root):
 def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
     records(trials(root)[:3])
     records(point for point in study_points("made", root) if point.has_rate)
-    folder = collect("made", root)
+    folder = collect(Study("made", root))
     chosen = [row["chosen"] for row in rows(folder / "tuning.csv")]
     assert chosen == ["true", "false", "false"]
     assert len(rows(folder / "runs.csv")) == 3
@@ -261,7 +261,7 @@ def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
 def test_a_study_without_tuning_has_a_header_alone(root, studied):
     studied(seed="0,1")
     records(study_points("made", root))
-    assert rows(collect("made", root) / "tuning.csv") == []
+    assert rows(collect(Study("made", root)) / "tuning.csv") == []
 
 
 def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):

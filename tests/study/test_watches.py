@@ -5,8 +5,8 @@ import os
 import pytest
 
 from paceline.record.record import partial_folder
+from paceline.study.progress import RunWatch, SweepWatch, read_progress
 from paceline.study.study_points import study_points
-from paceline.study.watch import RunWatch, SweepWatch, read_progress
 from tests.made_records import make_record
 
 HEADER = "samples,seconds,share,train_loss,images_per_second\n"

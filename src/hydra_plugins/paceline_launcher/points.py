@@ -1,7 +1,7 @@
 """Hydra's launcher of points: so many at a time, each in a process that only itself can take down.
 
 With one at a time they run in the calling process. joblib's launcher ends a whole multirun when one
-of its processes is killed.
+of its processes is killed; here that costs the point that it ran, and no other.
 """
 
 import sys
@@ -34,10 +34,7 @@ class PointLauncher(Launcher):
     ) -> Sequence[JobReturn]:
         setup_globals()
         Path(str(self._config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
-        jobs = [
-            self._job(number, overrides)
-            for number, overrides in enumerate(job_overrides, initial_job_idx)
-        ]
+        jobs = [self._job(n, each) for n, each in enumerate(job_overrides, initial_job_idx)]
         if self._jobs == 1:
             return [self._run(job) for job in jobs]
         from paceline.study.point_processes import Killed, run_points
@@ -45,9 +42,8 @@ class PointLauncher(Launcher):
         ended = run_points(partial(_run_alone, self._task), jobs, self._jobs)
         for job, end in zip(jobs, ended, strict=True):
             if isinstance(end, Killed):
-                number = job.hydra.job.num + 1
-                message = f"paceline: point {number}: its process was {end.how}"
-                print(message, file=sys.stderr, flush=True)
+                message = f"point {job.hydra.job.num + 1}: its process was {end.how}"
+                print(f"paceline: {message}", file=sys.stderr, flush=True)
         if any(isinstance(end, Killed) for end in ended):
             sys.exit(1)
         return [_returned(job, end) for job, end in zip(jobs, ended, strict=True)]

@@ -17,7 +17,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 if TYPE_CHECKING:
-    from paceline.study.study_point import StudyPoint
+    from paceline.study.study_point import Points
 
 
 class StudySweeper(Sweeper):
@@ -36,8 +36,8 @@ class StudySweeper(Sweeper):
 
         Returns True if every point has a record then.
         """
-        from paceline.study.collect import collect_study
-        from paceline.study.hydra_error import hydra_errors
+        from paceline.study.collect import collect
+        from paceline.study.compose import hydra_errors
         from paceline.study.sweep import checked_study, sweep
 
         name = self._config.hydra.runtime.choices.get("experiments")
@@ -46,12 +46,12 @@ class StudySweeper(Sweeper):
             return _exchange(name, settings)
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
-            complete = sweep(study, self._launch, _write_untrained)
+            complete = sweep(study, self._launch, _retime)
             if name is not None and any(point.result for point in study.in_order):
-                collect_study(study)
+                collect(study)
             return complete
 
-    def _launch(self, points: "Sequence[StudyPoint]") -> list[Any]:
+    def _launch(self, points: "Points") -> list[Any]:
         """Run points; return their results, None for one whose process has died."""
         from paceline.study.hydra_entry import job_of_study
 
@@ -70,7 +70,7 @@ class StudySweeper(Sweeper):
 class ComposedPoints:
     """Stands for Hydra's loader of configurations, which launchers ask for that of each job."""
 
-    def __init__(self, points: "Sequence[StudyPoint]") -> None:
+    def __init__(self, points: "Points") -> None:
         self._values = {point.overrides: dict(point.config.values) for point in points}
 
     def load_sweep_config(
@@ -94,8 +94,8 @@ def _exchange(study: str | None, settings: Sequence[str]) -> bool:
     from paceline.errors import SettingError
     from paceline.prediction.predict_points import exchange_predictor
     from paceline.report.exchange_page import recommended
+    from paceline.study.compose import hydra_errors
     from paceline.study.exchange_study import exchange_study
-    from paceline.study.hydra_error import hydra_errors
 
     if study is None:
         raise SettingError("exchange", "exchanges are points of a study in experiments/")
@@ -109,14 +109,7 @@ def _exchange(study: str | None, settings: Sequence[str]) -> bool:
     return True
 
 
-def _write_untrained(points: "Sequence[StudyPoint]") -> None:
-    """Write the records of those `points` that need no training: copies, and retimed ones."""
-    from paceline.study.sweep import take_over, to_run
+def _retime(points: "Points") -> None:
+    from paceline.prediction.retime import retime_points  # torch takes seconds
 
-    take_over(points)
-    for point in points:
-        point.refresh()
-    if left := to_run(points):
-        from paceline.prediction.retime import retime_points  # torch takes seconds
-
-        retime_points(left)
+    retime_points(points)

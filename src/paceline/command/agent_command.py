@@ -3,24 +3,17 @@
 import argparse
 from pathlib import Path
 
-from paceline.command.command import Command
+from paceline.command import Command
 
 _PATIENCE = 600.0
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    head = "where the head listens; by default the environment variable PACELINE_HEAD"
+    parser.add_argument("head", metavar="HOST:PORT", nargs="?", help=head)
+    patience = f"time to wait for the head; {_PATIENCE:g}"
     parser.add_argument(
-        "head",
-        metavar="HOST:PORT",
-        nargs="?",
-        help="where the head listens; by default the environment variable PACELINE_HEAD",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=_PATIENCE,
-        metavar="SECONDS",
-        help=f"time to wait for the head; {_PATIENCE:g}",
+        "--patience", type=float, default=_PATIENCE, metavar="SECONDS", help=patience
     )
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command.command import Command
+from paceline.command import Command
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:  # torch takes seconds
@@ -16,27 +16,25 @@ _MOST_SERVERS = 16
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--write",
-        metavar="NAME",
-        help="write conf/cluster/NAME.yaml, not this_machine.yaml, or conf/workload/NAME.yaml",
-    )
+    name = "write conf/cluster/NAME.yaml, not this_machine.yaml, or conf/workload/NAME.yaml"
+    parser.add_argument("--write", metavar="NAME", help=name)
     parser.add_argument("--count", action="store_true", help="count the network of these settings")
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    return _count(options, root) if options.count else _measure(options, root)
-
-
-def _measure(options: argparse.Namespace, root: Path) -> int:
-    """Measure this machine, which must be otherwise idle; takes four minutes."""
-    from paceline.cluster.processes import preload
-    from paceline.cluster.supervisor import ProcessFailure
     from paceline.study.compose import composed
 
     config = composed(options.overrides, root)
+    return (_count if options.count else _measure)(config, options, root)
+
+
+def _measure(config: "PointConfig", options: argparse.Namespace, root: Path) -> int:
+    """Measure this machine, which must be otherwise idle; takes four minutes."""
+    from paceline.cluster.processes import preload
+    from paceline.cluster.supervisor import ProcessFailure
+
     preload()  # of torch and Lightning in the background, while they are imported here
-    from paceline.command.plain_table import print_table
+    from paceline.command.terminal import show_rows
     from paceline.prediction.calibration_files import cluster_path, write_cluster
     from paceline.prediction.measure import measure
     from paceline.prediction.this_machine import rows
@@ -48,20 +46,18 @@ def _measure(options: argparse.Namespace, root: Path) -> int:
     except ProcessFailure as failure:
         print(f"paceline: {failure}", file=sys.stderr)
         return 1
-    print_table([{"measured": name, "": value} for name, value in rows(measured)])
+    show_rows([{"measured": name, "": value} for name, value in rows(measured)])
     write_cluster(measured, Point.of(config), path)
     print(path.relative_to(root))
     return 0
 
 
-def _count(options: argparse.Namespace, root: Path) -> int:
-    from paceline.command.plain_table import print_table
+def _count(config: "PointConfig", options: argparse.Namespace, root: Path) -> int:
+    from paceline.command.terminal import show_rows
     from paceline.prediction.calibration_files import write_workload
-    from paceline.study.compose import composed
 
-    config = composed(options.overrides, root)
     size = count(config)
-    print_table([cells(layer) for layer in size.layers])
+    show_rows([cells(layer) for layer in size.layers])
     print("\n".join(totals(size, config.values["batch_size"])))
     if options.write:
         command = " ".join(["calibrate --count", *options.overrides, "--write", options.write])

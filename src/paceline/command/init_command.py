@@ -2,9 +2,44 @@
 
 import argparse
 import shlex
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from paceline.command.command import Command
+import paceline
+from paceline.command import Command
+from paceline.errors import SettingError
+
+_TEMPLATE = Path(__file__).with_name("project")
+_CONFIG = Path(paceline.__file__).parent / "conf/config.yaml"
+
+
+def new_project(folder: Path) -> list[Path]:
+    """Write a project into `folder`; return its files, relative to it.
+
+    Raises SettingError("folder") if one of them is there already, before anything is written.
+    """
+    files = _files()
+    if there := [name for name in files if (folder / name).exists()]:
+        raise SettingError("folder", f"{folder / there[0]} is there already; nothing was written")
+    try:
+        for name, source in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, path)
+    except OSError as error:
+        raise SettingError("folder", f"cannot write {folder}: {error.strerror}") from error
+    return sorted(map(Path, files))
+
+
+def _files() -> Mapping[str, Path]:
+    """Return what each file of a project is copied from."""
+    found = {
+        path.relative_to(_TEMPLATE).as_posix(): path
+        for path in _TEMPLATE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return {"conf/config.yaml": _CONFIG, ".gitignore": found.pop("gitignore"), **found}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,8 +47,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.command.new_project import new_project
-
     for name in new_project(root / options.folder):
         print(name)
     enter = "" if options.folder == "." else f"cd {shlex.quote(options.folder)} && "

@@ -3,36 +3,31 @@
 import argparse
 import math
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from paceline.command.command import Command
+from paceline.command import Command
 from paceline.errors import SettingError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--memory", metavar="SIZE", help="limit, such as 40MB or 2GB; default: what is free"
-    )
-    parser.add_argument(
-        "--study", help="study whose report has the number of updates to its target, by batch size"
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=7, help="of each measurement; the least for whole steps"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="time for whole steps by the fastest plans"
-    )
-    parser.add_argument(
-        "--verify", action="store_true", help="measure the choice again beside other plans"
-    )
+    memory = "limit, such as 40MB or 2GB; default: what is free"
+    parser.add_argument("--memory", metavar="SIZE", help=memory)
+    study = "its report has the number of updates to its target, by batch size"
+    parser.add_argument("--study", help=study)
+    rounds = "of each measurement; the least for whole steps"
+    parser.add_argument("--rounds", type=int, default=7, help=rounds)
+    seconds = "time for whole steps by the fastest plans"
+    parser.add_argument("--seconds", type=float, default=60.0, help=seconds)
+    verify = "measure the choice again beside other plans"
+    parser.add_argument("--verify", action="store_true", help=verify)
     parser.add_argument("--json", metavar="FILE", help="write the plans to a file")
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.cluster.supervisor import ProcessFailure
     from paceline.cluster.virtual import VirtualCluster
+    from paceline.command.terminal import show
     from paceline.record.point import Point
     from paceline.study.compose import composed_each
 
@@ -43,8 +38,11 @@ def _run(options: argparse.Namespace, root: Path) -> int:
         from paceline.command.plan_view import lemma_view
         from paceline.prediction.lemma import lemma_rows
 
-        _check_modelled(options)
-        _show(lemma_view(lemma_rows(points)))
+        for name in ("memory", "study", "verify", "json"):
+            if getattr(options, name):
+                message = "a modelled cluster is planned by lemmas only; leave this option out"
+                raise SettingError(name, message)
+        show(lemma_view(lemma_rows(points)))
         return 0
     if others := {name for each in each_composed for name in each.swept} - {"batch_size"}:
         raise SettingError(min(others), "a plan compares batch sizes; give one value")
@@ -67,17 +65,9 @@ def _check(options: argparse.Namespace) -> None:
         raise SettingError("seconds", f"0 or more are needed, not {options.seconds}")
 
 
-def _check_modelled(options: argparse.Namespace) -> None:
-    """Refuse options without an effect on a modelled cluster, for which only lemmas are shown."""
-    for name in ("memory", "study", "verify", "json"):
-        if getattr(options, name):
-            raise SettingError(
-                name, "a modelled cluster is planned by lemmas only; leave this option out"
-            )
-
-
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
+    from paceline.command.terminal import show
     from paceline.prediction.plan import bytes_of, in_process, plan_batches, updates_to_target
     from paceline.prediction.race import compare, plan_peak, verify
 
@@ -92,26 +82,15 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
             raise SettingError("study", message)
     planned = plan_batches(points, memory, updates, options.rounds)
     compared = compare(points, planned, memory, options.rounds, options.seconds)
-    _show(plan_view(planned, compared, memory))
+    show(plan_view(planned, compared, memory))
     verified = []
     if options.verify:
-        _show(peak_view(planned, [in_process(plan_peak, point, {}) for point in points]))
+        show(peak_view(planned, [in_process(plan_peak, point, {}) for point in points]))
         point = points[planned.index(compared[0].planned)]
         verified = verify(point, compared[0], memory, options.rounds, options.seconds)
-        _show(verified_view(verified))
+        show(verified_view(verified))
     if options.json:
         Path(options.json).write_text(as_json(planned, compared, verified, memory))
-
-
-def _show(parts: Iterable[Any]) -> None:
-    from rich.console import Console
-
-    from paceline.command.plain_table import WIDTH
-
-    width = None if sys.stdout.isatty() else WIDTH
-    console = Console(highlight=False, soft_wrap=True, width=width)
-    for part in parts:
-        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
 
 
 COMMAND = Command(

@@ -6,7 +6,7 @@ from statistics import median
 
 from rich.console import RenderableType
 
-from paceline.command.plain_table import plain_table
+from paceline.command.terminal import plain_table
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.lemma import (
     LemmaRow,

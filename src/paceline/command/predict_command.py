@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command.command import Command
+from paceline.command import Command
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:  # torch takes seconds
@@ -17,18 +17,15 @@ if TYPE_CHECKING:  # torch takes seconds
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100, help="of each worker")
-    parser.add_argument(
-        "--draws", type=int, default=0, help="of what the profile assumes, for an interval"
-    )
+    draws = "of what the profile assumes, for an interval"
+    parser.add_argument("--draws", type=int, default=0, help=draws)
     parser.add_argument("--json", metavar="FILE", help="write the predictions to a file")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--study", help="predict its measured points; no other arguments")
-    instead.add_argument(
-        "--record", metavar="KEY", help="its curve on another modelled cluster, from runs/"
-    )
-    instead.add_argument(
-        "--published", action="store_true", help="published numbers; no other arguments"
-    )
+    record = "its curve on another modelled cluster, from runs/"
+    instead.add_argument("--record", metavar="KEY", help=record)
+    published = "published numbers; no other arguments"
+    instead.add_argument("--published", action="store_true", help=published)
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
@@ -63,7 +60,7 @@ def _write(options: argparse.Namespace, root: Path) -> Path:
 
 
 def _print_retimed(options: argparse.Namespace, root: Path) -> None:
-    from paceline.command.plain_table import print_table
+    from paceline.command.terminal import show_rows
     from paceline.prediction.retime import retime
 
     rows = [
@@ -75,12 +72,12 @@ def _print_retimed(options: argparse.Namespace, root: Path) -> None:
         }
         for each in retime(options.record, options.overrides, root)
     ]
-    print_table(rows)
+    show_rows(rows)
     print("retimed virtual: the record's weights, modelled times")
 
 
 def _print_predictions(options: argparse.Namespace, root: Path) -> None:
-    from paceline.command.plain_table import print_table
+    from paceline.command.terminal import show_rows
     from paceline.prediction.predict import predict
     from paceline.study.compose import composed_each
 
@@ -90,7 +87,7 @@ def _print_predictions(options: argparse.Namespace, root: Path) -> None:
         predict(each.config, options.steps, each.swept, options.draws)
         for each in composed_each(options.overrides, root)
     ]
-    print_table([cells(each) for each in predictions])
+    show_rows([cells(each) for each in predictions])
     print("\n".join(notes(predictions)))
     if options.json:
         Path(options.json).write_text(as_json(predictions))

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from rich.console import RenderableType
 
-from paceline.command.plain_table import plain_table
+from paceline.command.terminal import plain_table
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.key import deciding
 from paceline.record.numbers import NUMBERS
@@ -26,7 +26,7 @@ _KEY = re.compile(r"[0-9a-f]{2,12}")
 
 
 def find_record(study: str, key: str, root: Path) -> Path:
-    """Return the folder of the record whose key begins with `key`; `study` may be `*`.
+    """Return the folder of the one record with a key that begins with `key`; `study` may be `*`.
 
     Raises SettingError if there is none, or more than one.
     """
@@ -57,7 +57,7 @@ def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
     config = PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
     yield str(folder.relative_to(root))
     changes = different(config, root)
-    yield plain_table(["setting", "value"], [[*item] for item in changes.items()])
+    yield plain_table(["setting", "value"], changes.items())
     ending = f"{result['status']}: {result['reason']}" if result["reason"] else result["status"]
     yield f"{ending}; {result['kind']}, begun {result['started']}, commit {result['commit']}"
     yield plain_table(["number", ">value"], _numbers(result))

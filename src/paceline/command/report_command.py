@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from paceline.command.command import Command
+from paceline.command import Command
 from paceline.errors import SettingError
 
 
@@ -25,7 +25,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     single: Path | None = options.single
     for name in ("check", "single"):
         if options.study is None and getattr(options, name):
-            raise SettingError(name, "it is of one study, whose name is needed")
+            raise SettingError(name, "it is of one study; its name is needed")
     if single and not single.parent.is_dir():
         raise SettingError("single", f"there is no folder {single.parent}")
     code = 0
@@ -63,8 +63,10 @@ def _report(study: str, root: Path) -> Path:
 
 def _log(page: Path, records: Path) -> None:
     """Add the page, as one file, to the run of the study in MLflow, if it has one."""
-    from paceline.record.tracking.log import log_study_files
+    from paceline.record.tracking.log import log_study_files, study_run
 
+    if study_run(records) is None:
+        return
     with tempfile.TemporaryDirectory() as folder:
         sent = Path(folder) / page.name
         _write_single(page, sent)

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command.command import Command
+from paceline.command import Command
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_WIDTH = 200  # of tables where there is no terminal
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,22 +26,15 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     study, other = options.study, options.other
     if options.open:
         return _open(study, root)
+    from paceline.command.terminal import show
+
     if other is not None and _is_report(other, root):
-        _print(_compared(study, other, options.csv, root))
+        show([_compared(study, other, options.csv, root)])
     elif options.csv:
         raise SettingError("csv", "only a comparison of two studies is written to a file")
     else:
-        _print(_view(study, other, root))
+        show(_view(study, other, root))
     return 0
-
-
-def _print(parts: "Iterable[RenderableType]") -> None:
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else _WIDTH
-    console = Console(highlight=False, soft_wrap=True, width=width)
-    for part in parts:
-        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
 
 
 def _view(study: str | None, key: str | None, root: Path) -> "Iterable[RenderableType]":
@@ -63,30 +54,28 @@ def _is_report(name: str, root: Path) -> bool:
     return (root / "reports" / name).is_dir() or Path(name).is_dir()
 
 
-def _compared(a: str, b: str, csv: str | None, root: Path) -> "Iterable[RenderableType]":
+def _compared(a: str, b: str, csv: str | None, root: Path) -> str:
     from paceline.analysis.frames import write_table
     from paceline.report.compare import as_text, compare, read_report
 
     if csv and not Path(csv).parent.is_dir():
         raise SettingError("csv", f"there is no folder {Path(csv).parent}")
-    first, second = (read_report(name, root / "reports") for name in (a, b))
-    compared = compare(first, second)
+    compared = compare(*(read_report(name, root / "reports") for name in (a, b)))
     if csv:
         write_table(Path(csv), compared.rows)
-    return [as_text(compared)]
+    return as_text(compared)
 
 
 def _open(study: str | None, root: Path) -> int:
     """Open a page, of a study or of all, and print its path; return 1 if there is none yet."""
     import webbrowser
 
-    from paceline.study.overview import collected_rows
+    from paceline.command.studies_view import collected_rows
     from paceline.study.study_points import require_study
 
-    reports = root / "reports"
     if study is not None and not _is_report(study, root):
         require_study(study, root)
-    page = reports / (study or "") / "index.html"
+    page = root / "reports" / (study or "") / "index.html"
     if not page.is_file():
         made = study is None or collected_rows(root, study)
         first = f"report {study or ''}" if made else f"sweep {study}"

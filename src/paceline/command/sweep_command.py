@@ -1,9 +1,20 @@
 """Command `paceline sweep`: the points of a study that have no record yet."""
 
 import argparse
+import hashlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from paceline.command.command import Command
+from paceline.command import Command
+
+if TYPE_CHECKING:
+    from paceline.data.image_set import ImageSet
+    from paceline.record.record import Result
+    from paceline.record.target import Target
+    from paceline.study.study_point import Points
+    from paceline.study.study_points import Study
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,26 +25,125 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.study.compose import hydra_errors
     from paceline.study.hydra_entry import multirun
-    from paceline.study.hydra_error import hydra_errors
-    from paceline.study.prepare import prepare
-    from paceline.study.queue.jobs import cancel_study
+    from paceline.study.slurm_jobs import cancel_study
     from paceline.study.study_points import require_study
-    from paceline.study.sweep import checked_study, print_plan
+    from paceline.study.sweep import checked_study
 
-    require_study(options.study, root)
+    study, overrides = options.study, options.overrides
+    require_study(study, root)
     if options.cancel:
-        print(f"{options.study}: {cancel_study(options.study)} jobs cancelled")
+        print(f"{study}: {cancel_study(study)} jobs cancelled")
         return 0
     with hydra_errors("study"):
         if options.prepare:
-            print(prepare(options.study, root, options.overrides))
+            print(prepare(study, root, overrides))
             return 0
         if options.dry_run:
-            print_plan(checked_study(options.study, root, options.overrides))
+            print_plan(checked_study(study, root, overrides))
             return 0
-        complete = multirun([f"experiments={options.study}", *options.overrides], root)
-    return 0 if complete else 1
+        return 0 if multirun([f"experiments={study}", *overrides], root) else 1
+
+
+def print_plan(study: "Study") -> None:
+    """Print the points, their records, and what a sweep would cost."""
+    from paceline.study.progress import finished_results
+    from paceline.study.study_point import to_run
+    from paceline.study.sweep import to_take_over
+
+    trials, points = study.trials_of_points, study.in_order
+    if trials:
+        _print_points("tuning, run first: ", trials)
+    _print_points("", points)
+    if untuned := sum(not point.has_rate for point in points):
+        print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
+    if not points[0].is_exchange:
+        needed = to_run([*trials, *points])
+        others = to_take_over(needed)
+        left = [point for point in needed if point.key not in others]
+        print(estimate(left, finished_results(study.root / "runs"), points[0].config.sweep.jobs))
+
+
+def _print_points(name: str, points: "Points") -> None:
+    from paceline.study.study_point import counts, to_run
+    from paceline.study.sweep import to_take_over
+
+    print(table(points))
+    needed = to_run(points)
+    others = len(to_take_over(needed))
+    taken = f", {others} to take over from other studies" if others else ""
+    print(f"{name}{counts(points)}; {len(needed) - others} to run{taken}", flush=True)
+
+
+def table(points: "Points") -> str:
+    """Format one line for each point: key, axes, status."""
+    rows = [["key", *points[0].axes, "status"]]
+    for point in points:
+        rows.append([point.key, *map(str, point.axes.values()), point.status or "to do"])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def estimate(to_run: "Points", results: "Sequence[Result]", jobs: int) -> str:
+    """Estimate time and memory of `to_run`, `jobs` points at a time, or report them as unknown.
+
+    `results`: results of finished points of any study; `Costs` scales them.
+    """
+    from paceline.study.progress import Costs, duration
+
+    if not to_run:
+        return "nothing to run"
+    costs = Costs(results)
+    known = [each for point in to_run if (each := costs.seconds(point)) is not None]
+    if not known:
+        return "time and memory: unknown until one point has run"
+    rest = len(to_run) - len(known)
+    more = f" and {rest} points of unknown length" if rest else ""
+    peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
+    processes = jobs * max(point.num_processes for point in to_run)
+    memory = f"{processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
+    return f"about {duration(sum(known) / jobs)}{more}; up to {memory}"
+
+
+def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
+    """Prepare every data set that `study` names; return the path `data/<study>.json`.
+
+    This file contains the settings and checksums of the images, so that it changes when they do. A
+    DataModule of another package prepares itself in the workers and has no checksum.
+    """
+    from paceline.study.study_points import study_points
+
+    prepared: list[Target] = []
+    descriptions: list[dict[str, object]] = []
+    for point in study_points(study, root, overrides):
+        data = point.config.target("data")
+        if data not in prepared:
+            prepared.append(data)
+            descriptions.append({"name": point.config.names["data"], **_prepare(data)})
+    path = root / "data" / f"{study}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(descriptions, indent=1) + "\n")
+    return path
+
+
+def _prepare(data: "Target") -> dict[str, object]:
+    """Prepare one data set and describe it."""
+    from paceline.run.run_point import prepare_data
+
+    described: dict[str, object] = {}
+    described["settings"] = {name: value for name, value in data.values.items() if name != "root"}
+    if (images := prepare_data(data)) is not None:
+        splits = images.load()
+        for part in ("train", "validation", "test"):
+            described[part] = _checksum(getattr(splits, part))
+    return described
+
+
+def _checksum(part: "ImageSet") -> dict[str, object]:
+    digest = hashlib.sha256(part.images.numpy().data)
+    digest.update(part.labels.numpy().data)
+    return {"images": len(part), "sha256": digest.hexdigest()}
 
 
 COMMAND = Command(

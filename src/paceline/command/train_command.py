@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from paceline.command.command import Command
+from paceline.command import Command
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +20,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.study.hydra_entry import CONFIG, hydra_of, multirun, run
-    from paceline.study.hydra_error import hydra_errors
+    from paceline.study.compose import CONFIG, hydra_errors
+    from paceline.study.hydra_entry import hydra_of, multirun, run
 
     with hydra_errors("train"):
         if options.multirun:

@@ -36,9 +36,9 @@ from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.run.exchange_turns import PAUSE
 from paceline.run.open_data import open_data
+from paceline.run.placed_data import reading_of
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.run_point import prepare_data
-from paceline.run.training_process import reading_of
 from paceline.scheme.independent import Independent
 from paceline.timing.step_times import seconds_of_step
 

@@ -23,7 +23,7 @@ from paceline.errors import SettingError
 from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.run.modelled_step import declared_shape, split_step_of
+from paceline.run.budget import declared_shape, split_step_of
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
@@ -275,6 +275,6 @@ def _traffic(point: Point) -> DataTraffic | None:
     if point.placement.meeting is None:
         return None
     from paceline.run.open_data import open_data  # Lightning takes seconds
-    from paceline.run.training_process import reading_of
+    from paceline.run.placed_data import reading_of
 
     return open_data(point.data.build(), reading_of(point)).traffic

@@ -34,12 +34,12 @@ def asked_by_signals(point: Point, record: Path) -> Generator[None]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        before = _number(record)
+        before = latest(record)
         (record / CHECKPOINTS / ASKED).touch()
         earlier = handlers[number]
         if number == signal.SIGTERM or callable(earlier):
             deadline = time.monotonic() + _PATIENCE
-            while _number(record) == before and time.monotonic() < deadline:
+            while latest(record) == before and time.monotonic() < deadline:
                 time.sleep(0.05)
         if callable(earlier):
             earlier(number, frame)
@@ -68,8 +68,3 @@ def leave_signals_to_launcher() -> None:
     """Go on when a scheduler signals all processes of a job instead of only the launcher."""
     for each in _ASKING:
         signal.signal(each, signal.SIG_IGN)
-
-
-def _number(record: Path) -> int:
-    checkpoint = latest(record)
-    return checkpoint.number if checkpoint else 0

@@ -1,17 +1,24 @@
-"""Budget of a run: a number of samples over all workers, the same for all schemes."""
+"""What follows from a point before it runs: its budget, and the messages of split workers."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import torch
 
 from paceline.clock.snapshot import evenly_spaced
+from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.scheme.accounting import Accounting
+from paceline.timing.split_step import SplitStep
+from paceline.timing.workload import OWN
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a run.
+    """Length of a run, the same for all schemes.
 
     `samples`: samples over all workers, rounded up to whole rounds of the scheme. `num_steps`:
     number of steps of all workers together. `thresholds`: samples after which weights are kept.
@@ -28,9 +35,8 @@ def budget_of(point: Point, num_train: int) -> Budget:
 
     Raises SettingError if a worker would have no step, or if there are more servers than pushes.
     """
-    training = point.training
+    training, size, workers = point.training, point.batch_size, point.workers
     asked = training.samples or training.epochs * num_train
-    size, workers = point.batch_size, point.workers
     accounting = Accounting(point.scheme, workers)
     images_per_round = size * accounting.batches_per_round
     rounds = math.ceil(round(asked) / images_per_round)
@@ -46,3 +52,34 @@ def budget_of(point: Point, num_train: int) -> Budget:
         num_steps=samples // size,
         thresholds=[images_per_round * each for each in kept],
     )
+
+
+def split_step_of(
+    point: Point, module: Callable[[], Any], image_shape: Callable[[], Sequence[int]]
+) -> SplitStep | None:
+    """Return the messages of a worker's step on a modelled cluster; None if workers are whole.
+
+    They are those of the workload's layers, or of the plan for the trained network: `module` and
+    `image_shape` are asked only then. Raises SettingError for a network that cannot be split.
+    """
+    sharding = point.sharding
+    if sharding.shards == 1:
+        return None
+    if point.workload.name != OWN:
+        return point.workload.split_step(sharding, point.batch_size)
+    from paceline.clock.split.network_plan import modelled_split  # Lightning takes seconds
+
+    dtype = torch.float64 if point.training.precision == "64-true" else torch.float32
+    return modelled_split(module(), sharding, point.batch_size, image_shape(), dtype)
+
+
+def declared_shape(point: Point) -> Sequence[int]:
+    """Return the shape [C, H, W] of a point's images without reading them.
+
+    Raises SettingError("model.shards") for data that do not declare it.
+    """
+    data = point.data.build()
+    if not isinstance(data, AbstractImageData):
+        message = f"the shape of the images of a {type(data).__name__} is not known before training"
+        raise SettingError("model.shards", message)
+    return data.image_shape

@@ -96,21 +96,19 @@ class Checkpoints(Callback):
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         if self._seconds is None or trainer.should_stop:
             return
-        strategy = self._strategy
-        if isinstance(strategy, AbstractWallStrategy):
-            assert self._cuts is not None
-            if self._cuts.comes(self._is_due):
-                with self._clock.stopped():
-                    rest()
-                    strategy.settle()
-                    if self._cuts.stop():
-                        self._write(trainer)
-                        self._cuts.go_on()
-                strategy.begin_anew()
-        elif self._is_due():
-            with self._clock.stopped():
-                rest()
+        strategy, cuts = self._strategy, self._cuts
+        if not (cuts.comes(self._is_due) if cuts else self._is_due()):
+            return
+        with self._clock.stopped():
+            rest()
+            if cuts is None:
+                return self._write(trainer)
+            assert isinstance(strategy, AbstractWallStrategy)
+            strategy.settle()
+            if cuts.stop():
                 self._write(trainer)
+                cuts.go_on()
+        strategy.begin_anew()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._cuts is not None:

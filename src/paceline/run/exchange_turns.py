@@ -95,9 +95,8 @@ def exchange_by_turns(
     """Take part as a worker; return for each of `asked` the seconds, and this worker's bytes."""
     torch.set_num_threads(1)
     join(timeout_seconds, "cpu")
-    per_node = None
-    if any(collective(each.collective).needs_nodes for each in asked):
-        per_node = workers_of_a_node()
+    by_nodes = any(collective(each.collective).needs_nodes for each in asked)
+    per_node = workers_of_a_node() if by_nodes else None
     for each in asked:
         _check_sum(each, per_node)
     found = [[_turn(each, per_node) for each in asked] for _ in range(turns)]

@@ -2,21 +2,25 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from paceline.clock.training_strategy import SizedBatches
-from paceline.data.order import PartitionedOrder, SampleStream, order_of
+from paceline.data.order import AbstractOrder, PartitionedOrder, SampleStream, order_of
 from paceline.data.placement import Placement
+from paceline.data.share import RowFormat, Share
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
 from paceline.exchange.sample_exchange import NodeFeed, SampleExchange
-from paceline.run.training_set import AbstractTrainingSet, IndexedBatches
+from paceline.record.point import Point
+
+Pass = Callable[[], Iterable[Any]]  # starts a new pass over (images, labels)
 
 
 @dataclass(frozen=True)
@@ -38,107 +42,150 @@ class Reading:
     curve_images: int | None = None
 
 
-@dataclass(frozen=True)
-class PointData:
-    """Data of a run.
+def reading_of(point: Point) -> Reading:
+    """Return the settings by which the workers of `point` read its data."""
+    return Reading(
+        num_workers=point.workers,
+        batch_size=point.batch_size,
+        seed=point.seed,
+        evaluation_batch_size=point.measurement.evaluation_batch_size,
+        placement=point.placement,
+        dtype=torch.float64 if point.training.precision == "64-true" else torch.float32,
+        curve_images=point.measurement.curve_images,
+    )
 
-    `train(worker, num_batches)` iterates over the first batches of a worker; `batch(worker, n)`
-    returns one of them. `validation()`, `curve()` and `test()` start a new pass over (images,
-    labels): `curve()` over those validation images on which all snapshots but the last are scored.
-    `traffic`: order of the data, and how they move among workers.
-    """
 
-    num_train: int
-    traffic: DataTraffic
-    train: Callable[..., Any]
-    batch: Callable[[int, int], Any]
-    validation: Callable[[], Iterable[Any]]
-    curve: Callable[[], Iterable[Any]]
-    test: Callable[[], Iterable[Any]]
+class IndexedBatches(SizedBatches, Protocol):
+    """Batches of one worker, each drawn when it is indexed."""
+
+    def __getitem__(self, n: int, /) -> Any: ...
+
+
+class AbstractTrainingSet(ABC):
+    """Samples to train on. `share`: those in the memory of this process, None before `hold`."""
+
+    share: Share | None = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def labels(self) -> np.ndarray:
+        """Return the labels of all samples: int64 [N]."""
+
+    @property
+    @abstractmethod
+    def row_format(self) -> RowFormat:
+        """Format in which a sample is held and sent."""
+
+    @abstractmethod
+    def read(self, samples: np.ndarray) -> torch.Tensor:
+        """Return the rows of some samples."""
+
+    @abstractmethod
+    def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> IndexedBatches:
+        """Return the first batches of a worker."""
+
+    def hold(self, samples: np.ndarray, spare: int) -> None:
+        """Copy some samples into memory; from now on all batches are of them."""
+        self.share = Share(samples, self.read, self.row_format, spare)
 
 
 class PlacedData:
-    """Batches of a run, by `reading`; see PointData.
+    """Data of a run, read by `reading`.
 
-    Raises SettingError("batch_size") if it exceeds the share of a worker.
+    `validation()`, `curve()` and `test()` start a new pass over (images, labels): `curve()` over
+    those validation images on which all snapshots but the last are scored. `traffic`: order of the
+    data, and how they move among workers. Raises SettingError("batch_size") if it exceeds the share
+    of a worker.
     """
 
-    def __init__(self, training: AbstractTrainingSet, reading: Reading) -> None:
+    def __init__(
+        self, training: AbstractTrainingSet, reading: Reading, evaluations: Sequence[Pass]
+    ) -> None:
         self._training, self._reading = training, reading
-        stream = SampleStream(len(training), reading.seed)
+        self.num_train = len(training)
+        self.validation, self.curve, self.test = evaluations
         placement, sizes = reading.placement, (reading.num_workers, reading.batch_size)
-        self.order = order_of(placement, stream, *sizes, training.labels)
-        self._check_share()
-        self._indexed = cache(partial(training.batches, self.order, num_batches=sys.maxsize))
-        self._feed: NodeFeed | None = None
+        stream = SampleStream(self.num_train, reading.seed)
+        order = order_of(placement, stream, *sizes, training.labels)
+        if reading.batch_size > order.smallest_share:
+            message = f"{reading.batch_size} is more than a worker's share of "
+            message += f"{order.smallest_share} images ({self.num_train} over "
+            raise SettingError("batch_size", f"{message}workers={reading.num_workers})")
+        self._indexed = cache(partial(training.batches, order, num_batches=sys.maxsize))
         fed = placement.feed == "first_of_node"
+        self._feed: NodeFeed | None = None
         if fed and reading.worker is not None:
             self._feed = NodeFeed(reading.worker, reading.num_workers)
-        self._hold()
-        self.traffic = DataTraffic(
-            self.order,
-            training.row_format.num_bytes if placement.shuffle_every else 0,
-            _num_bytes(self.batch(0, 0)) if fed and self._feed is None else 0,
-        )
+        self._hold(order)
+        sample_bytes = training.row_format.num_bytes if placement.shuffle_every else 0
+        fed_bytes = 0
+        if fed and self._feed is None:
+            fed_bytes = sum(part.nbytes for part in self.batch(0, 0))
+        self.traffic = DataTraffic(order, sample_bytes, fed_bytes)
 
     def train(
         self, worker: int, num_batches: int, begin: Callable[[], None] = lambda: None
     ) -> SizedBatches:
         """Return the first batches of a worker; `begin()` is called after all have met for one."""
-        batches = self._training.batches(self.order, worker, num_batches)
         if self._feed is not None:
             return _FedBatches(num_batches, self.batch, self._feed, self.traffic, begin)
+        batches = self._training.batches(self.traffic.order, worker, num_batches)
         if self._reading.worker is None or not self._reading.placement.shuffle_every:
             return batches
         assert self._training.share is not None
-        return _ShuffledBatches(batches, self._training, self.traffic, worker, begin)
+        return _ShuffledBatches(batches, self._training.share, self.traffic, worker, begin)
 
     def batch(self, worker: int, n: int) -> Any:
         """Return the n-th batch of a worker."""
         return self._indexed(worker)[n]
 
-    def _hold(self) -> None:
+    def _hold(self, order: AbstractOrder) -> None:
         """Copy into memory what the worker of this process draws from there."""
-        worker, placement = self._reading.worker, self._reading.placement
-        draws = self._feed is None or self._feed.is_first
-        if isinstance(self.order, PartitionedOrder) and worker is not None:
-            self._training.hold(self.order.share(worker, 0), self.order.members - 1)
-        elif placement.store == "memory" and draws:
-            self._training.hold(np.arange(len(self._training)), 0)
-
-    def _check_share(self) -> None:
-        share, size = self.order.smallest_share, self._reading.batch_size
-        if size > share:
-            total, workers = len(self._training), self._reading.num_workers
-            message = f"{size} is more than a worker's share of {share} images "
-            raise SettingError("batch_size", f"{message}({total} over workers={workers})")
+        worker, draws = self._reading.worker, self._feed is None or self._feed.is_first
+        if isinstance(order, PartitionedOrder) and worker is not None:
+            self._training.hold(order.share(worker, 0), order.members - 1)
+        elif self._reading.placement.store == "memory" and draws:
+            self._training.hold(np.arange(self.num_train), 0)
 
 
-class _ShuffledBatches:
+class AbstractBatches(ABC):
+    """A known number of batches of one worker."""
+
+    def __init__(self, num_batches: int) -> None:
+        self._num_batches = num_batches
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.beginning_at(0)
+
+    @abstractmethod
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        """Iterate from batch `first` on."""
+
+
+class _ShuffledBatches(AbstractBatches):
     """Batches of one worker's share, which is exchanged whenever a period begins."""
 
     def __init__(
         self,
         batches: IndexedBatches,
-        training: AbstractTrainingSet,
+        share: Share,
         traffic: DataTraffic,
         worker: int,
         begin: Callable[[], None],
     ) -> None:
-        order = traffic.order
-        assert isinstance(order, PartitionedOrder)
-        assert training.share is not None
-        self._batches, self._share, self._traffic = batches, training.share, traffic
+        super().__init__(len(batches))
+        assert isinstance(traffic.order, PartitionedOrder)
+        self._batches, self._share, self._traffic = batches, share, traffic
         self._begin = begin
-        self._copy, self._member = divmod(worker, order.members)
-        first = self._copy * order.members
-        self._exchange = SampleExchange(range(first, first + order.members))
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.beginning_at(0)
+        members = traffic.order.members
+        self._copy, self._member = divmod(worker, members)
+        first = self._copy * members
+        self._exchange = SampleExchange(range(first, first + members))
 
     def beginning_at(self, first: int) -> Iterator[Any]:
         """Iterate from batch `first` on, which may be of a later period than what is held."""
@@ -158,7 +205,7 @@ class _ShuffledBatches:
         self._begin()
 
 
-class _FedBatches:
+class _FedBatches(AbstractBatches):
     """Batches of one worker, which the first worker of its node draws for it."""
 
     def __init__(
@@ -169,24 +216,13 @@ class _FedBatches:
         traffic: DataTraffic,
         begin: Callable[[], None],
     ) -> None:
-        self._num_batches, self._draw, self._feed = num_batches, draw, feed
-        self._traffic, self._begin = traffic, begin
-
-    def __len__(self) -> int:
-        return self._num_batches
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.beginning_at(0)
+        super().__init__(num_batches)
+        self._draw, self._feed, self._traffic, self._begin = draw, feed, traffic, begin
 
     def beginning_at(self, first: int) -> Iterator[Any]:
-        """Iterate from batch `first` on."""
         for n in range(first, len(self)):
             drawing = self._feed.workers if self._feed.is_first else []
             batch, sent = self._feed.scatter([self._draw(worker, n) for worker in drawing])
             self._traffic.moved.feed_bytes += sent
             self._begin()
             yield batch
-
-
-def _num_bytes(batch: Any) -> int:
-    return sum(part.nbytes for part in batch)

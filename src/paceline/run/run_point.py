@@ -79,13 +79,11 @@ def _begin_checkpoints(point: Point, folder: Path) -> None:
     if point.training.checkpoint_seconds is None and not has_checkpoint(folder):
         return
     try:
-        checkpoint = begin(folder, key)
+        if checkpoint := begin(folder, key):
+            print(f"{key}: resumed at {checkpoint.samples:,} images", flush=True)
     except (ValueError, OSError, TypeError, KeyError) as reason:
-        ignored = f"the checkpoint of {key} is ignored: {reason}"
-        print(f"paceline: {ignored}", file=sys.stderr, flush=True)
-        return
-    if checkpoint is not None:
-        print(f"{key}: resumed at {checkpoint.samples:,} images", flush=True)
+        message = f"paceline: the checkpoint of {key} is ignored: {reason}"
+        print(message, file=sys.stderr, flush=True)
 
 
 def prepare_data(data: Target) -> AbstractImageData | None:
@@ -112,10 +110,7 @@ def _train(
         progress=partial.folder / "progress.csv",
     )
     try:
-        with (
-            follower,
-            asked_by_signals(point, partial.folder),
-        ):
+        with follower, asked_by_signals(point, partial.folder):
             returned = _run(point, partial.folder, task, again=in_sweep)
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:
@@ -149,8 +144,8 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
             if not (again and killed) or found is None or found.samples <= begun:
                 raise
             begun = found.samples
-            said = f"{failure}; resumed at {found.samples:,} images"
-            print(f"{point.config.key}: {said}", file=sys.stderr, flush=True)
+            message = f"{point.config.key}: {failure}; resumed at {begun:,} images"
+            print(message, file=sys.stderr, flush=True)
 
 
 def _fault(folder: Path) -> Result:
@@ -158,10 +153,9 @@ def _fault(folder: Path) -> Result:
 
     Called when the run has ended.
     """
-    path = folder / FAULT
-    if not path.is_file():
+    if not (folder / FAULT).is_file():
         return {}
-    struck = json.loads(path.read_text())
+    struck = json.loads((folder / FAULT).read_text())
     return {"fault_samples": struck["samples"], "fault_seconds": time.time() - struck["at"]}
 
 

@@ -32,19 +32,16 @@ from paceline.model.score import Score
 from paceline.record.observed import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
-from paceline.run.budget import budget_of
+from paceline.run.budget import budget_of, split_step_of
+from paceline.run.checked_module import HeededSettings, rehearse
 from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
-from paceline.run.heeded_settings import HeededSettings
-from paceline.run.modelled_step import split_step_of
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
-from paceline.run.placed_data import Reading
+from paceline.run.placed_data import reading_of
 from paceline.run.quiet import quiet_trainer, silence
-from paceline.run.rehearsal import rehearse
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
 from paceline.timing.pace import give_way
-from paceline.timing.split_step import SplitStep
 
 
 def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
@@ -103,29 +100,29 @@ class TrainingProcess:
 
         Raises SettingError before training if the module or the data cannot be evaluated after it.
         """
-        strategy, data = self._strategy, self._data
-        ours = self._point.model.is_ours and self._point.data.is_ours
-        if not ours and self._worker == shard_index() == 0:
+        strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
+        is_first = self._worker == shard_index() == 0
+        if is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse(self._module, data)
-        live = self._folder / "progress.csv" if self._worker == shard_index() == 0 else None
         thresholds = self._budget.thresholds
         observer = Observer(
-            self._clock,
+            clock,
             lambda: strategy.samples,
             thresholds,
-            live=live,
+            live=self._folder / "progress.csv" if is_first else None,
             training_seconds=strategy.seconds,
         )
         drawn = strategy.training_batches(data.train, data.batch)
-        batches = TimedBatches(drawn, self._clock, waits=self._split is not None)
-        files = CheckpointFiles(
-            self._folder, f"worker_{self._worker}", sum(self._point.num_processes)
-        )
+        batches = TimedBatches(drawn, clock, waits=self._split is not None)
+        files = CheckpointFiles(self._folder, f"worker_{self._worker}", sum(point.num_processes))
         strategy.part = files.before
-        checkpoints = Checkpoints(self._point, self._folder, self._clock, strategy, files)
-        looks = not self._point.model.is_ours and files.before is None
-        heeded = [HeededSettings(self._point.training)] if looks else []
-        trainer = self._trainer(observer, checkpoints, *heeded)
+        callbacks: list[Callback] = [
+            observer,
+            Checkpoints(point, self._folder, clock, strategy, files),
+        ]
+        if not point.model.is_ours and files.before is None:
+            callbacks.append(HeededSettings(point.training))
+        trainer = self._trainer(callbacks)
         trainer.fit(
             self._split.trained if self._split else self._module,
             batches,
@@ -153,7 +150,7 @@ class TrainingProcess:
             test=None,
             joined=self._joined,
             built=self._built,
-            training_started=self._clock.started,
+            training_started=clock.started,
             shard=shard_index(),
             checkpoints=files.written,
             resumes=files.resumes,
@@ -174,7 +171,11 @@ class TrainingProcess:
             timeout_seconds=point.cluster.peer_seconds,
             workload=point.workload,
             traffic=self._data.traffic,
-            split_step=self._split_step(),
+            split_step=split_step_of(
+                point, lambda: self._module, lambda: self._data.batch(self._worker, 0)[0].shape[1:]
+            )
+            if point.kind == "virtual"
+            else None,
         )
         return point.training.applied_to(
             run,
@@ -209,16 +210,7 @@ class TrainingProcess:
         self._module = split.whole
         return split
 
-    def _split_step(self) -> SplitStep | None:
-        """Return the messages inside a split worker on the virtual clock."""
-        point = self._point
-        if point.kind != "virtual":
-            return None
-        return split_step_of(
-            point, lambda: self._module, lambda: self._data.batch(self._worker, 0)[0].shape[1:]
-        )
-
-    def _trainer(self, *callbacks: Callback) -> Trainer:
+    def _trainer(self, callbacks: list[Callback]) -> Trainer:
         training = self._point.training
         return quiet_trainer(
             callbacks=callbacks,
@@ -255,19 +247,6 @@ class TrainingProcess:
             report.test = _scored(snapshots[-1], ends[-1], scores)
             if self._point.save_weights:
                 save_weights(self._module, self._folder / "weights.pt")
-
-
-def reading_of(point: Point) -> Reading:
-    """Return the settings by which the workers of `point` read its data."""
-    return Reading(
-        num_workers=point.workers,
-        batch_size=point.batch_size,
-        seed=point.seed,
-        evaluation_batch_size=point.measurement.evaluation_batch_size,
-        placement=point.placement,
-        dtype=torch.float64 if point.training.precision == "64-true" else torch.float32,
-        curve_images=point.measurement.curve_images,
-    )
 
 
 def _scored(snapshot: Snapshot, real_seconds: float, scores: list[Score]) -> SnapshotScore:

@@ -13,11 +13,15 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
-from paceline.study.hydra_error import check_groups, hydra_errors
+
+CONFIG = "config"  # the file of conf/ with which Hydra begins
+_GROUPS = ("data", "model", "scheme", "cluster", "workload", "training", "measurement", "sweep")
 
 
 def _divided(value: int, by: int) -> int:
@@ -98,10 +102,8 @@ class Composed(NamedTuple):
 
 @contextmanager
 def composer(root: Path) -> Generator["Composer"]:
-    """Yield what composes overrides with conf/ and experiments/ of `root`.
-
-    It does not depend on the working directory. Hydra's global configuration is restored
-    afterwards.
+    """Yield what composes overrides with conf/ and experiments/ of `root`, whatever the working
+    directory is. Hydra's global configuration is restored afterwards.
     """
     config, hydra = HydraConfig.instance(), GlobalHydra.instance()
     before, hydra_before = config.cfg, hydra.hydra
@@ -134,7 +136,7 @@ class Composer:
     def with_hydra(self, overrides: Sequence[str]) -> DictConfig:
         """Compose a configuration that includes Hydra's own settings."""
         check_groups(overrides)
-        return compose("config", [self._search, *overrides], return_hydra_config=True)
+        return compose(CONFIG, [self._search, *overrides], return_hydra_config=True)
 
     def __call__(self, job: Sequence[str]) -> Composed:
         """Compose the configuration of a point."""
@@ -144,7 +146,7 @@ class Composer:
             base = _without_hydra(self.with_hydra(job))
             self._choices |= base.choices.keys()
             self._bases[self._kind(overrides)] = base
-            return Composed(deepcopy(base.cfg), base.choices)
+            return base._replace(cfg=deepcopy(base.cfg))
         cfg = deepcopy(base.cfg)
         for each in overrides:
             if self._is_value(each, overrides):
@@ -183,11 +185,53 @@ def _without_hydra(cfg: DictConfig) -> Composed:
 
 
 def _resolve_hydra(cfg: DictConfig | ListConfig) -> None:
-    names = range(len(cfg)) if isinstance(cfg, ListConfig) else list(cfg)
-    for name in names:
+    for name in range(len(cfg)) if isinstance(cfg, ListConfig) else list(cfg):
         node: Any = cfg._get_node(name)
         if isinstance(node, DictConfig | ListConfig) and not node._is_none():
             if not node._is_interpolation() and not node._is_missing():
                 _resolve_hydra(node)
         elif node._is_interpolation() and "${hydra:" in str(node._value()):
             cfg[name] = cfg[name]
+
+
+@contextmanager
+def hydra_errors(setting: str) -> Generator[None]:
+    """Turn Hydra's errors inside into SettingErrors, see `as_setting_error`."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise as_setting_error(error, setting) from error
+
+
+def as_setting_error(error: Exception, setting: str) -> SettingError:
+    """Translate an error. `setting`: name to use if Hydra does not report which one is wrong."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        meant, known = did_you_mean(name, error.options), ", ".join(error.options)
+        return SettingError(group, f"there is no {name}{meant}; there are: {known}")
+    if isinstance(error, ConfigCompositionException) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    if unknown := re.search(r"Key '([^']+)' is not in struct full_key: (\S+)", text):
+        return SettingError(unknown[2], "there is no such setting")
+    if missing := re.search(r"Missing mandatory value: .*full_key: (\S+)", text):
+        return SettingError(missing[1], "a value is needed")
+    if follows := re.search(r"raised while resolving interpolation: (.*) full_key: (\S+)", text):
+        return SettingError(follows[2], follows[1])
+    return SettingError(setting, re.split(r" (?:reference|object)_type=", text)[0])
+
+
+def check_groups(overrides: Sequence[str]) -> None:
+    """Raise SettingError for a group of settings that is set to nothing or to a number, and for
+    names and grids, which cannot be set on the command line.
+    """
+    for setting, _, value in (word.partition("=") for word in overrides):
+        name = setting.lstrip("+~")
+        if name.partition(".")[0] == "names":
+            raise SettingError(setting, "names are those of the chosen files")
+        if name == "grids":
+            message = "grids stand in a file of experiments/; train -m a=1,2 sweeps"
+            raise SettingError(setting, message)
+        if setting in _GROUPS and re.fullmatch(r"null|[\d.]*", value):
+            message = f"a file of conf/{setting} is needed, not {value or 'nothing'}"
+            raise SettingError(setting, message)

@@ -21,15 +21,12 @@ from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Result, partial_folder
 from paceline.record.tracking.log import log, prepare_log, run_label
-from paceline.study.hydra_error import as_setting_error, check_groups
-from paceline.study.status_line import StatusLine, result_line
+from paceline.study.compose import CONFIG, as_setting_error, check_groups
+from paceline.study.progress import RunWatch, StatusLine, result_line
 from paceline.study.tuning import set_rate
-from paceline.study.watch import RunWatch
 
 if TYPE_CHECKING:
     from paceline.record.point import Point
-
-CONFIG = "config"  # the file of conf/ with which Hydra begins
 
 
 @contextmanager
@@ -81,13 +78,13 @@ def job(cfg: DictConfig) -> float | None:
         _leave(str(bad), 2)
     if not multi:
         print(config.folder, flush=True)
-    if problem and not multi:
-        _leave(problem, 1)
+        if problem:
+            _leave(problem, 1)
     return result["top1"] if result else None
 
 
 def job_of_study(cfg: DictConfig) -> Result | None:
-    """Run one point of a study, whose settings are resolved and checked; return its result.
+    """Run one point of a study from settings that are resolved and checked; return its result.
 
     Raises SystemExit for a setting that turns out to be invalid.
     """
@@ -116,12 +113,11 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
         preload()
         from paceline.record.point import Point  # torch, while the forkserver imports it
         from paceline.run.run_point import run_point
-        from paceline.study.queue.submission import has_queue
 
         point = Point.of(config)
         if number == 1:
             prepare_log(mlflow)
-        if has_queue(point):
+        if point.cluster.submitted_to is not None:
             return _queue(point)
         with _watch(point) if number is None else nullcontext():  # a sweep watches its points
             outcome = run_point(point, in_sweep=number is not None)
@@ -136,7 +132,7 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
 
 
 def _again(result: Result) -> str:
-    """Return what to set for a point to run again whose record asks for it."""
+    """Return what to set so that a failed or stale record is made again."""
     if result["status"] == "failed":
         return "; sweep.rerun=failed runs it again"
     stale = result["source_digest"] != source_digest()
@@ -145,7 +141,7 @@ def _again(result: Result) -> str:
 
 def _queue(point: "Point") -> tuple[Result | None, str]:
     """Let the point run in a job of a queue; return its result, and why it failed, or ""."""
-    from paceline.study.queue.queued_points import run_queued
+    from paceline.study.submission import run_queued
 
     prepare_log(point.measurement.mlflow)
     with _watch(point):
@@ -154,9 +150,8 @@ def _queue(point: "Point") -> tuple[Result | None, str]:
 
 
 def _watch(point: "Point") -> StatusLine:
-    config = point.config
-    name = run_label(config.values)
-    return StatusLine(RunWatch(name, point.kind, partial_folder(config.folder)).status)
+    folder = partial_folder(point.config.folder)
+    return StatusLine(RunWatch(run_label(point.config.values), point.kind, folder).status)
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -1,6 +1,7 @@
 """Processes that run the points of a multirun side by side, one point after the other each.
 
-A process that dies costs the point that it ran, and no other.
+A process that dies costs the point that it ran, and no other. Hydra loads its plugins anew, so that
+what is pickled cannot stand in the launcher's file.
 """
 
 import multiprocessing
@@ -77,11 +78,10 @@ def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[A
             for ready in connection.wait(list(busy)):
                 worker = busy.pop(ready)  # type: ignore[reportArgumentType]
                 end = ended[worker.busy] = worker.end()
-                if isinstance(end, _Left):
-                    idle.append(worker)
-                    sys.exit(end.code)
                 if not isinstance(end, Killed):
                     idle.append(worker)
+                if isinstance(end, _Left):
+                    sys.exit(end.code)
         return ended
     finally:
         _end([*idle, *busy.values()])

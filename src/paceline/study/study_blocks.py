@@ -7,7 +7,7 @@ these trains the same again (repeat=1), and tells how far the machine has drifte
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic import Field
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
 from paceline.settings import Count, settings
-from paceline.study.study_point import StudyPoint
+from paceline.study.study_point import Points, StudyPoint
 
 REPEAT = "repeat"  # the setting; in a study with blocks, a column of runs.csv
 
@@ -31,11 +31,8 @@ class Blocks:
     order: Count
     reference: Mapping[str, Any] = Field(min_length=1)
 
-    def is_reference(self, point: StudyPoint) -> bool:
-        return {name: point.axes.get(name) for name in self.reference} == dict(self.reference)
 
-
-def in_blocks(points: Sequence[StudyPoint]) -> list[list[StudyPoint]]:
+def in_blocks(points: Points) -> list[list[StudyPoint]]:
     """Return the points of each block in the order of their runs; none for a study without blocks.
 
     They are the points of the study and a repeat of each reference. Raises SettingError for blocks
@@ -44,12 +41,21 @@ def in_blocks(points: Sequence[StudyPoint]) -> list[list[StudyPoint]]:
     asked = points[0].config.values["blocks"]
     if asked is None:
         return []
-    blocks = _settings(asked)
-    _check(points)
+    if not isinstance(asked, Mapping):
+        raise SettingError("blocks", f"null or {{order, reference}} is needed, not {asked!r}")
+    blocks = Blocks(**asked)
     by_seed: dict[int, list[StudyPoint]] = {}
     for point in points:
+        if (jobs := point.config.sweep.jobs) != 1:
+            raise SettingError("sweep.jobs", f"1 is needed in blocks, one after the other: {jobs}")
+        if point.config.is_tuned:
+            raise SettingError("blocks", "points of training.rate=tuned have no place in them")
         by_seed.setdefault(point.config.seed, []).append(_numbered(point, 0))
-    _require_alike(by_seed)
+    first, *others = {seed: _configurations(each) for seed, each in by_seed.items()}.items()
+    for seed, configurations in others:
+        if configurations != first[1]:
+            message = f"seed {seed} has other configurations than seed {first[0]}"
+            raise SettingError("blocks", f"{message}, but each block needs all of them")
     return [_in_order(blocks, seed, members) for seed, members in by_seed.items()]
 
 
@@ -57,35 +63,14 @@ def is_repeat(point: StudyPoint) -> bool:
     return bool(point.axes.get(REPEAT))
 
 
-def _settings(asked: Any) -> Blocks:
-    if not isinstance(asked, Mapping):
-        message = f"null or {{order, reference}} is needed, not {asked!r}"
-        raise SettingError("blocks", message)
-    return Blocks(**asked)
+def _configurations(points: Points) -> Counter[str]:
+    return Counter(repr({k: v for k, v in point.axes.items() if k != "seed"}) for point in points)
 
 
-def _check(points: Sequence[StudyPoint]) -> None:
-    """Raise SettingError for settings that blocks exclude."""
-    for point in points:
-        jobs = point.config.sweep.jobs
-        if jobs != 1:
-            raise SettingError("sweep.jobs", f"1 is needed in blocks, one after the other: {jobs}")
-        if point.is_tuned:
-            raise SettingError("blocks", "points of training.rate=tuned have no place in them")
-
-
-def _require_alike(by_seed: Mapping[int, Sequence[StudyPoint]]) -> None:
-    found = {seed: Counter(_configuration(p) for p in points) for seed, points in by_seed.items()}
-    first = next(iter(found))
-    for seed, configurations in found.items():
-        if configurations != found[first]:
-            message = f"seed {seed} has other configurations than seed {first}"
-            raise SettingError("blocks", f"{message}, but each block needs all of them")
-
-
-def _in_order(blocks: Blocks, seed: int, points: Sequence[StudyPoint]) -> list[StudyPoint]:
+def _in_order(blocks: Blocks, seed: int, points: Points) -> list[StudyPoint]:
     """Return the points of a block: the reference, all others in random order, its repeat."""
-    reference = [point for point in points if blocks.is_reference(point)]
+    asked = dict(blocks.reference)
+    reference = [each for each in points if {k: each.axes.get(k) for k in asked} == asked]
     if len(reference) != 1:
         message = f"{len(reference)} configurations of {len(points)} are like that; 1 is needed"
         raise SettingError("blocks.reference", message)
@@ -100,10 +85,5 @@ def _numbered(point: StudyPoint, repeat: int) -> StudyPoint:
     if not repeat:
         return replace(point, axes=axes)
     config = point.config.replaced(repeat=repeat)
-    return replace(
-        point, config=config, axes=axes, overrides=(*point.overrides, f"{REPEAT}={repeat}")
-    )
-
-
-def _configuration(point: StudyPoint) -> str:
-    return repr({name: value for name, value in point.axes.items() if name != "seed"})
+    overrides = (*point.overrides, f"{REPEAT}={repeat}")
+    return replace(point, config=config, axes=axes, overrides=overrides)

@@ -1,6 +1,6 @@
 """A point of a study: composed once, with what is known of its record."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paceline.record.point import Point
 
 UNTUNED = "untuned"  # in place of the key
+_STATES = ("finished", "diverged", "failed")
 
 
 @dataclass(eq=False)
@@ -50,10 +51,6 @@ class StudyPoint:
     def folder(self) -> Path:
         return self.root / "runs" / self.config.study / self.key
 
-    @property
-    def is_tuned(self) -> bool:
-        return self.config.is_tuned
-
     @cached_property
     def point(self) -> "Point":
         """The point, typed and checked; takes a second if torch is not imported yet.
@@ -63,6 +60,11 @@ class StudyPoint:
         from paceline.record.point import Point
 
         return Point.of(self.config)
+
+    @property
+    def num_processes(self) -> int:
+        """Number of processes that train, and of those that serve."""
+        return sum(self.point.num_processes)
 
     @property
     def is_exchange(self) -> bool:
@@ -100,3 +102,18 @@ class StudyPoint:
     def refresh(self) -> None:
         """Read the record anew."""
         self.result = read_result(self.folder)
+
+
+Points = Sequence[StudyPoint]
+
+
+def to_run(points: Points) -> list[StudyPoint]:
+    """Return the points that need a run, by `sweep.rerun` and their records."""
+    return [point for point in points if point.needs_run]
+
+
+def counts(points: Points) -> str:
+    """Format the number of points by status: `24 points: 20 finished, 1 diverged, 3 to do`."""
+    states = [point.status or "to do" for point in points]
+    parts = [f"{states.count(each)} {each}" for each in (*_STATES, "to do") if each in states]
+    return f"{len(points)} points: {', '.join(parts)}"

@@ -12,14 +12,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
-from paceline.study.abstract_tuning import AbstractTuning
-from paceline.study.compose import Composed, composer, jobs_of, parsed
-from paceline.study.hydra_error import hydra_errors
+from paceline.study.compose import Composed, composer, hydra_errors, jobs_of, parsed
 from paceline.study.study_blocks import in_blocks
 from paceline.study.study_point import StudyPoint
+from paceline.study.trials import AbstractTuning
 from paceline.study.tuning import Configuration, needs_tuning, put_best, tuning_of
 
 STRONG = "global_batch_size"  # axis of a study of strong scaling
+Grids = Sequence[Sequence[Override]]
 
 
 class Study:
@@ -38,7 +38,7 @@ class Study:
         overrides: Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name, self.root = name, root
+        self.root = root
         self._read: AbstractTuning | None = None
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by what its points have in common
@@ -52,7 +52,10 @@ class Study:
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
             ]
         _require_distinct(self.points, grids)
-        _require_one_kind_of_scaling(self.points)
+        sizes = [point.config.values[STRONG] for point in self.points]
+        if any(sizes) and not all(sizes):
+            message = "some points of the study have none: scaling is weak or strong"
+            raise SettingError(STRONG, message)
 
     @property
     def points(self) -> list[StudyPoint]:
@@ -61,11 +64,7 @@ class Study:
 
     @cached_property
     def blocks(self) -> list[list[StudyPoint]]:
-        """The points of each block in the order of their runs; none for a study without blocks.
-
-        They are the points of the study and a repeat of each reference. Raises SettingError for
-        blocks that cannot be made of them.
-        """
+        """The points of each block in the order of their runs, see `in_blocks`."""
         return in_blocks(self.points)
 
     def with_repeats(self) -> list[StudyPoint]:
@@ -117,7 +116,7 @@ class Study:
     @property
     def trials_of_points(self) -> list[StudyPoint]:
         """The points of all trials, if any point of the study takes the best of them."""
-        return self.trials if any(point.is_tuned for point in self.points) else []
+        return self.trials if any(point.config.is_tuned for point in self.points) else []
 
     @property
     def first_trials(self) -> list[StudyPoint]:
@@ -135,7 +134,7 @@ class Study:
         self.put_rates()
 
     def put_rates(self) -> None:
-        """Give those tuned points their rates whose trials all have records."""
+        """Give tuned points their rates, where all of their trials have records."""
         self.grids = [[self._with_rate(point) for point in grid] for grid in self.grids]
 
     def _point(self, composed: Composed, names: Sequence[str], job: Sequence[str]) -> StudyPoint:
@@ -150,9 +149,7 @@ class Study:
 
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
         """Return the point, if it is tuned with the rate of its configuration's best trial."""
-        if not point.is_tuned:
-            return point
-        best = self._configuration(point).tried.best
+        best = self._configuration(point).tried.best if point.config.is_tuned else None
         if best is None or best.is_in(point.cfg):
             return point
         cfg = deepcopy(point.cfg)
@@ -184,16 +181,17 @@ def studies(root: Path) -> list[str]:
 
 def require_study(study: str, root: Path) -> None:
     """Raise SettingError for a study that is not in experiments/."""
-    if study not in studies(root):
-        known = ", ".join(studies(root)) or f"none in {root / 'experiments'}"
-        message = f"there is no {study}{did_you_mean(study, studies(root))}; there are: {known}"
+    names = studies(root)
+    if study not in names:
+        known = ", ".join(names) or f"none in {root / 'experiments'}"
+        message = f"there is no {study}{did_you_mean(study, names)}; there are: {known}"
         raise SettingError("study", message)
 
 
 def axes_of_grids(
     base: DictConfig,
-    file: Sequence[str],
-    overrides: Sequence[str],
+    file: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
 ) -> list[list[Override]]:
     """Return the axes of each grid of a study. `base`: its file as composed, with Hydra's settings.
@@ -216,12 +214,11 @@ def _flat(grids: Any) -> Iterator[list[str]]:
     if not isinstance(grids, list) or not all(isinstance(grid, Mapping) for grid in grids):
         raise SettingError("grids", "a list of {setting: values} is needed")
     for grid in grids:
-        names = list(grid)
-        at = names.index("grids") if "grids" in names else len(names)
-        around, inside = ({n: grid[n] for n in part} for part in (names[:at], names[at + 1 :]))
-        if at == len(names):
+        if "grids" not in grid:
             yield _texts(grid)
             continue
+        names, at = list(grid), list(grid).index("grids")
+        around, inside = ({n: grid[n] for n in part} for part in (names[:at], names[at + 1 :]))
         for job in jobs_of(parsed(_texts(around))):
             yield from ([*job, *each, *_texts(inside)] for each in _flat(grid["grids"]))
 
@@ -234,42 +231,33 @@ def _texts(settings: Mapping[Any, Any]) -> list[str]:
     ]
 
 
-def _swept(grids: Sequence[Sequence[Override]]) -> list[str]:
+def _swept(grids: Grids) -> list[str]:
+    """Return the settings that are swept in a grid, differ between grids, or follow others."""
     latest = [{axis.get_key_element().lstrip("+"): axis for axis in axes} for axes in grids]
     names = dict.fromkeys(name for axes in latest for name in axes)
     return [name for name in names if _varies([axes.get(name) for axes in latest])]
 
 
 def _varies(axes: Sequence[Override | None]) -> bool:
-    """Return True if a setting is swept in a grid, differs between grids, or follows others.
-
-    None: the grid leaves the setting as the study sets it.
-    """
+    """`axes`: of one setting, in each grid; None where a grid leaves it as the study sets it."""
     if any(axis is not None and axis.is_sweep_override() for axis in axes):
         return True
     texts = {axis and axis.get_value_element_as_str() for axis in axes}
     return len(texts) > 1 or any(text and "${" in text for text in texts)
 
 
-def _require_distinct(points: Sequence[StudyPoint], grids: Sequence[Sequence[Override]]) -> None:
+def _require_distinct(points: Sequence[StudyPoint], grids: Grids) -> None:
     by_key: dict[str, StudyPoint] = {}
     for point in points:
         other = by_key.setdefault(point.config.key, point)  # of an untuned one: without its rate
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
-            same = " and ".join(p.words for p in (other, point))
-            raise SettingError(
-                (names or _repeating(grids) or ["grids"])[0], f"two points are the same: {same}"
-            )
+            setting = (names or _repeating(grids) or ["grids"])[0]
+            message = f"two points are the same: {other.words} and {point.words}"
+            raise SettingError(setting, message)
 
 
-def _require_one_kind_of_scaling(points: Sequence[StudyPoint]) -> None:
-    sizes = [point.config.values[STRONG] for point in points]
-    if any(sizes) and not all(sizes):
-        raise SettingError(STRONG, "some points of the study have none: scaling is weak or strong")
-
-
-def _repeating(grids: Sequence[Sequence[Override]]) -> list[str]:
+def _repeating(grids: Grids) -> list[str]:
     return [
         axis.get_key_element()
         for axes in grids

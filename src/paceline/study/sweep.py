@@ -5,25 +5,33 @@ are tuned, the trials of the study's tuning run first, in the same way and the s
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from paceline.record.archive import copy_record, record_elsewhere
-from paceline.record.provenance import num_cores, source_digest
-from paceline.record.record import Result
-from paceline.record.tracking.log import MARKER, prepare_log
-from paceline.study.logged_study import log_missing, logged_study
-from paceline.study.preview import counts, estimate, finished_results, num_processes, table
-from paceline.study.status_line import StatusLine
-from paceline.study.study_folder import one_at_a_time, settle_partial_records, tell_unfit, unpack
-from paceline.study.study_point import StudyPoint
-from paceline.study.study_points import Study
-from paceline.study.watch import SweepWatch
+from filelock import Timeout
 
-Points = Sequence[StudyPoint]
+from paceline.errors import SettingError
+from paceline.record.archive import ARCHIVE, copy_record, record_elsewhere, unpack_archive
+from paceline.record.provenance import num_cores, source_digest
+from paceline.record.reading import fault_of
+from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
+from paceline.record.tracking.log import (
+    MARKER,
+    begin_study_run,
+    end_lost_run,
+    end_study_run,
+    log,
+    prepare_log,
+)
+from paceline.record.tracking.mlflow_log import LogError
+from paceline.study.progress import StatusLine, SweepWatch
+from paceline.study.study_point import Points, StudyPoint, counts, to_run
+from paceline.study.study_points import Study
+
 Launch = Callable[[Points], Sequence[Result | None]]  # runs points; None: without a result
-Untrained = Callable[[Points], None]
+Write = Callable[[Points], None]  # writes records of points that need no training
 
 
 def checked_study(
@@ -38,7 +46,9 @@ def checked_study(
     SettingError for an invalid setting of any point.
     """
     if name is not None:
-        unpack(name, root)
+        archive = root / "reports" / name / ARCHIVE
+        if archive.exists() and (number := unpack_archive(archive, root / "runs" / name)):
+            print(f"{number} records unpacked from {archive.relative_to(root)}", flush=True)
     study = Study(name, root, overrides, params)
     points = [*study.trials_of_points, *study.in_order]
     for point in points:
@@ -49,46 +59,41 @@ def checked_study(
     return study
 
 
-def print_plan(study: Study) -> None:
-    """Print the points, their records, and what a sweep would cost."""
-    trials, points = study.trials_of_points, study.in_order
-    if trials:
-        _print_points("tuning, run first: ", trials)
-    _print_points("", points)
-    untuned = sum(not point.has_rate for point in points)
-    if untuned:
-        print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    if points[0].is_exchange:
-        return
-    needed = to_run([*trials, *points])
-    others = to_take_over(needed)
-    left = [point for point in needed if point.key not in others]
-    print(estimate(left, finished_results(study.root / "runs"), points[0].config.sweep.jobs))
-
-
-def sweep(study: Study, launch: Launch, untrained: Untrained | None = None) -> bool:
+def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
 
-    Points in a queue for which nobody waits count as if they had. A point that the machine or the
+    Points in a queue that are not waited for count as if they had. A point that the machine or the
     network made fail runs once more, and in the next sweep; it counts as one without a record.
 
-    `launch(points)` runs points and returns their results. `untrained(points)`, by default
-    `take_over`, is asked before, and writes those records that need no training.
+    `launch(points)` runs points and returns their results. Before, `take_over` and each of `write`
+    write those records that need no training.
     """
-    config = study.points[0].config
+    config, points = study.points[0].config, study.in_order
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
     prepare_log(mlflow)
     with one_at_a_time(folder):
         settle_partial_records(folder, mlflow.tracking_uri)
         study.refresh()
+        tags = {"study": folder.name}
+        if config.question:
+            tags["mlflow.note.content"] = config.question
+        _tell_unlogged(begin_study_run(folder, mlflow, list(points[0].axes), tags))
         watch = SweepWatch(config.study, study.root / "runs", config.sweep.jobs)
-        runner = _Runner(launch, untrained or take_over, watch)
-        with logged_study(study.in_order, folder, mlflow) as ending:
-            if not _tune(study, runner):
-                return not runner.is_awaited
-            done = runner.complete(config.study, study.batches)
-            ending.count(study.in_order)
+        runner = _Runner(launch, (take_over, *write), watch)
+        status, numbers = "FAILED", dict[str, float]()  # of the study's run in MLflow
+        try:
+            if done := _tune(study, runner):
+                done = runner.complete(config.study, study.batches)
+                states = [point.status or "missing" for point in study.in_order]
+                status = "FAILED" if "missing" in states else "FINISHED"
+                names = ("finished", "diverged", "failed", "missing")
+                numbers = {f"points/{state}": states.count(state) for state in names}
             return done or not runner.is_awaited
+        except BaseException:
+            status = "KILLED"
+            raise
+        finally:
+            _tell_unlogged(end_study_run(folder, mlflow, status, numbers))
 
 
 def _tune(study: Study, runner: "_Runner") -> bool:
@@ -109,8 +114,8 @@ def _tune(study: Study, runner: "_Runner") -> bool:
 class _Runner:
     """Runs the stages of a sweep by `launch`, and shows how far each is."""
 
-    def __init__(self, launch: Launch, untrained: Untrained, watch: SweepWatch) -> None:
-        self._launch, self._untrained, self._watch = launch, untrained, watch
+    def __init__(self, launch: Launch, write: Sequence[Write], watch: SweepWatch) -> None:
+        self._launch, self._write, self._watch = launch, write, watch
         self.is_awaited = True
 
     def complete(self, name: str, batches: Sequence[Points], later: Points = ()) -> bool:
@@ -132,11 +137,14 @@ class _Runner:
                 for point in local:  # once more: what made it fail may have passed
                     if point.result and point.is_unsettled:
                         self._run([point])
-        log_missing(points)
+        _log_missing(points)
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
         if left and self.is_awaited:
-            _tell_unsettled(left, len(points))
+            reasons = [point.result["reason"] for point in left if point.result]
+            why = f" ({reasons[0]})" if reasons else ""
+            message = f"{len(left)} of {len(points)} points failed for reasons of their environment"
+            _tell(f"{message}{why}; the next sweep runs them again")
         return not left
 
     def _run(self, points: Points) -> None:
@@ -147,28 +155,26 @@ class _Runner:
                     point.refresh()
 
     def _write_untrained(self, points: Points) -> None:
-        if needed := to_run(points):
-            self._untrained(needed)
-            for point in needed:
-                point.refresh()
+        for write in self._write:
+            if needed := to_run(points):
+                write(needed)
+                for point in needed:
+                    point.refresh()
 
     def _queue(self, points: Points) -> list[StudyPoint]:
-        """Run those of the points in jobs whose cluster has a queue; return the others."""
-        from paceline.study.queue.queued_points import run_queued, waits  # torch takes seconds
-        from paceline.study.queue.submission import has_queue
+        """Run points in jobs if their cluster has a queue; return the others."""
+        from paceline.study.submission import run_queued  # torch takes seconds
 
-        queued = [point for point in points if has_queue(point.point)]
+        queued = [point for point in points if point.point.cluster.submitted_to is not None]
         if queued:
             run_queued([point.point for point in queued])
-            self.is_awaited = all(waits(point.point) for point in queued)
+            self.is_awaited = all(
+                queue is not None and queue.wait
+                for queue in (point.point.cluster.submitted_to for point in queued)
+            )
         for point in queued:
             point.refresh()
         return [point for point in points if point not in queued]
-
-
-def to_run(points: Points) -> list[StudyPoint]:
-    """Return the points that need a run, by `sweep.rerun` and their records."""
-    return [point for point in points if point.needs_run]
 
 
 def to_take_over(points: Points) -> dict[str, Path]:
@@ -189,31 +195,72 @@ def take_over(points: Points) -> None:
     """Copy what `to_take_over` finds for `points`, and print a line for each."""
     found = to_take_over(points)
     for point in points:
-        if point.key in found:
-            source = found[point.key]
+        if source := found.get(point.key):
             copy_record(source, point.folder, point.config, without=[MARKER])
             print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
 
 
-def _tell_unsettled(points: Points, among: int) -> None:
-    """Print in one line how many points are unsettled, and why the first is."""
-    reasons = [point.result["reason"] for point in points if point.result]
-    why = f" ({reasons[0]})" if reasons else ""
-    message = f"{len(points)} of {among} points failed for reasons of their environment{why}"
-    print(f"paceline: {message}; the next sweep runs them again", file=sys.stderr, flush=True)
+def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
+    """Keep the whole ones of the partial records that no process makes any more; remove the others.
+
+    Their runs in MLflow end.
+    """
+    for key, made in partial_records(folder):
+        with left_behind(made) as left:
+            if left and not adopt(made, folder / key):
+                with suppress(LogError):  # MLflow then shows the run as running
+                    if tracking_uri is not None:
+                        end_lost_run(made, tracking_uri)
+                clear(made)
 
 
-def _print_points(name: str, points: Points) -> None:
-    print(table(points))
-    needed = to_run(points)
-    others = len(to_take_over(needed))
-    taken = f", {others} to take over from other studies" if others else ""
-    print(f"{name}{counts(points)}; {len(needed) - others} to run{taken}", flush=True)
+@contextmanager
+def one_at_a_time(folder: Path) -> Generator[None]:
+    """Wait until no other process runs the points of the study, and let none begin.
+
+    Raises SettingError("study") if the folder cannot be written.
+    """
+    lock = Lock(folder / ".sweep.lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(patience=0)
+    except Timeout:
+        _tell(f"another process runs {folder.name}: waiting for its end")
+        lock.acquire(patience=-1)
+    except OSError as error:
+        raise SettingError("study", f"cannot write {folder}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def tell_unfit(folders: Iterable[Path]) -> None:
+    """Name the records that do not fit; a run makes each of them anew."""
+    for folder in folders:
+        if fault := fault_of(folder):
+            _tell(f"{folder} does not fit, and is no record: {fault}")
+
+
+def _log_missing(points: Points) -> None:
+    """Log the records that MLflow lacks; print the reason of the first failure, and stop there."""
+    for point in points:
+        if point.result and (reason := log(point.folder, point.config.measurement.mlflow)):
+            return _tell(f"{reason}; the next sweep logs the records again")
 
 
 def _warn_of_crowding(points: Points) -> None:
     jobs = max((point.config.sweep.jobs for point in points), default=1)
-    processes = jobs * max(map(num_processes, points), default=0)
+    processes = jobs * max((point.num_processes for point in points), default=0)
     if jobs > 1 and processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
-        print(f"paceline: sweep.jobs: {message}; throughput suffers", file=sys.stderr)
+        _tell(f"sweep.jobs: {message}; throughput suffers")
+
+
+def _tell_unlogged(reason: str | None) -> None:
+    if reason:
+        _tell(f"measurement.mlflow.tracking_uri: {reason}")
+
+
+def _tell(message: str) -> None:
+    print(f"paceline: {message}", file=sys.stderr, flush=True)

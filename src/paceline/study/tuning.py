@@ -15,10 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result
-from paceline.record.record import Result
-from paceline.study.abstract_tuning import AbstractTuning, ListedRates, Trial, Tried
-from paceline.study.quasi_random import QuasiRandomSearch
 from paceline.study.study_point import StudyPoint
+from paceline.study.trials import AbstractTuning, ListedRates, QuasiRandomSearch, Trial, Tried
 
 RATES = ("by_rule", "tuned")
 
@@ -90,10 +88,14 @@ def read_tuning(setting: Any) -> AbstractTuning:
     return ListedRates(**named) if "values" in named else QuasiRandomSearch(**named)
 
 
+def tuning_of(cfg: DictConfig) -> AbstractTuning:
+    return read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
+
+
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
     """Return the point that `trial` is of the configuration of `cfg`, with the settings of `at`."""
     tried = deepcopy(cfg)
-    put_trial(tried, trial)
+    _put_trial(tried, trial)
     for name, value in at.items():
         try:
             OmegaConf.update(tried, name, value)
@@ -102,8 +104,7 @@ def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointC
     return PointConfig.of(tried)
 
 
-def put_trial(cfg: DictConfig, trial: Trial) -> None:
-    """Put the rate, the momentum and the seed of `trial` into `cfg`."""
+def _put_trial(cfg: DictConfig, trial: Trial) -> None:
     cfg.trial = {"lr": trial.lr, "momentum": trial.momentum, "seed": trial.seed}
     cfg.training.rate, cfg.seed = "by_rule", trial.seed
     for name, value in trial.settings.items():
@@ -124,7 +125,7 @@ def needs_tuning(cfg: DictConfig) -> bool:
     if cfg.trial is not None:
         if not isinstance(cfg.trial, DictConfig):
             raise SettingError("trial", f"lr, momentum and seed are needed, not {cfg.trial!r}")
-        put_trial(cfg, Trial(**{str(name): value for name, value in cfg.trial.items()}))
+        _put_trial(cfg, Trial(**{str(name): value for name, value in cfg.trial.items()}))
         return False
     rate = cfg.training.rate
     if rate not in RATES:
@@ -132,10 +133,6 @@ def needs_tuning(cfg: DictConfig) -> bool:
     if rate == "tuned" and cfg.tuning is None:
         raise SettingError("training.rate", "tuned, but the study has no tuning")
     return rate == "tuned"
-
-
-def tuning_of(cfg: DictConfig) -> AbstractTuning:
-    return read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
 
 
 def set_rate(cfg: DictConfig, root: Path) -> bool:
@@ -147,10 +144,6 @@ def set_rate(cfg: DictConfig, root: Path) -> bool:
     if not needs_tuning(cfg):
         return True
     tuning = tuning_of(cfg)
-
-    def result_of(trial: Trial) -> Result | None:
-        return read_result(root / trial_config(cfg, trial, tuning.at).folder)
-
-    best = tuning.tried(result_of).best
-    put_best(cfg, tuning, best)
-    return best is not None
+    tried = tuning.tried(lambda t: read_result(root / trial_config(cfg, t, tuning.at).folder))
+    put_best(cfg, tuning, tried.best)
+    return tried.best is not None

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from paceline.study.queue.jobs import last_words, living_jobs, read_jobs, write_jobs
-from paceline.study.queue.waiting import ended
+from paceline.study.slurm_jobs import ended, last_words, living_jobs, read_jobs, write_jobs
 
 
 @pytest.fixture
 def says(tmp_path, monkeypatch):
     """Function that decides what squeue prints, and its exit code."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("paceline.study.queue.waiting._ROUND_SECONDS", 0)
+    monkeypatch.setattr("paceline.study.slurm_jobs._ROUND_SECONDS", 0)
 
     def decide(lines, code=0):
         script = tmp_path / "squeue"
@@ -42,7 +41,7 @@ def test_the_last_job_of_a_point_is_kept(tmp_path):
 
 
 def test_a_point_ends_with_its_record_or_when_its_job_is_gone(says, monkeypatch, capsys):
-    monkeypatch.setattr("paceline.study.queue.waiting._GRACE_SECONDS", 0)
+    monkeypatch.setattr("paceline.study.slurm_jobs._GRACE_SECONDS", 0)
     says([f"7|PartitionTimeLimit|{Path.cwd()}"])
     recorded = set()
     points = ended("quick", {"a": "7", "b": "8", "c": "7"}, recorded.__contains__)

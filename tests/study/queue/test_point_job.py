@@ -8,7 +8,7 @@ from paceline.errors import SettingError
 from paceline.record.provenance import source_digest
 from paceline.record.reading import record_version
 from paceline.study.compose import composed
-from paceline.study.queue.point_job import PointJob
+from paceline.study.slurm_jobs import PointJob
 from tests.tiny import CONF
 
 SMALL = [

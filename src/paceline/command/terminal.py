@@ -1,0 +1,36 @@
+"""Tables and texts in the terminal."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_WIDTH = 200  # of tables where there is no terminal
+
+
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table of texts; a column is set to the right if its heading begins with `>`."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in columns:
+        side = "right" if heading.startswith(">") else "left"
+        table.add_column(Text(heading.lstrip(">")), justify=side, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def show(parts: Iterable[RenderableType]) -> None:
+    """Print tables and texts, as wide as they need to be."""
+    width = None if sys.stdout.isatty() else _WIDTH
+    console = Console(highlight=False, soft_wrap=True, width=width)
+    for part in parts:
+        console.print(part, markup=not isinstance(part, str))
+
+
+def show_rows(rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows of texts by the headings of their columns; nothing without a row."""
+    if rows:
+        show([plain_table([*rows[0]], [[*row.values()] for row in rows])])

@@ -1,0 +1,311 @@
+"""How far a run or a sweep is, by the files that points write wherever they run, and a line on
+standard error that says so. Standard output is left to results.
+"""
+
+import csv
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple, TextIO
+
+from paceline.record.point_config import PointConfig
+from paceline.record.reading import read_result, record_version
+from paceline.record.record import Result, partial_records
+from paceline.record.tracking.log import run_label
+from paceline.study.study_point import Points, StudyPoint
+
+PREFIX = "progress: "  # of a line where there is no terminal
+_PERIOD = 1.0  # seconds between looks
+_PLAIN_PERIOD = 30.0  # seconds between lines, where there is no terminal
+_TAIL = 512  # bytes, of which the last whole row is a part
+
+
+class Status(NamedTuple):
+    """State of the work. `share`: of all of it, done; None before it has begun."""
+
+    name: str
+    share: float | None
+    note: str
+
+
+class Progress(NamedTuple):
+    """State of a run. `share`: of its samples, done; `time`: when that was [seconds since 1970].
+
+    `images_per_second` is None where the training clock has not moved since the state before.
+    """
+
+    share: float
+    train_loss: float
+    images_per_second: float | None
+    time: float
+
+
+def read_progress(folder: Path) -> Progress | None:
+    """Return the last state in the partial record `folder`; None if there is none yet."""
+    path = folder / "progress.csv"
+    try:
+        with path.open("rb") as file:
+            header = file.readline()
+            file.seek(max(len(header), path.stat().st_size - _TAIL))
+            lines = file.read().split(b"\n")[:-1]  # a worker may be in the middle of a line
+            modified = os.fstat(file.fileno()).st_mtime
+    except FileNotFoundError:
+        return None
+    if not lines:
+        return None
+    (row,) = csv.DictReader([header.decode(), lines[-1].decode()])
+    rate = row["images_per_second"]
+    loss = float(row["train_loss"])
+    return Progress(float(row["share"]), loss, float(rate) if rate else None, modified)
+
+
+class RunWatch:
+    """Watch over the partial record `folder`. `name`: of the run; `kind`: of its images/s."""
+
+    def __init__(self, name: str, kind: str, folder: Path) -> None:
+        self._name, self._kind, self._folder = name, kind, folder
+        self._first: Progress | None = None
+
+    def status(self) -> Status:
+        """Return the state of the run, which has begun when it has trained for a second."""
+        now = read_progress(self._folder)
+        if now is None:
+            return Status(self._name, None, "starting")
+        first = self._first = self._first or now
+        left, done, rate = "", now.share - first.share, now.images_per_second
+        if now.share >= 1:
+            left = "evaluating"
+        elif done > 0:
+            left = f"{duration((1 - now.share) * (now.time - first.time) / done)} left"
+        speed = f"{rate:,.0f} images/s {self._kind}" if rate is not None else ""
+        parts = [left, f"training loss {now.train_loss:.4g}", speed]
+        return Status(self._name, min(now.share, 1.0), ", ".join(filter(None, parts)))
+
+
+class SweepWatch:
+    """Watch over the points of a study that run, stage by stage.
+
+    `runs`: folder of all records. `jobs`: number of points at a time.
+    """
+
+    def __init__(self, study: str, runs: Path, jobs: int) -> None:
+        self._runs, self._folder, self._jobs = runs, runs / study, jobs
+        self._costs: Costs | None = None
+
+    def begin(self, stage: str, points: Points, to_run: Points, later: Points) -> None:
+        """Watch the points of a stage, of which those `to_run` are not done, then those `later`."""
+        self._stage, self._later = stage, later
+        self._points = {point.key: point for point in points}
+        self._before = {point.key: record_version(point.folder) for point in to_run}
+        self._results: dict[str, Result] = {
+            point.key: point.result
+            for point in points
+            if point.result and point.key not in self._before
+        }
+
+    def status(self) -> Status:
+        """Return the state of the present stage."""
+        if self._costs is None:
+            self._costs = Costs(finished_results(self._runs))
+        self._read_new_results(self._costs)
+        shares = self._running()
+        num_done, count = len(self._results), len(self._points)
+        parts = [f"{num_done} of {count} points"]
+        if self._later:
+            parts.append(f"then {len(self._later)} more")
+        undone = [point for key, point in self._points.items() if key not in self._results]
+        seconds = [
+            (1 - shares.get(point.key, 0.0)) * each
+            for point in (*undone, *self._later)
+            if (each := self._costs.seconds(point)) is not None
+        ]
+        if seconds:
+            unknown = len(undone) + len(self._later) - len(seconds)
+            more = f" and {unknown} points of unknown length" if unknown else ""
+            parts.append(f"about {duration(sum(seconds) / self._jobs)} left{more}")
+        done = (num_done + sum(shares.values())) / count
+        return Status(self._stage, done, ", ".join([*parts, *self._best()]))
+
+    def _read_new_results(self, costs: "Costs") -> None:
+        for key, before in self._before.items():
+            point = self._points[key]
+            if key not in self._results and record_version(point.folder) not in (None, before):
+                if (result := read_result(point.folder)) is None:
+                    continue  # not whole yet, or unfit
+                self._results[key] = result
+                if result["status"] == "finished":
+                    costs.add(result)
+
+    def _running(self) -> dict[str, float]:
+        """Return the share that is done of each point under way."""
+        shares = {}
+        for key, folder in partial_records(self._folder):
+            progress = read_progress(folder)
+            if progress and key in self._points and key not in self._results:
+                shares[key] = min(progress.share, 1.0)
+        return shares
+
+    def _best(self) -> list[str]:
+        finished = [key for key, each in self._results.items() if each["status"] == "finished"]
+        if not finished:
+            return []
+        key = max(finished, key=lambda key: self._results[key]["top1"])
+        point, top1 = self._points[key], self._results[key]["top1"]
+        return [f"best so far {run_label(point.config.values, list(point.axes))}: {top1:.2%} top-1"]
+
+
+class Costs:
+    """Seconds that points take, by `results`: those of finished points of any study.
+
+    Time is scaled by samples from points with the same scheme, model, data and cluster; of these
+    from points of the same study, if any, since others may pace their steps; and of these from
+    points with the same number of workers and batch size, if any.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._by_names: dict[tuple[str | None, ...], list[Result]] = {}
+        for result in results:
+            self.add(result)
+
+    def add(self, result: Result) -> None:
+        self._by_names.setdefault(_names(result), []).append(result)
+
+    def matching(self, point: StudyPoint) -> list[Result]:
+        """Return the results with the point's scheme, model, data and cluster."""
+        return self._by_names.get(_names(point.config.names), [])
+
+    def seconds(self, point: StudyPoint) -> float | None:
+        """Return the seconds that a run of the point takes; None without a result like it."""
+        matching, values = self.matching(point), point.config.values
+        sizes, training = ("workers", "batch_size"), values["training"]
+        own = [each for each in matching if each["study"] == values["study"]] or matching
+        same = [each for each in own if all(each[size] == values[size] for size in sizes)]
+        if not own:
+            return None
+        samples = training["samples"]
+        if samples is None:
+            samples = training["epochs"] * max(each["distinct_samples"] for each in matching)
+        return median(each["wall_seconds"] / each["samples"] for each in same or own) * samples
+
+
+def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
+    return tuple(of.get(name) for name in ("scheme", "model", "data", "cluster"))
+
+
+def finished_results(runs: Path) -> list[Result]:
+    """Read the result of every finished training of all studies in `runs`, by which to scale."""
+    paths = sorted(runs.glob("[!.]*/[!.]*/result.json"))
+    results = [result for path in paths if (result := read_result(path.parent))]
+    return [each for each in results if each["status"] == "finished" and each.get("samples")]
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in its own unit: `40 s`, `2.5 minutes`, `3.0 hours`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
+
+
+class StatusLine:
+    """Context that shows how far the work inside is.
+
+    On a terminal it is a bar that vanishes at the end, else a plain line when the work has begun
+    and one every 30 seconds. `status` returns the state, in a thread of its own.
+    """
+
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="status", daemon=True)
+
+    def __enter__(self) -> "StatusLine":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        if sys.platform == "linux":  # a thread has its own priority there: workers come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        with display(sys.stderr) as show:
+            while not self._stopped.wait(_PERIOD):
+                with suppress(OSError):  # a record was replaced while it was read: the next look
+                    show(self._status())
+
+
+Show = Callable[[Status], None]
+
+
+@contextmanager
+def display(file: TextIO, now: Callable[[], float] = time.monotonic) -> Generator[Show]:
+    """Yield what shows a state on `file`: as a bar if it is a terminal, else as lines."""
+    if file.isatty():
+        with _bar(file) as show_bar:
+            yield show_bar
+        return
+    due = -math.inf
+
+    def show(status: Status) -> None:
+        nonlocal due
+        if status.share is not None and now() >= due:
+            due = now() + _PLAIN_PERIOD
+            text = f"{status.name}: {100 * status.share:.0f} %, {status.note}"
+            print(f"{PREFIX}{text}", file=file, flush=True)
+
+    yield show
+
+
+@contextmanager
+def _bar(file: TextIO) -> Generator[Show]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    bar = Progress(
+        TextColumn("{task.description}", table_column=one_line, markup=False),
+        BarColumn(bar_width=12),
+        TextColumn("{task.percentage:3.0f} %", table_column=Column(no_wrap=True, min_width=5)),
+        TextColumn("{task.fields[note]}", table_column=one_line, markup=False),
+        console=Console(file=file),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # results that are piped stay in the pipe
+    )
+    with bar:
+        task = bar.add_task("", total=None, note="", visible=False)
+
+        def show(status: Status) -> None:
+            total = None if status.share is None else 1.0
+            bar.update(task, total=total, completed=status.share or 0.0, visible=True)
+            bar.update(task, description=status.name, note=status.note, refresh=True)
+            file.write("\r")  # so that what a point prints stands in place of the bar
+            file.flush()
+
+        yield show
+
+
+def result_line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
+    """Return the line on a point that has ended.
+
+    `number`: position in a multirun, from 1; None outside one.
+    """
+    workers, batch_size = config.values["workers"], config.values["batch_size"]
+    settings = f"workers={workers} batch_size={batch_size} lr={config.lr} seed={config.seed}"
+    outcome = result["status"]
+    if result["reason"]:  # also of a finished run: a worker was lost
+        outcome += f" ({result['reason']})"
+    if result["images_per_second"]:
+        outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
+    if result["top1"] is not None:
+        outcome += f", top-1 {100 * result['top1']:.2f} %"
+    start = f"point {number}: " if number else ""
+    return f"{start}{config.names['scheme']} {settings}: {outcome}, {note}"

@@ -1,0 +1,179 @@
+"""Jobs of a study in Slurm's queue: which there are, what each does, and when its points end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.cluster.processes import preload
+from paceline.errors import SettingError
+from paceline.record.point_config import PointConfig
+from paceline.record.provenance import source_digest
+from paceline.record.reading import record_version
+
+_PATIENCE = 30  # s, with a command of Slurm
+_MARKER = ".{key}.job"
+_ROUND_SECONDS = 2
+_USUAL = ("None", "Priority", "Resources", "BeginTime", "JobArrayTaskLimit")  # reasons to wait
+_GRACE_SECONDS = 5  # for the record of a job that has left the queue to be seen here
+
+
+def name_of(study: str) -> str:
+    """Return the name of a study's jobs."""
+    return f"paceline-{study}"
+
+
+def living_jobs(study: str) -> dict[str, str] | None:
+    """Return this user's jobs of the study in this folder, by id: why each waits, "None" if not.
+
+    None if Slurm does not answer, which says nothing about them.
+    """
+    asked = [f"--name={name_of(study)}", "--format=%i|%r|%Z"]
+    lines = _output("squeue", "--me", "--noheader", "--array", *asked)
+    if lines is None:
+        return None
+    jobs = [line.split("|", 2) for line in lines.splitlines()]
+    here = Path.cwd()
+    return {job: reason for job, reason, folder in jobs if Path(folder.strip()) == here}
+
+
+def require_jobs(study: str) -> dict[str, str]:
+    """Return `living_jobs`. Raises SettingError if Slurm does not answer."""
+    jobs = living_jobs(study)
+    if jobs is None:
+        raise SettingError("cluster", "squeue does not answer: is this a cluster under Slurm?")
+    return jobs
+
+
+def cancel(jobs: Iterable[str]) -> None:
+    """Take jobs out of the queue, and end those that run."""
+    if ids := list(jobs):
+        _output("scancel", *ids)
+
+
+def cancel_study(study: str) -> int:
+    """Cancel all jobs of a study; return their number. Raises SettingError if Slurm is silent."""
+    jobs = require_jobs(study)
+    cancel(jobs)
+    return len(jobs)
+
+
+def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:
+    """Keep the job of each point, by key, in the folder of the study's records."""
+    for key, job in jobs.items():
+        made = folder / f"{_MARKER.format(key=key)}.new"
+        made.write_text(f"{job}\n")
+        made.replace(folder / _MARKER.format(key=key))
+
+
+def read_jobs(folder: Path) -> dict[str, str]:
+    """Return the job of each point that was queued last, by key."""
+    paths = folder.glob(_MARKER.format(key="*"))
+    return {path.name.split(".")[1]: path.read_text().strip() for path in paths}
+
+
+def log_folder(folder: Path) -> Path:
+    """Return the folder of what a study's jobs print. `folder`: of its records."""
+    return folder / ".jobs"
+
+
+def last_words(path: Path) -> str:
+    """Return the last line of a log that says something, or ""."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _output(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the key of each point when it has ended, or its job has left the queue without.
+
+    What keeps a job waiting is printed, if it may be for ever.
+
+    `jobs`: by key. `has_ended(key)`: whether there is a new record. Records are the truth; a Slurm
+    that does not answer for a while changes nothing.
+    """
+    left, gone, reported = dict(jobs), dict[str, float](), set[str](_USUAL)
+    while left:
+        living = living_jobs(study)
+        for job, reason in (living or {}).items():
+            if reason not in reported:
+                reported.add(reason)
+                print(f"paceline: job {job} waits: {reason}", file=sys.stderr, flush=True)
+        now = time.monotonic()
+        for key, job in list(left.items()):
+            if living is not None and job not in living:
+                gone.setdefault(key, now)
+            else:
+                gone.pop(key, None)
+            if has_ended(key) or now - gone.get(key, now) > _GRACE_SECONDS:
+                del left[key]
+                yield key
+        if left:
+            time.sleep(_ROUND_SECONDS)
+
+
+@dataclass(frozen=True)
+class PointJob:
+    """Call of a job: points that follow each other in one allocation.
+
+    submitit pickles it, and calls it again when the job was queued again. `versions`: of the
+    points' records when they were queued, which tell what has run since. `code`: digest of the
+    source then; `root`: folder of the project. No job opens MLflow's store, which may be a file:
+    the process that queued it logs the records.
+    """
+
+    configs: tuple[PointConfig, ...]
+    versions: tuple[int | None, ...]
+    code: str
+    root: Path
+
+    def __call__(self) -> None:
+        """Run the points that have no new record. Exits with 2 if one could not run."""
+        sys.path[:0] = [str(self.root), str(self.root / "src")]  # for a `_target_` of the user's
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # for all that this process starts: Slurm
+        if os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1":  # else agents start the processes
+            preload()  # sends it to everybody, and a worker must not end before its launcher
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if source_digest() != self.code:
+            message = f"the code was {self.code} when this was queued, and is {source_digest()}"
+            raise SettingError("cluster", f"{message}: queue it again")
+        ran = [self._run(*each) for each in zip(self.configs, self.versions, strict=True)]
+        if not all(ran):
+            sys.exit(2)
+
+    def checkpoint(self) -> object:
+        """Return what the job is to do when it is queued again: the same."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+    def _run(self, config: PointConfig, version: int | None) -> bool:
+        """Run a point, and print how it ended; return False if a setting prevented it."""
+        status, ran = "has run before", True
+        if record_version(config.folder) == version:
+            from paceline.record.point import Point  # torch, while the forkserver imports it
+            from paceline.run.run_point import run_point
+
+            measurement = config.values["measurement"]
+            unlogged = {**measurement, "mlflow": {**measurement["mlflow"], "tracking_uri": None}}
+            try:
+                point = Point.of(config.replaced(measurement=unlogged))
+                status = run_point(point, in_sweep=True).result["status"]
+            except SettingError as error:
+                status, ran = str(error), False
+        print(f"paceline: {config.key}: {status}", flush=True)
+        return ran

@@ -1,0 +1,211 @@
+"""Points that run in jobs of Slurm: submitted by submitit, an array for all points of the same
+needs, and reported as they end.
+"""
+
+import json
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import SettingError
+from paceline.record.point import Point
+from paceline.record.provenance import source_digest
+from paceline.record.reading import read_result, record_version
+from paceline.record.record import Lock
+from paceline.record.tracking.log import log
+from paceline.run.run_point import prepare_data
+from paceline.study import slurm_jobs
+from paceline.study.progress import result_line
+from paceline.study.slurm_jobs import PointJob, log_folder
+
+_SIGNAL_SECONDS = 90  # before the limit, in which a point can write a checkpoint
+_IMMEDIATE_SECONDS = 5  # a node that is not free by then is not asked; jobs tell later
+_PATIENCE = 30  # s with srun
+_SEEN, _UNSEEN = "seen", "unseen"
+
+Versions = Mapping[str, int | None]  # of records, by key
+Jobs = dict[str, str]  # of points, by key
+
+
+def run_queued(points: Sequence[Point]) -> list[str]:
+    """Submit points of one study, and wait for those that ask for it; print how each ended.
+
+    Returns what has failed: a point that has no record, or one that says so, or none in MLflow.
+    """
+    study, by_key = points[0].study, {point.config.key: point for point in points}
+    versions = {key: record_version(point.config.folder) for key, point in by_key.items()}
+    new, earlier = _submit_missing(points, versions)
+    jobs = new | earlier
+    parts = [f"{len(new)} points queued"]
+    if earlier:
+        parts.append(f"{len(earlier)} were already")
+    numbers = sorted({job.split("_")[0] for job in jobs.values()}, key=int)
+    print(f"{study}: {', '.join(parts)}; jobs {', '.join(numbers) or 'none'}", flush=True)
+
+    def has_ended(key: str) -> bool:
+        return record_version(by_key[key].config.folder) != versions[key]
+
+    def is_awaited(point: Point) -> bool:
+        return point.cluster.submitted_to is not None and point.cluster.submitted_to.wait
+
+    awaited = {key: job for key, job in jobs.items() if is_awaited(by_key[key])}
+    problems: list[str] = []
+    try:
+        for key in slurm_jobs.ended(study, awaited, has_ended):
+            problems.append(_tell(by_key[key], jobs[key], has_ended(key)))
+    except KeyboardInterrupt:
+        message = "its jobs go on, and the next sweep waits for them"
+        print(f"paceline: {message}; paceline sweep {study} --cancel ends them", file=sys.stderr)
+        raise
+    return [problem for problem in problems if problem]
+
+
+def _tell(point: Point, job: str, has_ended: bool) -> str:
+    """Print how the point ended, and log its record; return the problem, or ""."""
+    config = point.config
+    result = read_result(config.folder) if has_ended else None
+    if result is None:
+        path = log_folder(config.folder.parent) / f"{job}_0_log.out"
+        words = slurm_jobs.last_words(path) or "no word"
+        problem = f"job {job} left the queue without a record: {words}"
+        print(f"paceline: {config.key}: {problem}; {path}", file=sys.stderr, flush=True)
+        return problem
+    print(result_line(None, config, result, f"job {job}"), flush=True)
+    unlogged = log(config.folder, config.measurement.mlflow)
+    return unlogged or (result["reason"] if result["status"] == "failed" else "")
+
+
+def _submit_missing(points: Sequence[Point], versions: Versions) -> tuple[Jobs, Jobs]:
+    """Submit those points of one study that are not in the queue, and have not run since.
+
+    `versions`: when the caller looked. Returns the new jobs, and those of an earlier submission.
+    Raises SettingError before anything is submitted if Slurm cannot run all of them.
+    """
+    study, folder = points[0].study, points[0].config.folder.parent
+    if shutil.which("sbatch") is None:
+        raise SettingError("cluster", "there is no sbatch here: cluster=slurm needs Slurm")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = Lock(folder / ".submit.lock")
+    lock.acquire(patience=-1)
+    try:
+        living, left = slurm_jobs.require_jobs(study), slurm_jobs.read_jobs(folder)
+        earlier = {key: job for key, job in left.items() if job in living}
+        # jobs of a submission that was killed before it noted their points
+        slurm_jobs.cancel(set(living) - set(earlier.values()))
+        new = [
+            point
+            for point in points
+            if point.config.key not in earlier
+            and record_version(point.config.folder) == versions[point.config.key]
+        ]
+        return _submit(new, study, folder), earlier
+    finally:
+        lock.release()
+
+
+def _submit(points: Sequence[Point], study: str, folder: Path) -> Jobs:
+    groups = list(_by_needs(points))
+    executors = [_executor(study, folder, needs) for needs, _ in groups]
+    for executor in executors:
+        _check(executor)
+    if groups:
+        _check_shared(folder, groups[0][0])
+    for data in {str(point.data): point.data for point in points}.values():
+        prepare_data(data)  # once, and where there is a network
+    jobs: Jobs = {}
+    for executor, (_, members) in zip(executors, groups, strict=True):
+        made = _submit_array(executor, members)
+        slurm_jobs.write_jobs(folder, made)
+        jobs |= made
+    return jobs
+
+
+def _by_needs(points: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[list[Point]]]]:
+    """Yield what jobs ask for, and the points of each job that asks for the same."""
+    alike: dict[str, list[Point]] = {}
+    for point in points:
+        assert point.cluster.submitted_to is not None
+        needs = point.cluster.needs_of(*point.num_processes)
+        size = point.cluster.submitted_to.points_per_job
+        alike.setdefault(json.dumps([needs, size], sort_keys=True), []).append(point)
+    for text, members in alike.items():
+        needs, size = json.loads(text)
+        yield needs, [members[first : first + size] for first in range(0, len(members), size)]
+
+
+def _executor(study: str, folder: Path, needs: Mapping[str, Any]) -> Any:
+    import submitit
+
+    # exec, so that the signal before the limit reaches Python in place of the batch shell
+    executor = submitit.SlurmExecutor(log_folder(folder), python=f"exec {sys.executable}")
+    arguments = {"signal": f"B:USR2@{_SIGNAL_SECONDS}", **needs["additional_parameters"]}
+    own = {"job_name": slurm_jobs.name_of(study), "use_srun": False, "stderr_to_stdout": True}
+    executor.update_parameters(**{**needs, **own, "additional_parameters": arguments})
+    return executor
+
+
+def _check(executor: Any) -> None:
+    """Raise SettingError if Slurm would not run such a job, now or later.
+
+    Plain sbatch accepts more nodes than there are, and the job waits for ever. For nodes that are
+    drained or down a job may wait.
+    """
+    text = executor._make_submission_file_text("true", "")
+    done = subprocess.run(["sbatch", "--test-only"], input=text, capture_output=True, text=True)
+    if done.returncode:
+        command = ["sinfo", "--noheader", "--states=drain,down", "--format=%N"]
+        away = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        if not ("not available" in done.stderr and away):
+            raise _refused(done.stderr, executor)
+
+
+def _refused(error: str, executor: Any) -> SettingError:
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    reason = (lines or ["no reason"])[0].removeprefix("sbatch: ").removeprefix("error: ")
+    setting = "cluster.partition" if "partition" in reason else "cluster"
+    asked = executor.parameters
+    parts = ("nodes", "nodes"), ("cpus_per_task", "CPUs of each"), ("time", "minutes")
+    shape = ", ".join(f"{asked[name]} {words}" for name, words in parts)
+    return SettingError(setting, f"sbatch refuses {shape}: {reason}")
+
+
+def _check_shared(folder: Path, needs: Mapping[str, Any]) -> None:
+    """Raise SettingError if a node that is free does not see `folder`, where records are made."""
+    token = folder.resolve() / f".seen-{secrets.token_hex(4)}"
+    where = [f"--{name}={needs[name]}" for name in ("partition", "account") if name in needs]
+    step = ["--nodes=1", "--ntasks=1", "--time=1", f"--immediate={_IMMEDIATE_SECONDS}"]
+    look = f"test -e '{token}' && echo {_SEEN} $SLURMD_NODENAME || echo {_UNSEEN} $SLURMD_NODENAME"
+    command = ["srun", "--quiet", "--chdir=/", *where, *step, "sh", "-c", look]
+    token.touch()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        return
+    finally:
+        token.unlink()
+    seen, _, node = done.stdout.strip().partition(" ")
+    if seen == _UNSEEN:
+        message = f"node {node} does not see {folder.resolve()}: nodes must share the project"
+        raise SettingError("cluster", message)
+
+
+def _submit_array(executor: Any, members: Sequence[Sequence[Point]]) -> Jobs:
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    code, root = source_digest(), Path.cwd()
+    calls = list[PointJob]()
+    for each in members:
+        configs = tuple(point.config for point in each)
+        versions = tuple(record_version(config.folder) for config in configs)
+        calls.append(PointJob(configs, versions, code, root))
+    try:
+        with executor.batch():
+            jobs = [executor.submit(call) for call in calls]
+    except (FailedJobError, FailedSubmissionError) as error:
+        raise _refused(str(error), executor) from None
+    made = zip(calls, jobs, strict=True)
+    return {config.key: job.job_id for call, job in made for config in call.configs}

@@ -1,0 +1,282 @@
+"""Ways to tune: which learning rates and momenta are tried, and which of them is the best.
+
+The quasi-random search follows AlgoPerf's tuning rule (Dahl et al. 2023, arXiv:2306.07179): several
+searches of equal budget, each with few trials, show how much luck there is in a search.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
+from scipy.stats import qmc
+
+from paceline.errors import SettingError
+from paceline.record.record import Result
+from paceline.settings import Count, Positive, Whole, settings
+
+Range = Annotated[list[Positive], Field(min_length=2, max_length=2)]
+_EDGE = 0.1  # share of the length of a search's box, in logarithms, at each of its sides
+
+
+@settings("trial")
+class Trial:
+    """Settings that tuning tries: training.lr, training.momentum and the seed of the run.
+
+    `momentum` is None if it stays as the study sets it.
+    """
+
+    lr: Positive
+    momentum: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
+    seed: Count
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The values of the settings in conf/ that the trial decides, besides the seed."""
+        own = {} if self.momentum is None else {"training.momentum": self.momentum}
+        return {"training.lr": self.lr, **own}
+
+    @property
+    def effective_rate(self) -> float:
+        """lr / (1 - momentum): the length to which a lasting gradient adds up."""
+        return self.lr / (1 - (self.momentum or 0))
+
+    def is_in(self, cfg: DictConfig) -> bool:
+        """Return True if `cfg` has the rate and the momentum of the trial."""
+        return all(OmegaConf.select(cfg, name) == value for name, value in self.settings.items())
+
+    @property
+    def override(self) -> str:
+        """The trial as a value of the setting `trial` on the command line."""
+        momentum = "null" if self.momentum is None else repr(self.momentum)
+        return f"{{lr:{self.lr!r},momentum:{momentum},seed:{self.seed}}}"
+
+
+ResultOf = Callable[[Trial], Result | None]  # result.json of a trial; None without a record
+
+
+class Tried(NamedTuple):
+    """Trials of one configuration, as far as their results decide which there are.
+
+    `best`: None until all of them have results. `edge`: the side of what was tried at which the
+    best lies, in words, or "" if it lies inside.
+    """
+
+    trials: tuple[Trial, ...]
+    best: Trial | None
+    edge: str
+
+
+def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
+    """Return the trial with the best final top-1 on validation; None if a result is missing.
+
+    A trial that diverged or failed is worse than any other; of equals the one with the smaller
+    effective rate is taken.
+    """
+    scored = list[tuple[float, float, Trial]]()
+    for trial in trials:
+        if (result := result_of(trial)) is None:
+            return None
+        score = result["top1"] if result["status"] == "finished" else -1.0
+        scored.append((score, -trial.effective_rate, trial))
+    return max(scored, key=lambda each: each[:2])[2]
+
+
+class AbstractTuning(ABC):
+    """Way to choose the trials of a configuration; equal for all configurations of a study.
+
+    `at`: settings that trials have in place of a point's own.
+    """
+
+    at: Mapping[str, Any]
+
+    @property
+    @abstractmethod
+    def first(self) -> Sequence[Trial]:
+        """The trials that every configuration has."""
+
+    @abstractmethod
+    def tried(self, result_of: ResultOf) -> Tried:
+        """Return the trials that follow from the results that there are."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the settings in conf/ that a trial decides, besides the seed."""
+        return list(self.first[0].settings)
+
+    def require_other_seeds(self, seeds: Iterable[int]) -> None:
+        """Raise SettingError if a trial has one of `seeds`, those of the reported points."""
+        if common := {trial.seed for trial in self.first} & set(seeds):
+            message = f"{min(common)} is also a seed of the study's own points"
+            raise SettingError("tuning.seed", message)
+
+
+@settings("tuning")
+class ListedRates(AbstractTuning):
+    """Tuning that tries every learning rate of `values` once, with `seed`.
+
+    The smallest and the largest rate are edges.
+    """
+
+    values: Annotated[list[Positive], Field(min_length=1)]
+    seed: Count
+    at: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def first(self) -> Sequence[Trial]:
+        return [Trial(lr=lr, momentum=None, seed=self.seed) for lr in dict.fromkeys(self.values)]
+
+    def tried(self, result_of: ResultOf) -> Tried:
+        best, ends = best_trial(self.first, result_of), dict[float, str]()
+        if len(self.first) > 1:
+            ends = {min(self.values): "smallest training.lr"}
+            ends[max(self.values)] = "largest training.lr"
+        return Tried(tuple(self.first), best, ends.get(best.lr, "") if best else "")
+
+
+class Side(NamedTuple):
+    """Side of a box: the lowest or the highest values of one of its two settings."""
+
+    axis: int
+    is_high: bool
+
+    def __str__(self) -> str:
+        return f"{'highest' if self.is_high else 'lowest'} {SearchBox._fields[self.axis]}"
+
+
+class Bounds(NamedTuple):
+    """Lowest and highest value of a setting, both above 0."""
+
+    low: float
+    high: float
+
+    def at(self, place: float) -> float:
+        """Return the value at `place`, from 0 at `low` to 1 at `high`, in logarithms."""
+        return self.low * (self.high / self.low) ** place
+
+    def place(self, value: float) -> float:
+        """Return the inverse of `at`."""
+        return math.log(value / self.low) / math.log(self.high / self.low)
+
+
+class SearchBox(NamedTuple):
+    """Bounds of lr / (1 - momentum) and of 1 - momentum (Shallue et al. 2019, arXiv:1811.03600).
+
+    A search is uniform in their logarithms.
+    """
+
+    effective_rate: Bounds
+    one_minus_momentum: Bounds
+
+    def edge(self, effective_rate: float, one_minus_momentum: float) -> Side | None:
+        """Return the side of which these values lie in the outer tenth, the nearer of two; or None.
+
+        Momentum 0 is no edge: there is nothing beyond it.
+        """
+        values = (effective_rate, one_minus_momentum)
+        places = [bounds.place(value) for bounds, value in zip(self, values, strict=True)]
+        depths = [(place, Side(axis, False)) for axis, place in enumerate(places)]
+        depths += [(1 - place, Side(axis, True)) for axis, place in enumerate(places)]
+        closed = [Side(1, True)] if self.one_minus_momentum.high >= 1 else []
+        near = [(depth, side) for depth, side in depths if depth < _EDGE and side not in closed]
+        return min(near)[1] if near else None
+
+    def beyond(self, side: Side, share: float) -> "SearchBox":
+        """Return the box beside this one at `side`, `share` of its length long, in logarithms.
+
+        It ends at momentum 0.
+        """
+        bounds = self[side.axis]
+        if not side.is_high:
+            return self._with(side, Bounds(bounds.at(-share), bounds.low))
+        high = bounds.at(1 + share)
+        return self._with(side, Bounds(bounds.high, min(1.0, high) if side.axis == 1 else high))
+
+    def joined(self, part: "SearchBox", side: Side) -> "SearchBox":
+        """Return this box together with `part`, the one beyond its `side`."""
+        ends = (*self[side.axis], *part[side.axis])
+        return self._with(side, Bounds(min(ends), max(ends)))
+
+    def _with(self, side: Side, bounds: Bounds) -> "SearchBox":
+        return self._replace(**{self._fields[side.axis]: bounds})
+
+
+@settings("tuning")
+class QuasiRandomSearch(AbstractTuning):
+    """Tuning by `searches` searches of `trials` trials each, at points of one Sobol sequence.
+
+    `at`: settings that trials have in place of a point's own, so that points which differ only in
+    these share a rate, as if tuned once, before a worker is slow or a link is. `effective_rate`:
+    lowest and highest lr / (1 - momentum), before any training.lr_rule. `one_minus_momentum`:
+    likewise, at most 1. The runs of search k have seed `seed` + k.
+
+    The best of the trials of all searches is the configuration's: reported points have other seeds
+    and images, so its luck does not reach them, and a choice by fewer trials would be worse. While
+    it lies in the outer tenth of the box, the box is extended there, at most `extensions` times, by
+    `extension_trials` trials of each search. The new part is as long as keeps trials equally dense,
+    so that all trials of a search are drawn alike from the whole box.
+    """
+
+    effective_rate: Range
+    one_minus_momentum: Range
+    searches: Whole
+    trials: Whole
+    extensions: Count
+    extension_trials: Whole
+    seed: Count
+    at: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        for name in SearchBox._fields:
+            low, high = getattr(self, name)
+            if low >= high:
+                raise SettingError(f"tuning.{name}", f"should rise, not {[low, high]}")
+        if self.one_minus_momentum[1] > 1:
+            message = f"at most 1 is needed, where momentum is 0, not {self.one_minus_momentum}"
+            raise SettingError("tuning.one_minus_momentum", message)
+
+    @cached_property
+    def first(self) -> Sequence[Trial]:
+        """The trials in the box as it is set, search by search."""
+        return self._in(self._box, 0, self.trials)
+
+    def tried(self, result_of: ResultOf) -> Tried:
+        """Return the trials in the box, and in the extensions to which their results lead."""
+        box, trials, each = self._box, list(self.first), self.trials
+        for extension in range(self.extensions + 1):
+            best = best_trial(trials, result_of)
+            side = box.edge(best.effective_rate, 1 - (best.momentum or 0)) if best else None
+            if side is None or extension == self.extensions:
+                break
+            part = box.beyond(side, self.extension_trials / each)
+            trials += self._in(part, each, self.extension_trials)
+            box, each = box.joined(part, side), each + self.extension_trials
+        return Tried(tuple(trials), best, str(side or ""))
+
+    @property
+    def _box(self) -> SearchBox:
+        return SearchBox(Bounds(*self.effective_rate), Bounds(*self.one_minus_momentum))
+
+    def _in(self, box: SearchBox, before: int, count: int) -> list[Trial]:
+        """Return `count` trials of each search in `box`, at the points after `before` of each.
+
+        They have 4 and 3 significant digits: so many do not depend on how a machine rounds
+        logarithms, on which keys of records would depend otherwise.
+        """
+        start, found = before * self.searches, list[Trial]()
+        for index, places in enumerate(self._places[start : start + count * self.searches]):
+            rest = float(f"{box.one_minus_momentum.at(places[1]):.3g}")
+            lr = float(f"{box.effective_rate.at(places[0]) * rest:.4g}")
+            found.append(Trial(lr=lr, momentum=round(1 - rest, 6), seed=self.seed + index // count))
+        return found
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """The points of the sequence, for the box and all extensions: [n, 2] in [0, 1)."""
+        num = self.searches * (self.trials + self.extensions * self.extension_trials)
+        return qmc.Sobol(2, rng=self.seed).random_base2(math.ceil(math.log2(num)))
