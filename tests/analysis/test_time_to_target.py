@@ -6,7 +6,7 @@ import pytest
 
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
-from paceline.analysis.target import targets
+from paceline.analysis.time_to_target import targets
 from tests.made_reports import concluded, fail, make_curve, make_run, write_points, write_reports
 
 

@@ -15,7 +15,7 @@ from paceline.analysis.points import equal_time
 from paceline.analysis.predicted import predicted, predicted_exchange
 from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import time_to_target
+from paceline.analysis.time_to_target import time_to_target
 from paceline.record.numbers import Number, shown_numbers
 
 NAME = "configurations"

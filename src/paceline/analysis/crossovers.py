@@ -10,7 +10,7 @@ from paceline.analysis.searches import edge_of
 from paceline.analysis.statistics.crossover import crossover
 from paceline.analysis.statistics.means import POSITIVE, Array
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import Crossings, crossings, targets
+from paceline.analysis.time_to_target import Crossings, crossings, targets
 
 _SEED = 0  # of the bootstrap: equal tables result in equal bytes
 

@@ -24,7 +24,7 @@ from paceline.analysis.family import Member, accuracies, family_times, means_of_
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import edge_of
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import OneWorker, best_one_worker, horizon_of, target_of
+from paceline.analysis.time_to_target import OneWorker, best_one_worker, horizon_of, target_of
 
 
 def decision(tables: Tables) -> Frame:

@@ -35,7 +35,7 @@ from paceline.analysis.statistics.times import (
     restricted_mean,
 )
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import OneWorker, target_of, target_times
+from paceline.analysis.time_to_target import OneWorker, target_of, target_times
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"

@@ -22,7 +22,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.statistics.means import POINTS
 from paceline.analysis.tables import Tables
-from paceline.analysis.target import crossings, last_evaluations, targets
+from paceline.analysis.time_to_target import crossings, last_evaluations, targets
 
 _BUDGETS = {"time": "seconds", "updates": "updates"}
 _RATES = ("training.lr", "training.rate")  # prefixes of axes that are tuned, not compared

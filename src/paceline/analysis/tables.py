@@ -99,7 +99,7 @@ class Tables:
 
     @cached_property
     def right(self) -> dict[str, np.ndarray]:
-        """On which test images [bool] a point was right, by its key, where that is known."""
+        """Test images [bool] on which a point was right, by its key, where that is known."""
         rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 

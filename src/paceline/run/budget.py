@@ -1,4 +1,4 @@
-"""What follows from a point before it runs: its budget, and the messages of split workers."""
+"""Budget of a point before it runs, and the messages of its split workers."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -64,7 +64,7 @@ def _row(point: StudyPoint) -> Row:
 
 
 def _state(points: Points, trials: Points, records: Path, tuned_at: Row) -> StudyState:
-    """`records`: folder of the records of the study."""
+    """Return the state of the study; `records`: folder of its records."""
     config, keys = points[0].config, {point.key for point in (*points, *trials)}
     found = sorted(path.parent.name for path in records.glob("*/result.json"))
     own = [point for point in points if not is_repeat(point)]

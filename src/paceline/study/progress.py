@@ -1,4 +1,4 @@
-"""How far a run or a sweep is, by the files that points write wherever they run, and a line on
+"""Progress of a run or a sweep, by the files that points write wherever they run, and a line on
 standard error that says so. Standard output is left to results.
 """
 

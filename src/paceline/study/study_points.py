@@ -239,7 +239,7 @@ def _swept(grids: Grids) -> list[str]:
 
 
 def _varies(axes: Sequence[Override | None]) -> bool:
-    """`axes`: of one setting, in each grid; None where a grid leaves it as the study sets it."""
+    """Tell whether a setting varies; `axes`: by grid, None for the study's own value."""
     if any(axis is not None and axis.is_sweep_override() for axis in axes):
         return True
     texts = {axis and axis.get_value_element_as_str() for axis in axes}

@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def effective_rate(self) -> float:
-        """lr / (1 - momentum): the length to which a lasting gradient adds up."""
+        """Return lr / (1 - momentum), the length to which a lasting gradient adds up."""
         return self.lr / (1 - (self.momentum or 0))
 
     def is_in(self, cfg: DictConfig) -> bool:

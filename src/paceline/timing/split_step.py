@@ -132,12 +132,12 @@ class SplitStep:
 
     @property
     def to_first(self) -> list[ShardMessages]:
-        """What brings a step's gradient, and the statistics, to the first process."""
+        """Messages that bring a step's gradient, and the statistics, to the first process."""
         return self._with_first(self.summed + self.sliced + self.statistics)
 
     @property
     def from_first(self) -> list[ShardMessages]:
-        """What hands out weights, and whether a step follows."""
+        """Messages that hand out weights, and tell whether a step follows."""
         return self._with_first(1 + self.summed + self.repeated + self.sliced)
 
     def _with_first(self, length: int) -> list[ShardMessages]:
