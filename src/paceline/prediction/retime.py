@@ -57,10 +57,12 @@ class Retimed(NamedTuple):
 
 @dataclass(frozen=True)
 class _Timed:
-    """Part of a TrainingReport that the numbers of time read."""
+    """Part of a TrainingReport that the numbers of time read, with no scores."""
 
     strategy: StrategyReport
     shard: int = 0
+    scores: tuple[()] = ()
+    test: None = None
 
 
 def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
