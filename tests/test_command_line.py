@@ -186,7 +186,7 @@ def test_outside_a_repository_it_says_where_it_looked(tmp_path):
 @pytest.mark.slow
 def test_a_multirun_trains_as_many_workers_as_asked_on_all_the_data(root):
     """First fewer than before, then more."""
-    swept = (BOTH, "workers=2,1,4", "study=counts")
+    swept = (BOTH, "workers=2,1,4", "study=counts", "training.lr=0.01")
     code, lines, errors = run(root, "train", "--multirun", *UNLOGGED, *swept)
     assert (code, errors) == (0, [])
     *points, last = lines
