@@ -57,12 +57,10 @@ class Retimed(NamedTuple):
 
 @dataclass(frozen=True)
 class _Timed:
-    """Part of a TrainingReport that the numbers of time read, with no scores."""
+    """Part of a TrainingReport that the numbers of time read."""
 
     strategy: StrategyReport
     shard: int = 0
-    scores: tuple[()] = ()
-    test: None = None
 
 
 def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:

@@ -97,12 +97,10 @@ class Observed:
     `scheme` and `batch_size` are settings of the point. `warmup_fraction` is the share of the steps
     that the throughput leaves out.
 
-    `first`: report with the values on which all processes agree. `scores`: scored snapshots in the
-    order of their samples. `last_score`: the last of them, `test`: the last snapshot on the test
-    set; None if there is none. `steps`: of all workers, including lost ones. `samples`: whose
-    gradients are in the weights. `updates`: at server 0, or at the first worker without servers.
-    `dropped`: batches whose gradients were not applied, (worker, number among its own). `diverged`:
-    a process observed weights that are not finite.
+    `first`: report with the values on which all processes agree. `steps`: of all workers, including
+    lost ones. `samples`: whose gradients are in the weights. `updates`: at server 0, or at the
+    first worker without servers. `dropped`: batches whose gradients were not applied, (worker,
+    number among its own). `diverged`: a process observed weights that are not finite.
     """
 
     def __init__(
@@ -126,10 +124,6 @@ class Observed:
         self._warmup_fraction = warmup_fraction
 
         self.first = self.training[0]
-        scores = itertools.chain.from_iterable(each.scores for each in self.training)
-        self.scores = sorted(scores, key=lambda score: score.samples)
-        self.last_score = self.scores[-1] if self.scores else None
-        self.test = next((each.test for each in self.training if each.test), None)
         self.steps = sum(each.steps for each in (*self.workers, *self.lost))
         self.samples, self.updates = self.steps * batch_size, self.first.strategy.updates
         self.dropped: list[tuple[int, int]] = []
@@ -139,6 +133,22 @@ class Observed:
         self.diverged = any(
             part.diverged for part in (*(each.strategy for each in training), *self.servers)
         )
+
+    @cached_property
+    def scores(self) -> list[SnapshotScore]:
+        """Return the scored snapshots in the order of their samples."""
+        scores = itertools.chain.from_iterable(each.scores for each in self.training)
+        return sorted(scores, key=lambda score: score.samples)
+
+    @property
+    def last_score(self) -> SnapshotScore | None:
+        """Return the last scored snapshot; None if there is none."""
+        return self.scores[-1] if self.scores else None
+
+    @property
+    def test(self) -> SnapshotScore | None:
+        """Return the last snapshot on the test set; None if there is none."""
+        return next((each.test for each in self.training if each.test), None)
 
     @cached_property
     def train_losses(self) -> dict[int, float]:
