@@ -3,7 +3,7 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,27 +53,27 @@ def print_plan(study: "Study") -> None:
     from paceline.study.sweep import to_take_over
 
     trials, points = study.trials_of_points, study.in_order
+    needed = to_run([*trials, *points])
+    others = to_take_over(needed)
     if trials:
-        _print_points("tuning, run first: ", trials)
-    _print_points("", points)
+        _print_points("tuning, run first: ", trials, others)
+    _print_points("", points, others)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
     if not points[0].is_exchange:
-        needed = to_run([*trials, *points])
-        others = to_take_over(needed)
         left = [point for point in needed if point.key not in others]
         print(estimate(left, finished_results(study.root / "runs"), points[0].config.sweep.jobs))
 
 
-def _print_points(name: str, points: "Points") -> None:
+def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
+    """Print these points; `others`: records of other studies that stand for some, by key."""
     from paceline.study.study_point import counts, to_run
-    from paceline.study.sweep import to_take_over
 
     print(table(points))
     needed = to_run(points)
-    others = len(to_take_over(needed))
-    taken = f", {others} to take over from other studies" if others else ""
-    print(f"{name}{counts(points)}; {len(needed) - others} to run{taken}", flush=True)
+    found = sum(point.key in others for point in needed)
+    taken = f", {found} to take over from other studies" if found else ""
+    print(f"{name}{counts(points)}; {len(needed) - found} to run{taken}", flush=True)
 
 
 def table(points: "Points") -> str:
