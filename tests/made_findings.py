@@ -57,13 +57,14 @@ def as_needed(folder):
     for: most sentences need few of them, and all take a second.
     """
     tables = read_tables(folder)
-    return StudyFindings(tables, AsNeeded(folder, tables), of_size(tables))
+    blank = of_size(tables)
+    return StudyFindings(tables, AsNeeded(folder, tables, blank), blank)
 
 
 class AsNeeded(dict):
-    def __init__(self, folder, tables):
+    def __init__(self, folder, tables, blank):
         super().__init__()
-        self._folder, self._tables, self._named = folder, tables, naming_of(tables)
+        self._folder, self._tables, self._named = folder, tables, naming_of(tables, blank)
         self._makers = {each.name: each for each in CONCLUSIONS}
         table_path(folder, NAME).parent.mkdir(exist_ok=True)
 

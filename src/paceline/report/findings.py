@@ -51,14 +51,18 @@ def read_findings(folder: Path) -> StudyFindings:
     Raises SettingError("study") if a table is missing; its message names the command to run first.
     """
     tables = read_tables(folder)
-    named = naming_of(tables)
+    blank = of_size(tables)
+    named = naming_of(tables, blank)
     concluded = {each.name: named(read_conclusion(folder, each.name)) for each in CONCLUSIONS}
-    return StudyFindings(tables, concluded, of_size(tables))
+    return StudyFindings(tables, concluded, blank)
 
 
-def naming_of(tables: Tables) -> Callable[[Frame], Frame]:
-    """Return what adds the settings of schemes to a table of conclusions of this study."""
-    implied, blank = implied_by_scheme(tables), of_size(tables)
+def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:
+    """Return what adds the settings of schemes to a table of conclusions of this study.
+
+    `blank`: settings that it leaves without a value.
+    """
+    implied = implied_by_scheme(tables)
 
     def named(rows: Frame) -> Frame:
         if "scheme" in rows:
