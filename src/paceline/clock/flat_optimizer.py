@@ -1,4 +1,4 @@
-"""An optimizer's rule on weights that are one vector, in segments by the optimizer's groups."""
+"""Rule of an optimizer on weights that are one vector, in segments by the optimizer's groups."""
 
 import copy
 import inspect
@@ -19,9 +19,9 @@ Slot = tuple[str, int | None]  # name of an option, and the place in it if it ha
 
 
 class Segment(TypedDict):
-    """Consecutive weights of one group, in values that JSON keeps. `optimizer`: its class, by
-    module and name. `options`: of the group. `first_number`: place of the group's first number
-    among those of all groups, see `slots`.
+    """Consecutive weights of one group, in JSON values. `optimizer`: its class, by module and name.
+    `options`: of the group. `first_number`: place of the group's first number among those of all
+    groups, see `slots`.
     """
 
     num_weights: int
@@ -31,14 +31,14 @@ class Segment(TypedDict):
 
 
 def plain_segment(num_weights: int) -> Segment:
-    """Return weights from which each gradient is subtracted as it is."""
+    """Return a segment of weights from which each gradient is subtracted unchanged."""
     weights = torch.zeros(1, requires_grad=True)
     (segment,) = group_segments(torch.optim.SGD([weights], lr=1.0))
     return {**segment, "num_weights": num_weights}
 
 
 def group_segments(optimizer: Optimizer) -> list[Segment]:
-    """Return a segment for each group, in order, of its weights that are trained."""
+    """Return a segment for the trained weights of each group, in order."""
     kind = type(optimizer)
     found: list[Segment] = []
     first_number = 0
@@ -56,7 +56,7 @@ def group_segments(optimizer: Optimizer) -> list[Segment]:
 
 
 def slots(options: Mapping[str, Any]) -> list[Slot]:
-    """List the numbers among a group's options, which may change while it trains, in order."""
+    """List the numbers among a group's options, which may change during training, in order."""
     found: list[Slot] = []
     for key, value in options.items():
         if isinstance(value, list | tuple) and key != "params":
@@ -80,7 +80,7 @@ def _value(option: Any) -> Any:
 
 
 def _with_numbers(segment: Segment, numbers: Numbers) -> dict[str, Any]:
-    """Return the segment's options, with these numbers of all groups in their slots."""
+    """Return the segment's options with their slots filled from `numbers` of all groups."""
     options = dict(segment["options"])
     places, first = slots(options), segment["first_number"]
     own = numbers[first : first + len(places)]
@@ -94,9 +94,7 @@ def _with_numbers(segment: Segment, numbers: Numbers) -> dict[str, Any]:
 
 
 class AbstractFlatOptimizer(ABC):
-    """Optimizer over one vector, which it updates in place. `weights`: as many as the segments have
-    together.
-    """
+    """Optimizer that updates one vector in place: `weights`, as many as all segments have."""
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
         self._segments = segments
@@ -106,8 +104,8 @@ class AbstractFlatOptimizer(ABC):
         self._numbers: Numbers | None = None  # in the options
 
     def step(self, gradient: Tensor, factor: float = 1.0, numbers: Numbers | None = None) -> None:
-        """Take a step; `factor` multiplies each segment's rate. `numbers`: those of all groups in
-        this step; None: as before.
+        """Take a step. `factor` multiplies each segment's rate. `numbers`: options of all groups in
+        this step; None if they are as before.
         """
         if numbers is not None and numbers != self._numbers:
             self._options = [_with_numbers(segment, numbers) for segment in self._segments]
@@ -115,7 +113,7 @@ class AbstractFlatOptimizer(ABC):
         self._step(gradient, factor)
 
     def fork(self, weights: Tensor) -> "AbstractFlatOptimizer":
-        """Return the same optimizer, its state included, for other weights."""
+        """Return an equal optimizer with a copy of the state, for other weights."""
         other = type(self)(weights, self._segments)
         other.load_state(self.state())
         return other
@@ -125,11 +123,11 @@ class AbstractFlatOptimizer(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: that of the optimizer, not a copy."""
+        """Return the state for a checkpoint, not as a copy."""
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a copy of the state of another optimizer with the same segments."""
+        """Continue from a copy of the state of another optimizer with the same segments."""
 
 
 def flat_optimizer(weights: Tensor, segments: Sequence[Segment]) -> AbstractFlatOptimizer:
@@ -139,9 +137,9 @@ def flat_optimizer(weights: Tensor, segments: Sequence[Segment]) -> AbstractFlat
 
 
 class FlatSGD(AbstractFlatOptimizer):
-    """Equivalent of torch.optim.SGD. It calls the same kernel as torch.optim.SGD(fused=True), with
-    one pass over memory. The optimizer itself would take 0.3 ms more with caches cold from
-    training, much of a small step.
+    """Equivalent of torch.optim.SGD. It calls the kernel of torch.optim.SGD(fused=True) in one pass
+    over memory. The optimizer itself would take 0.3 ms more with cold caches, which is much of a
+    small step.
     """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
@@ -178,8 +176,8 @@ class FlatSGD(AbstractFlatOptimizer):
 
 
 class FlatTorch(AbstractFlatOptimizer):
-    """The optimizer itself, over one tensor for each segment: so it must treat weights apart.
-    Raises ImportError or AttributeError if there is no such optimizer.
+    """The optimizer itself, over one tensor for each segment, so it must treat each weight
+    separately. Raises ImportError or AttributeError if there is no such optimizer.
     """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:

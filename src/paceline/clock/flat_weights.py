@@ -34,12 +34,11 @@ def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -
 
 
 class FlatWeights:
-    """Parameters moved into one vector, and their gradients into another, in order.
+    """Parameters of one dtype moved into one vector, and their gradients into another, in order.
 
-    Values stay as they are; all parameters have one dtype. `weights`, `gradient` [num_weights]:
-    vectors to use on the CPU, for example those of a wire. If the parameters are on another device,
-    there are vectors of their own on it, and the values are copied to `weights` once. `gradients`:
-    of each parameter, in `gradient`.
+    `weights`, `gradient` [num_weights]: vectors to use on the CPU, such as those of a wire. If the
+    parameters are on another device, their vectors are there too, and the values are copied to
+    `weights` once. `gradients`: views of `gradient` by parameter.
     """
 
     def __init__(self, parameters: list[nn.Parameter], weights: Tensor, gradient: Tensor) -> None:
@@ -64,7 +63,6 @@ class FlatWeights:
         gather_gradients(self._parameters, self.gradients)
 
     def adopt(self, weights: Tensor) -> None:
-        """Copy `weights` to the parameters."""
         if weights is not self.weights:
             self.weights.copy_(weights)
 
@@ -72,9 +70,9 @@ class FlatWeights:
 def held_weights(
     optimizer: Optimizer, scheme: AbstractScheme, statistics: Sequence[Tensor], options: LiveOptions
 ) -> tuple[list[nn.Parameter], VectorSpec]:
-    """Return the trained weights of the optimizer in the order of a run's vectors, and these. The
-    order is the optimizer's, or whole tensors server by server. `statistics`: of BatchNorm. Raises
-    SettingError("scheme.servers") for more servers than there are tensors to share whole.
+    """Return the trained weights of the optimizer in the order of a run's vectors, and these
+    vectors. The order is the optimizer's, or whole tensors server by server. `statistics`: of
+    BatchNorm. Raises SettingError("scheme.servers") for more servers than whole tensors.
     """
     groups = group_segments(optimizer)
     order = [

@@ -1,5 +1,5 @@
-"""A scheme's rule on either clock: its driver, and the links on which it acts, by verbs that each
-clock implements.
+"""Rule of a scheme on either clock: the driver of the rule, and the links that send its
+messages.
 """
 
 from abc import ABC, abstractmethod
@@ -30,13 +30,13 @@ Process = Generator[Any, Any, Result]
 
 
 class AbstractLinks(ABC):
-    """One worker's links to the others, and its weights. A verb returns a process: on the virtual
-    clock it yields each event it waits for, on the wall clock it blocks and never yields. Its
-    result is valid until the rule ends. Links have the verbs that their schemes use.
+    """One worker's weights, and its links to the others; each clock implements the methods that its
+    schemes need. A method returns a process: on the virtual clock it yields each event that it
+    awaits, on the wall clock it blocks and never yields. Its result is valid until the rule ends.
     """
 
     def carry_out(self, message: Message) -> Process[Any]:
-        """Return the process that carries out a message; its result is the rule's answer."""
+        """Return the process of a message; its result is the rule's answer."""
         match message:
             case Mean(value):
                 return self.mean(value)
@@ -60,9 +60,7 @@ class AbstractLinks(ABC):
         raise NotImplementedError
 
     def pair(self, partner: int) -> Process[None]:
-        """Send this worker's weights to the partner, which holds the mean of both from then on;
-        change this worker's by as much as the mean differs from what was sent.
-        """
+        """Form the mean with a partner, as PairMean says."""
         raise NotImplementedError
 
     def apply(self, gradient: Tensor) -> Process[Tensor]:
@@ -75,7 +73,7 @@ class AbstractLinks(ABC):
 
 
 def at_once(verb: Callable[Arguments, Result]) -> Callable[Arguments, Process[Result]]:
-    """Make a process that never waits from a verb that blocks."""
+    """Make a process that never waits from a method that blocks."""
 
     @wraps(verb)
     def process(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Process[Result]:
@@ -86,9 +84,9 @@ def at_once(verb: Callable[Arguments, Result]) -> Callable[Arguments, Process[Re
 
 
 class RuleDriver:
-    """Carries out the messages of one worker's rule over its links, and answers each. Its methods
-    return processes: the virtual clock runs them among those of the other workers, the wall clock
-    completes them at once (see `complete`).
+    """Carries out the messages of one worker's rule over its links. Its methods return processes:
+    the virtual clock interleaves them with those of other workers, the wall clock runs them by
+    `complete`.
     """
 
     def __init__(
@@ -99,13 +97,13 @@ class RuleDriver:
     def step(
         self, gradient: Tensor, weights: Tensor, num_steps: int, progress: float
     ) -> Process[None]:
-        """Take a step with its computed gradient; WorkerView documents the arguments."""
+        """Take a step with a computed gradient; WorkerView documents the arguments."""
         workers = self._run.num_workers
         view = WorkerView(gradient, weights, self._index, workers, num_steps, progress)
         return self._drive(self._scheme.step(view))
 
     def beside(self, num_steps: int) -> Process[None] | None:
-        """Carry out what the rule does beside the computing of a step; None: nothing."""
+        """Do what the rule does while a step is computed; None if nothing."""
         run = self._run
         rule = self._scheme.beside(self._index, run.num_workers, num_steps, run.seed)
         return None if rule is None else self._drive(rule)

@@ -1,6 +1,5 @@
-"""Training clock, and the reports of workers and servers at the end of a run.
-
-This module does not import torch, so that rooms that only read numbers can import its types.
+"""Training clock, and the reports of workers and servers at the end of a run. This module does not
+import torch, so that rooms that only read numbers can import its types.
 """
 
 import time
@@ -15,13 +14,13 @@ from paceline.scheme.audit import Averaged
 
 
 class TrainingClock:
-    """Seconds since `start` without those inside `stopped()`, for snapshots and evaluation."""
+    """Seconds since `start`, without those inside `stopped()` for snapshots and evaluation."""
 
     def __init__(self) -> None:
         self.start()
 
     def start(self, seconds: float = 0.0) -> None:
-        """Begin to count; `seconds`: of the run before, if it is resumed."""
+        """Begin to count. `seconds`: those before, if the run is resumed."""
         self.started = time.time()  # seconds since 1970
         self._start = time.perf_counter() - seconds
         self._stopped = 0.0
@@ -49,13 +48,12 @@ class WorkerReport:
     """Report of one worker.
 
     `step_ends` [steps]: seconds of the training clock, modelled ones on the virtual clock.
-    `seconds_communicating`: time of communication that does not overlap computing, with waiting.
-    `step_numbers`: run-wide numbers of this worker's steps, the next one last; empty if servers
-    grant steps. `averages`: pairwise means, in order.
-    `bytes_sent`, `bytes_received`: of gradients and weights. `activation_bytes_sent`,
-    `activation_bytes_received`: among the processes of a split worker in forward and backward.
-    `late_steps`: number of steps that a paced worker could not compute in time. `weights_digest`:
-    digest of the final weights.
+    `seconds_communicating`: time of communication that does not overlap computing, including
+    waiting. `step_numbers`: run-wide numbers of this worker's steps and of the next one; empty if
+    servers grant steps. `averages`: pairwise means in order. `bytes_sent`, `bytes_received`: of
+    gradients and weights. `activation_bytes_sent`, `activation_bytes_received`: among the processes
+    of a split worker. `late_steps`: steps that took longer than a paced worker emulates.
+    `weights_digest`: digest of the final weights.
     """
 
     worker: int
@@ -80,8 +78,8 @@ class ServerReport:
 
     `pushes`: (worker, staleness [updates]) in the order of arrival. `dropped_steps`: (worker,
     number of the push among its own, from 0) of pushes that were never applied; `dropped`: their
-    number. `held`: number of answers delayed until another worker's push. `samples`: samples of all
-    workers that have been applied. `lost`: (worker, reason) of workers that died.
+    number. `held`: answers delayed until another worker's push. `samples`: samples of all workers
+    that have been applied. `lost`: (worker, reason) of workers that died.
     """
 
     server: int
@@ -99,7 +97,6 @@ class ServerReport:
 
     @property
     def applied(self) -> list[tuple[int, int]]:
-        """Return the pushes that were not dropped."""
         dropped, seen, found = set(self.dropped_steps), Counter[int](), list[tuple[int, int]]()
         for worker, staleness in self.pushes:
             if (worker, seen[worker]) not in dropped:
@@ -111,9 +108,9 @@ class ServerReport:
 @dataclass
 class StrategyReport:
     """Report of a Lightning strategy on the training in its process. `workers`: report of this
-    process's worker, or of all workers on the virtual clock, together with the modelled `servers`.
-    `counted`: number of workers that took part, by an all-reduce or by their steps. `updates`:
-    number of updates of the weights.
+    process's worker, or, on the virtual clock, of all workers, with the modelled `servers`.
+    `counted`: workers that took part, counted by an all-reduce or by their steps. `updates`: of the
+    weights.
     """
 
     counted: int

@@ -23,20 +23,18 @@ class RunSpec:
     """Specification of a run, for the strategies of both clocks.
 
     `batch_size`: images per worker and step; 0 if a DataLoader sets it (virtual clock only).
-    `num_steps`: number of steps of all workers together; None if the run has no end (virtual clock
-    only). `snapshot_samples`: samples over all workers after which to keep the weights, ascending.
-    `learning_rate`: None for the optimizer's own rate. `seed`: of the rule's random numbers.
-    `sample_decay`: of the moving average that snapshots contain beside the weights; None for no
-    average. `epoch_samples`: samples of a pass over the data, by which schedulers count epochs;
-    None: they count the Trainer's.
+    `num_steps`: steps of all workers together; None if the run has no end (virtual clock only).
+    `snapshot_samples`: ascending numbers of samples over all workers after which to keep the
+    weights. `learning_rate`: None for the optimizer's own rate. `seed`: of the rule's random
+    numbers. `sample_decay`: of the moving average that snapshots also contain; None for no average.
+    `epoch_samples`: samples of a pass over the data, by which schedulers count epochs; None if they
+    count the Trainer's. `server_seconds`: least time of a server for a push, and `timeout_seconds`:
+    longest wait for another process, both on the wall clock only.
 
-    On the wall clock only: `server_seconds`: shortest time of a server for a push.
-    `timeout_seconds`: longest wait for another process.
-
-    On a modelled cluster: `workload`: network whose messages are sent; None: the trained one.
-    `traffic`: movement of data among workers, which takes time; None: there is none. `split_step`:
-    messages inside workers that are split over several processes, whose gradients stay those of
-    whole workers; None: workers are not split.
+    On a modelled cluster: `workload`: network whose messages are sent; None for the trained one.
+    `traffic`: movement of data among workers, which takes time; None if there is none.
+    `split_step`: messages inside workers that are split over several processes; their gradients
+    stay those of whole workers; None if workers are not split.
     """
 
     num_workers: int
@@ -59,7 +57,7 @@ class RunSpec:
         return self.epoch_samples / self.batch_size if self.epoch_samples else None
 
     def ends_before(self, number: int) -> bool:
-        """Return whether the run has no step of this number."""
+        """Return True if the run has no step of this number."""
         return self.num_steps is not None and number >= self.num_steps
 
     def within(self, number: int) -> int:
@@ -75,8 +73,8 @@ class RunSpec:
         return samples // (self.num_workers * self.batch_size)
 
     def passed(self, num_kept: int, number: int) -> list[int]:
-        """Return the samples of the snapshots that are due before the step of this number. The
-        first `num_kept` are left out.
+        """Return the samples of the snapshots due before this step, without the first
+        `num_kept`.
         """
         before = self.samples_at(number)
         return [samples for samples in self.snapshot_samples[num_kept:] if samples <= before]
@@ -97,14 +95,14 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class VectorSpec:
-    """Vectors that the processes of a run exchange, as its module and optimizer need them.
+    """Vectors that the processes of a run exchange, for its module and optimizer.
 
-    `segments`: all weights in order, one segment for each group of the optimizer.
-    `num_statistics`: number of BatchNorm values beside them. `dtype`: type of weights and
-    gradients, "float32" or "float64". `shares`: number of weights of each server, in order; none
-    if they are equal. `num_numbers`: those among the options of the optimizer that come with each
-    gradient, see LiveOptions; 0 if none changes. `parts`: numbers of weights, in order, of the
-    parts in which pushes leave during backward, on the wall clock; none if they leave as a whole.
+    `segments`: all weights in order, one segment for each group of the optimizer. `num_statistics`:
+    number of BatchNorm values. `dtype`: of weights and gradients, "float32" or "float64". `shares`:
+    number of weights of each server in order; none if they are equal. `num_numbers`: how many
+    options of the optimizer come with each gradient, see LiveOptions; 0 if none changes. `parts`:
+    sizes of the parts, in the order of the vector, in which pushes leave during backward on the
+    wall clock; none if they leave as a whole.
     """
 
     segments: Sequence[Segment]
@@ -125,8 +123,8 @@ class VectorSpec:
         return shard_bounds(self.num_weights, num_servers)
 
     def of_server(self, server: int, num_servers: int, *, plain: bool) -> "VectorSpec":
-        """Return the vectors of one server, the first of which has the statistics. `plain`: pushes
-        are subtracted from its weights as they are.
+        """Return the vectors of one server; the first one has the statistics. `plain`: pushes are
+        subtracted from its weights unchanged.
         """
         first, last = self.bounds(num_servers)[server]
         sizes = [segment["num_weights"] for segment in self.segments]
@@ -146,8 +144,8 @@ class VectorSpec:
 @dataclass(frozen=True)
 class ServerSpec:
     """Specification of one server, which `asdict` turns into JSON. `run`: without what is modelled;
-    without an end and with a constant rate if workers apply gradients themselves, so that servers
-    grant every step. `vectors`: those of this server.
+    without an end and a learning rate if workers apply gradients themselves, so that servers grant
+    every step. `vectors`: those of this server.
     """
 
     server: int
@@ -156,7 +154,6 @@ class ServerSpec:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "ServerSpec":
-        """Build a specification from JSON."""
         run: dict[str, Any] = dict(content["run"])
         if run["learning_rate"]:
             run["learning_rate"] = LearningRate(**run["learning_rate"])
@@ -178,8 +175,8 @@ def server_specs(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> l
 class StepNumbers:
     """Numbers of one worker's steps; a number times the batch size is the samples before the step.
     If workers wait for each other, all take equally many steps. Otherwise they draw rounds of
-    `steps_per_push` steps from a common budget, of which faster workers get more. `draw()`: number
-    of rounds that all workers have drawn before.
+    `steps_per_push` steps from a common budget, and faster workers get more. `draw()`: number of
+    rounds that all workers have drawn before.
     """
 
     def __init__(self, accounting: Accounting, draw: Callable[[], int]) -> None:

@@ -16,8 +16,8 @@ _NEVER = 2**62  # batches
 
 
 class LiveOptions:
-    """Numbers of all groups of an optimizer, in order: its rates, momenta and so on. A gradient is
-    applied with those that its worker has when it takes the step.
+    """Numbers among the options of all groups of an optimizer, in order: rates, momenta and so on.
+    A gradient is applied with those that its worker has when it takes the step.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -28,8 +28,8 @@ class LiveOptions:
         self.first = self.read()
 
     def read(self) -> list[float]:
-        """Return the present numbers. Raises SettingError("model") if the optimizer has got weights
-        that nobody else knows of.
+        """Return the present numbers. Raises SettingError("model") if the optimizer has received
+        weights during training, which servers do not know.
         """
         if len(self._groups) != self._num_groups or any(w.requires_grad for w in self._frozen):
             message = "the optimizer got weights while it trained, as finetuning callbacks add; "
@@ -40,7 +40,6 @@ class LiveOptions:
         ]
 
     def write(self, numbers: Sequence[float]) -> None:
-        """Replace the numbers in the groups."""
         for (group, key, place), number in zip(self._slots, numbers, strict=True):
             held = group[key]
             if isinstance(held, Tensor):
@@ -54,11 +53,11 @@ class LiveOptions:
 class Schedules:
     """Schedulers that Lightning would step after each batch of one process.
 
-    A step of one of them is a batch of any worker, so that a schedule is the same function of
+    Here a step of a scheduler is a batch of any worker, so that a schedule is the same function of
     samples for any number of workers. Schedulers by epoch take a step after the run's
     `epoch_batches`; without these they are left to Lightning's loop, like those that need a metric.
-    Raises SettingError for schedulers beside a schedule of the run, and for those that need a
-    metric in a run that counts epochs itself: it logs none before its end.
+    Raises SettingError for schedulers in addition to a schedule of the run, and for those that need
+    a metric in a run that counts epochs itself and has metrics only at its end.
     """
 
     def __init__(
@@ -86,8 +85,8 @@ class Schedules:
         self._numbers = array("d", self._written)  # after 0, 1, 2, ... batches
 
     def set(self, batches: int) -> None:
-        """Give the optimizer's groups the options that follow after so many batches. Some of them
-        may be fewer than before: a worker may know less than another.
+        """Give the optimizer's groups the options that follow after so many batches. The number may
+        be smaller than before, since one worker may know less than another.
         """
         if not self._periods:
             return
@@ -103,7 +102,7 @@ class Schedules:
         self._options.write(self._written)
 
     def state(self) -> dict[str, list[float]]:
-        """Return the state beside that of the schedulers themselves, which Lightning keeps."""
+        """Return the state besides that of the schedulers themselves, which Lightning saves."""
         numbers = self._numbers.tolist()
         return {"numbers": numbers, "written": self._written, "held": self._options.read()}
 

@@ -23,10 +23,10 @@ class ServedWeights:
     """Weights of one server, to which pushes are applied by the scheme's rule.
 
     No step is granted beyond the budget. `gradient(worker)`, `statistics(worker)`: content of the
-    worker's last push, valid until its answer. `numbers(worker)`: options of its optimizer; None
-    where they do not change. A mean of several pushes is applied with those of the first.
-    `seconds()`: training clock. `num_pushes`: number of those that have come, by worker. A snapshot
-    with weights that are not finite ends the run early, as diverged.
+    worker's last push, valid until its answer. `numbers(worker)`: options of its optimizer; None if
+    they do not change. A mean of several pushes is applied with the options of the first.
+    `seconds()`: training clock. `num_pushes`: pushes that have arrived, by worker. If a snapshot's
+    weights are not finite, the run ends early as diverged.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ServedWeights:
         self._read: dict[int, Tensor] = {}
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, when every push has been answered or waits."""
+        """Return the state for a checkpoint, when every push is answered or waits."""
         return {
             "weights": self.weights,
             "optimizer": self._optimizer.state(),
@@ -73,7 +73,7 @@ class ServedWeights:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of another server of the same part."""
+        """Continue from the state of another server with the same part."""
         self.weights.copy_(state["weights"])
         self._optimizer.load_state(state["optimizer"])
         if state["average"] is not None:
@@ -96,7 +96,6 @@ class ServedWeights:
         return scored_weights(self.weights, self._begun_average())
 
     def pushes_before_a_stop(self) -> int:
-        """Count the pushes after which each worker may stop, from now on."""
         return self._serving.pushes_before_a_stop()
 
     def grant(self, worker: int) -> bool:
@@ -109,8 +108,8 @@ class ServedWeights:
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
-        """Remove a worker that died; return the workers to answer now. `stepping`: True if a
-        granted step of the worker is not complete; it returns to the budget.
+        """Remove a worker that died; return the workers to answer now. `stepping`: the worker had
+        not finished a granted step, which returns to the budget.
         """
         self.report.lost.append((worker, reason))
         self._granted -= stepping * self._accounting.steps_per_push
@@ -177,7 +176,7 @@ class ServedWeights:
         return total.div_(len(workers))
 
     def _keep_snapshot(self) -> None:
-        """Copy the shard: the only work of evaluation inside the training clock."""
+        """Copy the weights: the only work for evaluation that the training clock counts."""
         self._snapshot_samples.pop(0)
         statistics = [self._statistics(worker) for worker in sorted(self._staleness)]
         mean, seconds = torch.stack(statistics).mean(0), self._seconds()

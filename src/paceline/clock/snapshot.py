@@ -1,4 +1,4 @@
-"""Copies of the shared weights at given numbers of samples, kept for later evaluation, and their
+"""Copies of the shared weights after given numbers of samples, for later evaluation, and their
 moving average.
 """
 
@@ -21,7 +21,7 @@ from paceline.scheme.accounting import Accounting
 class Snapshot:
     """Weights and BatchNorm statistics, in the order of the network's own lists. `weights` [1 or 2,
     n]: the weights, and their moving average if there is one. `statistics`: one vector. `samples`,
-    `updates`: numbers over all workers. `seconds`: time of the training clock.
+    `updates`: over all workers. `seconds`: of the training clock.
     """
 
     samples: int
@@ -31,12 +31,11 @@ class Snapshot:
     statistics: Tensor
 
     def is_finite(self) -> bool:
-        """Return True if all weights are finite."""
         return bool(self.weights.isfinite().all())
 
 
 def state_of(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
-    """Return snapshots in values that a checkpoint has."""
+    """Return snapshots as values for a checkpoint."""
     return [vars(snapshot) for snapshot in snapshots]
 
 
@@ -78,16 +77,16 @@ def _sizes(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def decay_per_sample(decay: float, reference_batch_size: int) -> float:
-    """Return d^(1/B), of a decay d over B images of all workers together. A moving average of
-    weights keeps the share d^(n/B) of itself over n images, however many updates these were:
-    schemes whose updates differ in size average over equally many images.
+    """Return d^(1/B) for a decay d over B images of all workers. A moving average then keeps the
+    share d^(n/B) of itself over n images, however many updates these are, so that schemes whose
+    updates differ in size average over equally many images.
     """
     return decay ** (1 / reference_batch_size)
 
 
 class MovingAverage:
     """Average a of weights w that change: a <- q a + (1 - q) w, where q = sample_decay^images. It
-    begins with copies of `weights`. With a decay of 0 it is the weights.
+    begins as a copy of `weights`. With a decay of 0 it equals the weights.
     """
 
     def __init__(self, weights: Sequence[Tensor], sample_decay: float) -> None:
@@ -95,11 +94,11 @@ class MovingAverage:
         self._decay = sample_decay
 
     def update(self, weights: Sequence[Tensor], images: int) -> None:
-        """Take in weights that `images` images of all workers have changed since the last call."""
+        """Take in weights that changed during `images` images of all workers."""
         get_ema_multi_avg_fn(self._decay**images)(self.weights, list(weights), 0)
 
     def fork(self) -> "MovingAverage":
-        """Return an average that goes on from this one by itself."""
+        """Return a separate average that continues from this one."""
         return MovingAverage(self.weights, self._decay)
 
 
@@ -145,8 +144,7 @@ def join_shards(shards: list[Snapshot]) -> Snapshot:
 
 def evaluated_weights(accounting: Accounting, *, averaged: bool) -> str:
     """Name the weights and the BatchNorm statistics that a snapshot of a run contains. `averaged`:
-    True if it also has their moving average. BatchNorm statistics are never averaged: they are
-    those of the workers when the snapshot is taken.
+    it also has a moving average. BatchNorm statistics are never averaged over time.
     """
     if accounting.scheme.servers:
         weights = "the servers' center" if accounting.own_weights else "weights at the servers"

@@ -1,8 +1,8 @@
 """Connection between the head of a run and the agent of a node: key, handshake and messages.
 
-The head is the process that runs `paceline train` or `paceline sweep`. What the two send is
-pickled, and is read only after the other end has proved that it knows the key of both: all
-connections begin in `accept` or `connect`.
+The head is the process of `paceline train` or `paceline sweep`. Messages are pickled, and are read
+only after both ends have proved that they know the same key. All connections begin in `accept` or
+`connect`.
 """
 
 import os
@@ -30,17 +30,15 @@ _AGAIN_SECONDS = 0.2
 
 
 class Introduction(NamedTuple):
-    """First words of an agent: name of its host, and the address by which others reach it."""
+    """First message of an agent: name of its host, and the address at which others reach it."""
 
     host: str
     address: str
 
 
 class Order(NamedTuple):
-    """Processes of a point that an agent is to start, by rank.
-
-    `environment`: variables that all of them share. The task's folder is relative to the project,
-    and its code the digest of the head's source.
+    """Processes of a point that an agent is to start, by rank. `environment`: variables of all of
+    them. The task's folder is relative to the project; its code is the digest of the head's source.
     """
 
     ranks: list[int]
@@ -61,7 +59,7 @@ class Ended(NamedTuple):
 
 
 def agent_key() -> bytes:
-    """Read the key by which head and agents know each other. Raises SettingError without one."""
+    """Read the key that the head and all agents share. Raises SettingError if it is not set."""
     key = os.environ.get(KEY, "")
     if len(key) < _LEAST_KEY:
         message = f"an environment variable of {_LEAST_KEY} characters or more is needed, the same "
@@ -70,9 +68,8 @@ def agent_key() -> bytes:
 
 
 def head(given: str | None = None) -> tuple[str, int]:
-    """Parse HOST:PORT, or the environment variable of that name: where the head listens.
-
-    Raises SettingError if there is neither, or if it does not fit.
+    """Parse HOST:PORT, the address on which the head listens, as given or from PACELINE_HEAD.
+    Raises SettingError if there is neither, or if it is not valid.
     """
     text = given or os.environ.get(HEAD, "")
     host, _, port = text.rpartition(":")
@@ -83,9 +80,8 @@ def head(given: str | None = None) -> tuple[str, int]:
 
 
 def accept(peer: socket.socket, key: bytes) -> tuple[Introduction, Connection]:
-    """Connect the head with an agent that has called, if the agent knows the key.
-
-    Raises AuthenticationError if it does not, and EOFError or OSError if it does not answer.
+    """Connect the head with a calling agent that knows the key. Raises AuthenticationError if it
+    does not know it, and EOFError or OSError if it does not answer.
     """
     with _handshake(peer) as wire:
         deliver_challenge(wire, key)
@@ -94,9 +90,8 @@ def accept(peer: socket.socket, key: bytes) -> tuple[Introduction, Connection]:
 
 
 def connect(head: tuple[str, int], key: bytes, patience_seconds: float) -> Connection:
-    """Connect an agent with the head, for which it waits up to `patience_seconds`.
-
-    Raises SettingError if the head does not come, or does not know the key.
+    """Connect an agent with the head, waiting up to `patience_seconds`. Raises SettingError if the
+    head does not come, or does not know the key.
     """
     until, where = time.monotonic() + patience_seconds, f"{head[0]}:{head[1]}"
     while True:
@@ -117,7 +112,7 @@ def connect(head: tuple[str, int], key: bytes, patience_seconds: float) -> Conne
 
 @contextmanager
 def _handshake(peer: socket.socket) -> Generator[Connection]:
-    """Yield a connection whose other end must answer quickly inside."""
+    """Yield a connection whose other end must answer quickly during the handshake."""
     prepare(peer)
     peer.setblocking(True)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENCE_SECONDS)

@@ -1,7 +1,7 @@
-"""Cluster of machines on which `paceline agent` was started: by hand, ssh, srun, kubectl.
+"""Cluster of machines on which `paceline agent` was started, by hand, ssh, srun or kubectl.
 
-The head listens on PACELINE_HEAD (HOST:PORT); agents connect to it, and know PACELINE_AGENT_KEY.
-Neither is a setting, so that the same points are the same on other machines.
+The head listens on PACELINE_HEAD (HOST:PORT). Agents connect to it, and know PACELINE_AGENT_KEY.
+Neither is a setting, so that a point has the same key on other machines.
 """
 
 import math
@@ -21,11 +21,11 @@ from paceline.timing.profile import ServerPlacement
 
 @settings("cluster")
 class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
-    """Cluster of nodes with an agent each; workers fill one node after the other.
+    """Cluster of nodes with one agent each; workers fill one node after the other.
 
-    `workers_per_node`: number of workers on a node, each process of a split worker counting as one;
-    None to spread them evenly. `server_placement`: each server is on a node of its own, after those
-    of the workers, or servers are on the workers' nodes in turn.
+    `workers_per_node`: processes of workers on a node; None to spread them evenly.
+    `server_placement`: each server is on its own node after those of the workers, or servers are on
+    the workers' nodes in turn.
     """
 
     workers_per_node: Whole | None
@@ -33,18 +33,18 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
 
     @abstractmethod
     def num_nodes(self, num_training: int, num_servers: int) -> int:
-        """Return the number of nodes for so many processes, of which some may stay empty."""
+        """Return the number of nodes for so many processes; some may stay empty."""
 
     @abstractmethod
     def agents(self, num_nodes: int) -> NodeAgents:
-        """Return the agents, of which at least `num_nodes` are there."""
+        """Return the agents, at least `num_nodes` of which are ready."""
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
         self.places(*self.num_processes(scheme, num_workers))
 
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
-        """Return the device of all workers; nodes are taken to be like this machine if "auto"."""
+        """Return the device of all workers; "auto" assumes nodes like this machine."""
         if self.accelerator == "gpu":
             return "cuda"  # this machine may be the only one without any
         return choose(self.accelerator, self.workers_per_node or 1)
@@ -68,9 +68,8 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
 
 @settings("cluster")
 class AgentsCluster(AbstractAgentsCluster):
-    """Cluster of `nodes` machines with an agent each.
-
-    `patience_seconds`: time to wait for agents that are missing when a run starts.
+    """Cluster of `nodes` machines with one agent each. `patience_seconds`: how long a run waits for
+    missing agents when it starts.
     """
 
     nodes: Whole

@@ -1,4 +1,4 @@
-"""Process of a run: it calls its function, reports to its launcher, and ends with it."""
+"""Process of a run: it calls its function, reports to its launcher, and ends with the launcher."""
 
 import contextlib
 import ctypes
@@ -38,8 +38,8 @@ class Raised(NamedTuple):
 
     `setting`: name of the setting if it is a SettingError, else None. `lost_peer`: True if the end
     of another process caused it. `when`: seconds of the monotonic clock, which all processes of a
-    machine share. `environment`: True if the machine or the network caused it, so that another try
-    may succeed.
+    machine share. `environment`: True if the machine or the network caused it, so that another
+    attempt may succeed.
     """
 
     reason: str
@@ -56,18 +56,14 @@ class Tolerated(NamedTuple):
 
 
 class Alive(NamedTuple):
-    """Sign of life. `seconds_of_work`: how long it has worked on its step without waiting for
-    another process.
-    """
+    """Sign of life. `seconds_of_work`: how long the process has computed without waiting."""
 
     seconds_of_work: float
 
 
 class Place(NamedTuple):
-    """Place of a process. `environment`: variables to set.
-
-    `log`: file to which standard output and error are appended. `namespace`: file of its network
-    namespace; None for the launcher's.
+    """Place of a process. `environment`: variables to set. `log`: file to which standard output and
+    error are appended. `namespace`: file of its network namespace; None for the launcher's.
     """
 
     environment: dict[str, str]
@@ -81,7 +77,7 @@ _reporting = threading.Lock()
 
 
 def tolerate(workers: Iterable[int]) -> None:
-    """Report the workers without which this server can continue; any other's death ends the run."""
+    """Report the workers without which this server can continue; any other must not die."""
     _report(Tolerated(frozenset(workers)))
 
 
@@ -91,7 +87,7 @@ def enter(
     place: Place,
     reports: Connection,
 ) -> None:
-    """Run a process of the run: call `target`, written module:function, and report its outcome."""
+    """Run a process of the run: call `target`, written module:function, and report the result."""
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's
@@ -140,7 +136,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 def die_with_parent() -> None:
-    """End this process when its parent ends, or has ended: a killed parent cannot do it."""
+    """Kill this process when its parent has ended, since a killed parent cannot do it."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -162,7 +158,7 @@ def _give_signs_of_life() -> None:
 
 
 def _enter_namespace(path: str) -> None:
-    """Enter a network namespace; os.setns is newer than Python 3.11."""
+    """Enter a network namespace. os.setns needs Python 3.12."""
     with Path(path).open("rb") as namespace:
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "no network namespace", path)

@@ -1,4 +1,4 @@
-"""Base class of clusters: the place of a run's processes, and the clock by which they train."""
+"""Base class of clusters: where the processes of a run are, and on which clock they train."""
 
 import math
 import os
@@ -29,10 +29,9 @@ Device = Literal["cpu", "cuda"]
 
 
 def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
-    """Choose the kind of device for all `workers` of a run.
-
-    Raises SettingError if there are fewer GPUs than workers: two processes cannot share a GPU under
-    NCCL. Does not initialise CUDA, so that processes can still be forked.
+    """Choose the kind of device for all `workers` of a run, without initialising CUDA, so that
+    processes can still be forked. Raises SettingError if there are fewer GPUs than workers, because
+    two processes cannot share a GPU under NCCL.
     """
     gpus = 0 if accelerator == "cpu" else torch.cuda.device_count()
     if accelerator == "cpu" or (accelerator == "auto" and gpus == 0):
@@ -49,11 +48,11 @@ def device(accelerator: Device, local_worker: int) -> torch.device:
 
 @settings("cluster")
 class SlurmQueue:
-    """Demands of a point on Slurm beside nodes; None leaves the choice to Slurm.
+    """Demands of a point on Slurm besides nodes; None leaves the choice to Slurm.
 
-    `minutes`: limit of a point. `memory_gb`: of a node. `arguments`: more of sbatch's, by name.
-    `points_per_job`: number of points that share an allocation, one after the other. `wait`: until
-    the points have ended.
+    `minutes`: time limit of a point. `memory_gb`: memory of a node. `arguments`: more arguments of
+    sbatch by name. `points_per_job`: number of points that run one after the other in a job.
+    `wait`: True to wait until the points have ended.
     """
 
     partition: Annotated[str | None, UNKEYED]
@@ -65,9 +64,8 @@ class SlurmQueue:
     wait: Annotated[bool, UNKEYED]
 
     def needs(self, nodes: int, cpus: int, gpus: int | None) -> dict[str, Any]:
-        """Return the needs of a point by submitit's names.
-
-        `cpus` and `gpus`: of each node. One process starts the others there.
+        """Return what a point needs by submitit's names. `cpus` and `gpus` are those of each node,
+        on which one process starts the others.
         """
         chosen = {
             "nodes": nodes,
@@ -91,9 +89,9 @@ _MOST_SECONDS = 2_000_000  # 23 days; sockets count the milliseconds of a wait i
 class AbstractCluster(AbstractPacing, ABC):
     """A kind of cluster: one file in this room, and one or more in conf/cluster.
 
-    `accelerator`: device that computes gradients. `threads_per_worker`: number of CPU threads.
-    `timeout_seconds`: silence of a process after which it is ended. `server_seconds`: time that a
-    server takes for a push. The fields of AbstractPacing describe the emulated accelerator.
+    `accelerator`: device that computes gradients. `threads_per_worker`: CPU threads of a worker.
+    `timeout_seconds`: silence after which a process is killed. `server_seconds`: least time of a
+    server for a push. The fields of AbstractPacing describe the emulated accelerator.
     """
 
     accelerator: Literal["auto", "cpu", "gpu"]
@@ -103,7 +101,7 @@ class AbstractCluster(AbstractPacing, ABC):
 
     @property
     def peer_seconds(self) -> float:
-        """Longest wait of a process for another; the launcher finds silent ones before that."""
+        """Longest wait of a process for another; the launcher finds a silent one earlier."""
         return 1.25 * self.timeout_seconds + 5
 
     @property
@@ -120,14 +118,13 @@ class AbstractCluster(AbstractPacing, ABC):
     @property
     @abstractmethod
     def kind(self) -> Kind:
-        """Kind of the numbers that a run on this cluster yields."""
+        """Kind of the numbers that a run on this cluster measures."""
 
     @abstractmethod
     def run(self, task: Task) -> list[Any]:
-        """Run the processes of `task`; return their return values by rank, workers first.
-
-        A LostWorker stands for a worker that died while its servers continued. Raises
-        ProcessFailure for the first process that failed, or SettingError if a setting caused it.
+        """Run the processes of `task`; return their return values by rank, workers first. A
+        LostWorker stands for a worker that died while its servers continued. Raises ProcessFailure
+        for the first process that failed, or SettingError if a setting was the cause.
         """
 
     @abstractmethod
@@ -143,10 +140,9 @@ class AbstractCluster(AbstractPacing, ABC):
         clock: TrainingClock,
         split: "SplitWorker | None" = None,
     ) -> "AbstractTrainingStrategy":
-        """Make the Lightning strategy of a training process that has joined the process group.
-
+        """Return the Lightning strategy of a training process that has joined the process group.
         `clock`: training clock of the process, which measures real seconds on every cluster.
-        `split`: this process's part of a split worker; None if it is a whole one.
+        `split`: this process's part of a split worker; None for a whole worker.
         """
 
     def carried_out_by_ddp(self, scheme: AbstractScheme) -> bool:
@@ -154,12 +150,12 @@ class AbstractCluster(AbstractPacing, ABC):
         return False
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
-        """Raise SettingError for a scheme that this cluster cannot carry out."""
+        """Raise SettingError for a scheme that this cluster cannot run."""
         self.device(scheme, num_workers)
         self.check_starter()
 
     def check_starter(self) -> None:
-        """Raise SettingError if torchrun started this process beside others like it."""
+        """Raise SettingError if torchrun started this process as one of several."""
         of_a_run = SECRET in os.environ  # our launcher also sets torchrun's variables
         by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and not of_a_run
         if by_torchrun and os.environ.get("WORLD_SIZE") != "1":
@@ -167,10 +163,10 @@ class AbstractCluster(AbstractPacing, ABC):
             raise SettingError("cluster", message)
 
     def check_shards(self, workers: int, shards: int) -> None:
-        """Raise SettingError for workers that cannot have so many processes on this cluster."""
+        """Raise SettingError if workers cannot have so many processes on this cluster."""
 
     def check_workload(self, workload: AbstractWorkload) -> None:
-        """Raise SettingError for a workload of which this cluster does not know the step."""
+        """Raise SettingError for a workload whose step time this cluster does not know."""
         if workload.name != OWN and self.step_seconds is None:
             message = (
                 f"real processes train their own network, not {workload.name}; only if paced, "
@@ -179,10 +175,9 @@ class AbstractCluster(AbstractPacing, ABC):
             raise SettingError("workload", message)
 
     def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
-        """Let the messages of `module` have the bytes of the workload, if they are real.
-
-        `weight_bytes`: of one weight in training. Raises SettingError("workload") if its own
-        weights have more.
+        """Extend the real messages of `module` to the bytes of the workload. `weight_bytes`: bytes
+        of one weight in training. Raises SettingError("workload") if the module's weights have
+        more.
         """
 
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
@@ -194,10 +189,8 @@ class AbstractCluster(AbstractPacing, ABC):
 def places(
     num_training: int, num_servers: int, workers_per_node: int, placement: ServerPlacement
 ) -> list[int]:
-    """Return the node of each process, by rank; workers fill one node after the other.
-
-    Each server is on a node of its own, after those of the workers, or servers are on the workers'
-    nodes in turn.
+    """Return the node of each process by rank. Workers fill one node after the other. Each server
+    is on its own node after them, or servers are on the workers' nodes in turn.
     """
     num_nodes = math.ceil(num_training / workers_per_node)
     workers = [rank // workers_per_node for rank in range(num_training)]
@@ -208,7 +201,7 @@ def places(
 
 @settings("cluster")
 class AbstractWallClockCluster(AbstractCluster, ABC):
-    """A cluster of real processes; `run` starts them and connects them to each other."""
+    """A cluster of real processes, which `run` starts and connects."""
 
     @property
     def kind(self) -> Kind:

@@ -1,7 +1,8 @@
-"""Debug twin of a local cluster, which runs one of the processes in the calling process.
+"""Variant of a local cluster for debugging, which runs one process of the run in the calling
+process.
 
 `paceline train cluster=in_process cluster.rank=0 workers=2` runs worker 0 in the foreground for
-`breakpoint()`, a debugger or a profiler; the others run as under `cluster=local`.
+`breakpoint()`, a debugger or a profiler. The other processes run as with `cluster=local`.
 """
 
 from typing import Any
@@ -16,10 +17,7 @@ from paceline.settings import Count, settings
 
 @settings("cluster")
 class InProcessCluster(AbstractWallClockCluster):
-    """Cluster on this machine, one of whose processes is the calling one.
-
-    `rank`: rank of the calling process; workers come first, then servers.
-    """
+    """Cluster on this machine, where the calling process has this `rank`, workers first."""
 
     rank: Count
 

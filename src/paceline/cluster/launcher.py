@@ -1,8 +1,8 @@
-"""Launcher of a run: it starts new processes on this machine and watches them until they end.
+"""Launcher of a run: it starts new processes on this machine and supervises them until they end.
 
-Lightning's own launcher inside one Hydra multirun silently trains fewer workers than requested;
-torch's elastic launcher ends all processes when one dies, although servers can continue without a
-worker.
+Lightning's own launcher inside one Hydra multirun trains fewer workers than requested, without an
+error. torch's elastic launcher ends all processes when one dies, although servers can continue
+without a worker.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 def call_in_processes(
     function: Callable[..., Any], *arguments: Any, workers: int = 1, servers: int = 0
 ) -> list[Any]:
-    """Call a module's function in fresh processes by `launch`; return what each returns."""
+    """Call a module's function in new processes; return what each returns, by rank."""
     target = f"{function.__module__}:{function.__name__}"
     with tempfile.TemporaryDirectory() as folder:
         return launch(target, arguments, workers=workers, servers=servers, log_folder=Path(folder))
@@ -46,12 +46,12 @@ def launch_task(
 ) -> list[Any]:
     """Run the processes of `task` on this machine; return their return values by rank.
 
-    Each process gets RANK, WORLD_SIZE and PACELINE_STORE. Once all servers have called `tolerate`
-    for a worker, its death puts a LostWorker into the returned list. Any other failure ends all
-    processes and raises ProcessFailure for the first one, or the SettingError that a process
-    raised. `own_rank`: rank that the calling process takes itself; None if all processes are new.
-    `namespaces`: file of the network namespace of each process, by rank, which all reach the caller
-    by `address`; None for the caller's own.
+    Each process gets RANK, WORLD_SIZE and PACELINE_STORE. A LostWorker stands for a worker that
+    died after all servers had called `tolerate` for it. Any other failure ends all processes and
+    raises ProcessFailure for the first one, or the SettingError that a process raised. `own_rank`:
+    rank that the calling process takes itself; None if all processes are new. `namespaces`: file of
+    the network namespace of each process by rank, from which `address` reaches the caller; None for
+    the caller's own.
     """
     preload()
     task.log_folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def _call_in_environment(task: Task, environment: dict[str, str]) -> Returned | 
 
 @contextlib.contextmanager
 def ended_by_signals() -> Generator[None]:
-    """Make SIGTERM and SIGHUP raise SystemExit inside, as Ctrl-C raises KeyboardInterrupt."""
+    """Make SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -125,9 +125,8 @@ def ended_by_signals() -> Generator[None]:
 
 @contextlib.contextmanager
 def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which processes on this machine find each other.
-
-    `processes`: their number. `address`: of this machine, by which they all reach it.
+    """Yield the environment by which `processes` on this machine find each other. `address`: of
+    this machine, by which they all reach it.
     """
     from paceline.exchange.process_group import STORE
 
@@ -137,11 +136,9 @@ def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]
 
 @contextlib.contextmanager
 def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which processes connect to a store in this process.
-
-    `processes`: their number. `address`: of this machine, by which they all reach it. The store
-    takes over a socket that already listens on a port chosen by the system, so that no other
-    program can take the port first.
+    """Yield the environment by which `processes` connect to a store in this process. `address`: of
+    this machine, by which they all reach it. The store takes over a socket that already listens on
+    a port chosen by the system, so that no other program can take the port first.
     """
     import torch.distributed as dist
 
@@ -164,7 +161,7 @@ def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
 
 
 def _environment(processes: int, address: str, port: int) -> dict[str, str]:
-    """Return torchrun's variables, by which Lightning recognises that it need start no process."""
+    """Return the variables of torchrun, with which Lightning starts no processes."""
     from paceline.exchange.process_group import SECRET, make_secret
 
     return {

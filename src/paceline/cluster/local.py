@@ -19,7 +19,7 @@ class LocalCluster(AbstractWallClockCluster):
     """Cluster on this machine, with new processes for each run."""
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
-        """Raise SettingError also for processes that do not fit into the memory of this machine."""
+        """Raise SettingError also if the processes do not fit into the memory of this machine."""
         training, servers = self.num_processes(scheme, num_workers)
         most = psutil.virtual_memory().total // _PROCESS_BYTES
         if training + servers > most:

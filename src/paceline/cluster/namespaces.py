@@ -1,7 +1,6 @@
-"""Network namespaces of Linux as nodes, each with one link of limited bandwidth to a switch.
-
-Each end of a link has a token bucket (tc-tbf(8)), so that a node sends and receives at the same
-rate at once, and messages of several senders share what their receiver takes in.
+"""Network namespaces of Linux as nodes, each with one link of limited bandwidth to a switch. Each
+end of a link has a token bucket (tc-tbf(8)), so that a node sends and receives at this rate at
+once, and messages of several senders share the rate of their receiver.
 """
 
 import contextlib
@@ -35,13 +34,12 @@ _TCP = ("net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_slow_start_after_i
 
 
 class ShapedNetwork(NamedTuple):
-    """Nodes that are up. `address`: of the switch, for the launcher. `namespaces`: paths."""
+    """Nodes that are up. `address`: of the switch, for the launcher. `namespaces`: their files."""
 
     address: str
     namespaces: list[str]
 
     def kill(self, node: int) -> None:
-        """Send SIGKILL to all processes of a node."""
         listed = _call("ip", f"netns pids {Path(self.namespaces[node]).name}", None)
         for process in listed.split():
             with contextlib.suppress(ProcessLookupError):
@@ -63,9 +61,8 @@ def check_permitted() -> None:
 
 @contextlib.contextmanager
 def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]:
-    """Provide `num_nodes` nodes, whose links carry `bandwidth` bytes of messages a second each way.
-
-    Raises SettingError("cluster") if there are too many, or if the system refuses.
+    """Provide `num_nodes` nodes, whose links carry `bandwidth` bytes of messages per second each
+    way. Raises SettingError("cluster") if there are too many, or if the system refuses.
     """
     if num_nodes > _MOST:
         raise SettingError("cluster", f"{num_nodes} nodes; {_MOST} are the most")
@@ -116,7 +113,7 @@ def _left_behind() -> Iterable[int]:
 
 
 def _remove(processes: Iterable[int]) -> None:
-    """Remove the nodes and switches that `processes` have left."""
+    """Remove the nodes and switches of these `processes`."""
     for process in processes:
         ports = _PORT.format(process=process, node="*")
         for path in Path("/sys/class/net").glob(ports):  # a namespace would take its own with it

@@ -1,7 +1,7 @@
-"""Agent of a node: it starts the node's processes of a run, and relays what they report.
+"""Agent of a node: it starts the node's processes of a run, and relays their reports.
 
-One agent runs on each node, however it was started: by ssh, srun, kubectl or torchrun. It connects
-to the head, carries out one point after the other, and ends with the head.
+One agent runs on each node, started by ssh, srun, kubectl or torchrun. It connects to the head,
+runs one point after the other, and ends with the head.
 """
 
 import socket
@@ -19,10 +19,9 @@ from paceline.cluster.supervisor import ProcessFailure, Task, received
 
 
 def serve(head: tuple[str, int], key: bytes, code: str, patience_seconds: float) -> None:
-    """Serve the head at this address until it ends.
-
-    `code`: digest of this node's source. `patience_seconds`: time to wait for the head. Raises
-    SettingError if it does not come, or does not know the key.
+    """Serve the head at this address until it ends. `code`: digest of this node's source.
+    `patience_seconds`: time to wait for the head. Raises SettingError if the head does not come, or
+    does not know the key.
     """
     with ended_by_signals():
         wire = connect(head, key, patience_seconds)
@@ -38,7 +37,7 @@ def serve(head: tuple[str, int], key: bytes, code: str, patience_seconds: float)
 
 
 def _carry_out(wire: Connection, order: Order, code: str) -> None:
-    """Start the processes of `order`, and relay until the head says END."""
+    """Start the processes of `order`, and relay their reports until the head says END."""
     children: dict[int, LocalChild] = {}
     try:
         reason = _misfit(order.task, code)

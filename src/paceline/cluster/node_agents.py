@@ -1,4 +1,4 @@
-"""Head of a run on several nodes: it meets their agents, and has them start its processes."""
+"""Head of a run on several nodes, whose agents start the processes."""
 
 import contextlib
 import ipaddress
@@ -22,7 +22,7 @@ _END_SECONDS = 20  # limit for an agent to end its processes of a point
 
 @dataclass
 class _Node:
-    """A node with an agent. `ready`: it can start processes. `lost`: it has been given up."""
+    """A node with an agent. `ready`: it can start processes. `lost`: it is not used any more."""
 
     about: Introduction
     wire: Connection
@@ -40,7 +40,7 @@ class _Node:
             self.lost = True
 
     def is_gone(self) -> bool:
-        """Return True if the agent has ended: between runs it says nothing, once it is ready."""
+        """Return True if the agent has ended. Between runs it sends only READY, once."""
         try:
             if not self.lost and self.wire.poll() and not self.ready:
                 self.ready = self.wire.recv() == READY
@@ -53,10 +53,9 @@ class _Node:
 
 
 class NodeAgents:
-    """Agents of the nodes of a cluster, which may serve one run after the other.
-
-    `address`: address and port of this machine on which to listen; port 0 for any free one. `key`:
-    known by all agents. Raises SettingError("PACELINE_HEAD") if that is not possible.
+    """Agents of the nodes of a cluster, for one run after the other. `address`: address and port of
+    this machine on which to listen; port 0 for any free one. `key`: secret that all agents know.
+    Raises SettingError("PACELINE_HEAD") if listening is not possible.
     """
 
     def __init__(self, address: tuple[str, int], key: bytes) -> None:
@@ -70,12 +69,14 @@ class NodeAgents:
         self.address: tuple[str, int] = self._listening.getsockname()[:2]
 
     def num_living(self) -> int:
-        """Count the agents that are there, ready or not, and forget the others."""
+        """Count the agents that are connected, ready or not, and forget the others."""
         self._nodes = [node for node in self._nodes if not node.is_gone()]
         return len(self._nodes)
 
     def meet(self, num_nodes: int, patience_seconds: float) -> None:
-        """Wait until there are so many agents. Raises SettingError("cluster.nodes") if not."""
+        """Wait for so many ready agents. Raises SettingError("cluster.nodes") if they do not
+        come.
+        """
         until = time.monotonic() + patience_seconds
         while True:
             self.num_living()
@@ -117,20 +118,18 @@ class NodeAgents:
                     relay.finish(until)
 
     def dismiss(self) -> None:
-        """Let all agents go."""
+        """Disconnect all agents, which then end."""
         for node in self._nodes:
             node.wire.close()
         self._nodes = []
 
     def close(self) -> None:
-        """Let all agents go, and stop listening."""
+        """Disconnect all agents, and stop listening."""
         self._listening.close()
         self.dismiss()
 
 
 class _RemoteProcess:
-    """Process on another node, as a supervisor sees it."""
-
     def __init__(self, node: _Node, rank: int) -> None:
         self._node, self._rank = node, rank
         self.sentinel, self._living = Pipe(duplex=False)
@@ -162,13 +161,13 @@ class _Relay:
         self.has_begun = False
 
     def begin(self) -> None:
-        """Send the order, before any END that may follow at once, and receive reports."""
+        """Send the order, before an END can follow, and receive reports."""
         self.has_begun = True
         self.node.send(self._order)
         self._thread.start()
 
     def finish(self, until: float) -> None:
-        """Wait for the agent to have ended its processes; without an answer it is given up."""
+        """Wait until the agent has ended its processes; without an answer its node is lost."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, until - time.monotonic()))
         self.node.lost |= self._thread.is_alive()

@@ -1,8 +1,8 @@
-"""Processes of a run on this machine: a forkserver starts them, and all are ended.
+"""Start and end of a run's processes on this machine, by a forkserver.
 
-The forkserver has torch, Lightning and torchmetrics imported already, so that the points of a sweep
-start in a fraction of a second; only the first waits for the imports. It may be stopped or killed
-at any time: processes that run do not need it, and the next ones get another.
+The forkserver has already imported torch, Lightning and torchmetrics, so that each point of a sweep
+starts in a fraction of a second. If it is stopped or killed, running processes are not affected,
+and the next ones get a new forkserver.
 """
 
 import multiprocessing
@@ -44,7 +44,7 @@ _END_SECONDS = 5  # for the kernel to end killed processes
 
 
 class ChildProcess:
-    """A started process. `sentinel`: descriptor that is ready when it has ended."""
+    """A started process. `sentinel`: descriptor that is ready when the process has ended."""
 
     def __init__(self, process: BaseProcess) -> None:
         self._process = process
@@ -56,7 +56,7 @@ class ChildProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """Exit code, below 0 of a signal; None while it lives, or if it is unknown."""
+        """Exit code, negative for a signal; None while the process lives, or if unknown."""
         if self.is_alive():
             return None
         self._process.join(_CODE_SECONDS)
@@ -67,7 +67,7 @@ class ChildProcess:
         return not self.wait(0)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; return whether it has ended."""
+        """Wait for its end, at most `seconds`; return True if it has ended."""
         return bool(connection.wait([self.sentinel], seconds))
 
     def kill(self) -> None:
@@ -76,7 +76,7 @@ class ChildProcess:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def close(self) -> bool:
-        """Release it; return False if the forkserver does not report its end."""
+        """Release the process; return False if the forkserver does not report its end."""
         self._process.join(_CODE_SECONDS)
         told = self._process.exitcode is not None
         if told:
@@ -91,9 +91,8 @@ LocalChild = Child[ChildProcess]
 
 
 def preload() -> None:
-    """Start the forkserver, which imports in the background while the caller continues.
-
-    Raises SettingError("TMPDIR") if its socket cannot be there, and
+    """Start the forkserver, which imports in the background while the caller continues. Raises
+    SettingError("TMPDIR") if its socket cannot be there, and
     SettingError("TORCH_DISTRIBUTED_DEBUG") for a level with which every run fails.
     """
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
@@ -113,7 +112,7 @@ def preload() -> None:
 
 
 def wait_for_preload() -> None:
-    """Wait until the forkserver starts processes in a fraction of a second."""
+    """Wait until the forkserver has finished its imports."""
     process = multiprocessing.get_context("forkserver").Process(target=int)
     process.start()
     process.join()
@@ -142,7 +141,7 @@ def start(task: Task, rank: int, place: Place) -> LocalChild:
 
 
 def end(children: Collection[LocalChild]) -> None:
-    """End those that live, and release all."""
+    """Kill the processes that live, and release all."""
     for child in children:
         child.process.kill()
     until = time.monotonic() + _END_SECONDS
@@ -155,7 +154,7 @@ def end(children: Collection[LocalChild]) -> None:
 
 @contextmanager
 def _limited(seconds: float) -> Generator[None]:
-    """Kill the forkserver if it is stopped inside, or imports for longer than `seconds`."""
+    """Kill the forkserver if it is stopped meanwhile, or imports for longer than `seconds`."""
     done, until = threading.Event(), time.monotonic() + max(seconds, _IMPORT_SECONDS)
 
     def watch() -> None:
@@ -183,7 +182,7 @@ def _is_stopped() -> bool:
 
 
 def _end_forkserver() -> None:
-    """Kill it; multiprocessing starts another when it is needed next."""
+    """Kill the forkserver; multiprocessing starts another when it needs one."""
     if (pid := _pid()) is not None:
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Nodes on this machine, real processes in network namespaces, joined by shaped links."""
+"""Nodes on this machine: real processes in network namespaces, connected by shaped links."""
 
 import contextlib
 import csv
@@ -35,11 +35,11 @@ _HALF, _PERIOD = 0.5, 0.05  # share of the run's images, seconds
 
 @contextlib.contextmanager
 def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
-    """Call `strike` once when half of the run's images have been trained, by a thread.
+    """Call `strike` once in a thread when half of the run's images have been trained.
 
     `progress`: table that a worker extends about once a second by the images of all workers, and
-    their share of the run. RECORD, beside it, notes when it was. Raises SettingError if the run has
-    ended before.
+    their share of the run. The file RECORD beside it keeps the time. Raises SettingError if the run
+    ends first.
     """
     over = Event()
     with ThreadPoolExecutor(1, "fault") as executor:
@@ -69,7 +69,7 @@ def _strike_at_half_time(progress: Path, strike: Callable[[], None], over: Event
 
 
 def _latest(progress: Path) -> tuple[int, float]:
-    """Return the images so far, and their share of the run's."""
+    """Return the images so far, and their share of those of the run."""
     lines = progress.read_text().splitlines(keepends=True) if progress.is_file() else []
     rows = list(csv.DictReader(line for line in lines if line.endswith("\n")))
     return (int(rows[-1]["samples"]), float(rows[-1]["share"])) if rows else (0, 0.0)
@@ -77,15 +77,15 @@ def _latest(progress: Path) -> tuple[int, float]:
 
 @settings("cluster")
 class ShapedNodesCluster(AbstractWallClockCluster):
-    """Nodes on this machine, between which only shaped links carry messages (Linux, as root).
+    """Nodes on this machine that exchange messages only over shaped links (Linux, as root).
 
-    `workers_per_node`: number of workers on a node; inside it they share memory. Each process of a
-    split worker counts as one. `link`: of each node; its bandwidth counts bytes of messages, its
-    latency cannot be set. `server_placement`: each server is on a node of its own, or servers are
-    on the workers' nodes in turn. `fault`: what happens when half of the images have been trained:
-    SIGKILL to all processes on the node of the last worker, or of the last server; the first worker
-    slower by SLOWER_STEPS, from half of its steps on; or the link of the last worker's node slower
-    by SLOWER_LINK.
+    `workers_per_node`: processes of workers on a node, inside which they share memory. `link`: link
+    of each node; its bandwidth counts bytes of messages, its latency cannot be set.
+    `server_placement`: each server is on its own node, or servers are on the workers' nodes in
+    turn. `fault`: what happens when half of the images have been trained: all processes on the node
+    of the last worker, or of the last server, are killed; the first worker becomes slower by
+    SLOWER_STEPS from half of its steps on; or the link of the last worker's node becomes slower by
+    SLOWER_LINK.
     """
 
     workers_per_node: Whole

@@ -1,6 +1,5 @@
-"""Cluster under Slurm. A point runs in an allocation, which `queue/` asks for.
-
-The job's first process is the head; where there are several nodes, srun starts an agent on each.
+"""Cluster under Slurm. A point runs in a job, which `study/queue/` submits. The job's first process
+is the head; if there are several nodes, srun starts an agent on each.
 """
 
 import atexit
@@ -30,10 +29,7 @@ _NODE_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
 
 @settings("cluster")
 class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
-    """Cluster under Slurm, of as many nodes as a point needs.
-
-    `patience_seconds`: time to wait for the agents of a job's nodes.
-    """
+    """Cluster under Slurm. `patience_seconds`: time to wait for the agents of a job's nodes."""
 
     patience_seconds: Annotated[Positive, UNKEYED]
 
@@ -70,7 +66,7 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
 
 
 class _Crew:
-    """Agents of an allocation, which serve one point after the other."""
+    """Agents of a job, for one point after the other."""
 
     def __init__(self) -> None:
         self._key = secrets.token_hex(32)
@@ -79,7 +75,7 @@ class _Crew:
         atexit.register(self.close)
 
     def start(self, num_nodes: int) -> None:
-        """Start an agent on each node, anew if one has ended."""
+        """Start an agent on each node, again if one has ended."""
         if self._srun is not None:
             if self.agents.num_living() >= num_nodes:
                 return
@@ -97,7 +93,7 @@ class _Crew:
         )
 
     def close(self) -> None:
-        """Let the agents go, before Slurm ends their step."""
+        """Disconnect the agents before Slurm ends their step."""
         self.agents.close()
         self._end()
 
@@ -113,7 +109,7 @@ _crew = cache(_Crew)  # one in a process
 
 
 def _own_address() -> str:
-    """Return the address by which the other nodes of this job reach this one."""
+    """Return the address at which the other nodes of this job reach this one."""
     names = _output("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
     other = next(name for name in names if name != os.environ["SLURMD_NODENAME"])
     found = _NODE_ADDRESS.search(_output("scontrol", "--oneliner", "show", "node", other))

@@ -20,8 +20,8 @@ _GRACE = 1.0  # seconds; the error of a peer often arrives before the end that c
 
 class ProcessFailure(Exception):
     """Failure of a process of the run; the message names the process and the cause on one line.
-
-    `environment`: True if the machine or the network caused it, so that another try may succeed.
+    `environment`: True if the machine or the network caused it, so that another attempt may
+    succeed.
     """
 
     def __init__(self, message: str, *, environment: bool = False) -> None:
@@ -30,14 +30,14 @@ class ProcessFailure(Exception):
 
 
 class LostWorker(NamedTuple):
-    """Substitute for the return value of a worker that died while its servers continued."""
+    """Stands for the return value of a worker that died while its servers continued."""
 
     worker: int
     reason: str
 
 
 class Process(Protocol):
-    """Process of this node or another. `sentinel`: ready when it has ended."""
+    """Process on this node or another. `sentinel`: ready when the process has ended."""
 
     sentinel: Any
 
@@ -51,7 +51,7 @@ P = TypeVar("P", bound=Process, covariant=True)
 
 
 class Child(NamedTuple, Generic[P]):
-    """A process of the run, and the end of a pipe with its reports."""
+    """A process of the run, and the pipe that receives its reports."""
 
     process: P
     reports: Connection
@@ -59,11 +59,12 @@ class Child(NamedTuple, Generic[P]):
 
 @dataclass(frozen=True)
 class Task:
-    """Work of a run's processes: each calls `target`, written module:function, with `arguments`.
+    """Work of a run's processes, each of which calls `target`, written module:function, with
+    `arguments`.
 
-    The first `num_training` processes train, `shards` of each worker, one worker after the other;
-    the others serve. `log_folder`: folder for their output, one file for each process. `code`:
-    digest of the source, the same on all nodes. `timeout_seconds`: silence after which a process is
+    The first `num_training` processes train, `shards` consecutive ones for each worker; the others
+    serve. `log_folder`: folder of their output, one file for each process. `code`: digest of the
+    source, which must be the same on all nodes. `timeout_seconds`: silence after which a process is
     killed. `progress`: table that the first worker extends while it trains; None if nothing is
     trained.
     """
@@ -83,17 +84,13 @@ class Task:
         return self.num_training + self.num_servers
 
     def name_of(self, rank: int) -> str:
-        """Return the name of a process in messages: worker 0, worker 1, ..., server 0, ...
-
-        Of split workers: worker 0 shard 0, worker 0 shard 1, ...
-        """
+        """Return the name of a process: "worker 0", "worker 0 shard 0", or "server 0"."""
         if rank >= self.num_training:
             return f"server {rank - self.num_training}"
         worker, shard = divmod(rank, self.shards)
         return f"worker {worker}" if self.shards == 1 else f"worker {worker} shard {shard}"
 
     def log_of(self, rank: int) -> Path:
-        """Return the file to which a process writes."""
         return self.log_folder / f"{self.name_of(rank).replace(' ', '_')}.log"
 
 
@@ -108,10 +105,8 @@ class _Failure(NamedTuple):
 
 
 class Silence:
-    """Silence of the processes of a run, by rank.
-
-    `seconds`: of silence after which a process counts as hung. Time in which the watch itself was
-    stopped does not count.
+    """Silence of the processes of a run, by rank. A process that is silent for `seconds` counts as
+    hung. Time in which the supervisor itself was stopped does not count.
     """
 
     def __init__(self, ranks: Iterable[int], seconds: float) -> None:
@@ -121,18 +116,18 @@ class Silence:
         self._looked = time.monotonic()
 
     def hear(self, rank: int, seconds_of_work: float) -> None:
-        """Note that a process lives, and how long it has worked on its step without waiting."""
+        """Record that a process lives, and how long it has computed without waiting."""
         self._unheard[rank], self._working[rank] = 0.0, seconds_of_work
 
     def pass_time(self) -> None:
-        """Count the time since the last call, after all signs that are there were heard."""
+        """Count the time since the last call, after all signs of life have been read."""
         now = time.monotonic()
         for rank in self._unheard:
             self._unheard[rank] += min(now - self._looked, 2 * PERIOD)
         self._looked = now
 
     def of(self, rank: int) -> str | None:
-        """Return in what way a process is silent; None if it is not."""
+        """Return in words how a process is silent; None if it is not."""
         if self._unheard[rank] > self._limit:
             return f"silent for {self._limit:g} s: stopped, or hung"
         if self._working[rank] > self._limit:
@@ -141,9 +136,8 @@ class Silence:
 
 
 class Supervisor:
-    """Watches the processes of `task` that are in `children`, by rank, until all have ended.
-
-    A worker of several processes must not be lost. A process that is silent for longer than the
+    """Watches the processes of `task` in `children`, by rank, until all have ended. A worker that
+    consists of several processes must not be lost. A process that is silent for longer than the
     task's `timeout_seconds` is killed.
     """
 
@@ -157,10 +151,9 @@ class Supervisor:
         self._failures: list[_Failure] = []
 
     def until_the_end(self) -> list[Any]:
-        """Wait for all processes; return their return values by rank.
-
-        A LostWorker stands for each worker that was lost. Raises ProcessFailure or SettingError for
-        the first process that failed.
+        """Wait for all processes; return their return values by rank. A LostWorker stands for each
+        worker that was lost. Raises ProcessFailure or SettingError for the first process that
+        failed.
         """
         deadline = None
         while self._running:
@@ -177,7 +170,6 @@ class Supervisor:
         return [(self._returned | lost)[rank] for rank in range(self._task.num_processes)]
 
     def note(self, rank: int, report: Report) -> None:
-        """Record the report of a process."""
         if isinstance(report, Alive):
             self._silence.hear(rank, report.seconds_of_work)
             return
@@ -224,9 +216,8 @@ class Supervisor:
                 self._fail(_Failure(False, time.monotonic(), rank, how, None, gone=True))
 
     def _fail(self, failure: _Failure) -> None:
-        """Record a failure; it is only a loss if servers continue without the worker.
-
-        The worker must have been killed, or have failed because another process ended.
+        """Record a failure. It is only a loss if servers continue without the worker, and the
+        worker was killed or failed because another process ended.
         """
         tolerated = (
             (failure.derived or failure.gone)
@@ -243,7 +234,7 @@ class Supervisor:
         )
 
     def _explain(self) -> Exception:
-        """Return the first failure, derived ones only if there is no other."""
+        """Return the first failure, preferably one that no other process caused."""
         causes = [failure for failure in self._failures if not failure.derived]
         first = min(causes or [*self._lost, *self._failures])
         if first.setting is not None:

@@ -1,8 +1,8 @@
 """Cluster of machines on each of which torchrun started one process of the same command.
 
 `torchrun --nnodes=2 --nproc-per-node=1 ... -m paceline train cluster=torchrun workers=4` makes the
-process of rank 0 the head, which starts an agent beside itself; the others become agents. They find
-the head by torchrun's store.
+process of rank 0 the head, which also starts an agent on its node; the other processes become
+agents. They find the head through torchrun's store.
 """
 
 import datetime
@@ -28,7 +28,7 @@ _DAY = 86400.0
 
 @settings("cluster")
 class TorchrunCluster(AbstractAgentsCluster):
-    """Cluster of the machines on which torchrun started a process each."""
+    """Cluster of the machines on each of which torchrun started a process."""
 
     def num_nodes(self, num_training: int, num_servers: int) -> int:
         if not by_torchrun():
@@ -54,10 +54,7 @@ def by_torchrun() -> bool:
 
 
 def serve_torchrun(code: str) -> None:
-    """Be the agent of this node until the head ends, or has nothing to run.
-
-    `code`: digest of this node's source.
-    """
+    """Be the agent of this node until the head ends. `code`: digest of this node's source."""
     store = _store()
     store.wait([_HEAD], datetime.timedelta(seconds=_DAY))  # if the head dies, torchrun ends all
     told = store.get(_HEAD)
@@ -68,7 +65,7 @@ def serve_torchrun(code: str) -> None:
 
 
 def let_others_go() -> None:
-    """Tell the other processes to end, if the head has never needed them."""
+    """Tell the other processes to end if the head has never needed them."""
     if not _listening.cache_info().currsize:
         _store().set(_HEAD, _NOTHING.decode())
 

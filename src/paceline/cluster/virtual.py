@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @settings("cluster")
 class VirtualCluster(AbstractCluster):
-    """Modelled cluster; ClusterProfile documents its own fields.
+    """Modelled cluster; ClusterProfile documents the fields that both have.
 
-    `step_rates`: rates of its accelerators by workload, overridden by `step_seconds`. `fitted_to`:
-    ids of the rows of papers/published.csv to which its other numbers were fitted. `assumed`: least
-    and greatest value of what is assumed, by setting, for intervals. `shared_cores`: of one machine
-    on which all compute, with the durations of their steps; overridden by `step_seconds` for
-    accelerators that are emulated there. `queue`: of Slurm, whose jobs run the virtual clock; None:
-    here.
+    `step_rates`: step time of its accelerator by workload; `step_seconds` overrides it.
+    `fitted_to`: ids of the rows of papers/published.csv to which its other numbers were fitted.
+    `assumed`: least and greatest value of each assumed setting, for intervals. `shared_cores`:
+    cores of one machine on which all processes compute, with measured step times; `step_seconds`
+    overrides these for emulated accelerators. `queue`: Slurm queue whose jobs run the virtual
+    clock; None to run it here.
     """
 
     server_bandwidth: Bandwidth
@@ -103,11 +103,11 @@ class VirtualCluster(AbstractCluster):
             raise SettingError("workload", message)
 
     def rate_of(self, workload: AbstractWorkload) -> StepRate | None:
-        """Return the rate by which a workload's step is timed; None if measured seconds decide."""
+        """Return the rate that times a workload's step; None if seconds were measured or set."""
         return self.step_rates.get(workload.name) if self.step_seconds is None else None
 
     def covers(self, workload: AbstractWorkload, batch_size: int) -> bool:
-        """Return True if steps of `batch_size` are within what was measured or published."""
+        """Return True if `batch_size` is within the range that was measured or published."""
         if (rate := self.rate_of(workload)) is not None:
             return rate.covers(batch_size)
         known = self._cores.step_seconds if self._cores is not None else self.step_seconds

@@ -1,4 +1,4 @@
-"""The declaration that every collective makes about itself, and what follows from it."""
+"""Base classes of collectives: what a collective declares, and the costs that follow from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:  # costs are computed without torch
 
 
 class NodeMessages(NamedTuple):
-    """The messages that the workers of one node send in one all-reduce.
-
-    `num_vectors`: the bytes of all these messages, as a multiple of the vector's.
+    """Messages that the workers of one node send in one all-reduce. `num_vectors`: bytes of all
+    these messages, divided by the bytes of the vector.
     """
 
     num_messages: int
@@ -26,21 +25,18 @@ class NodeMessages(NamedTuple):
 
 
 class AbstractCollective(ABC):
-    """A way to sum a vector over workers, after which all of them have the same bits.
+    """A way to sum a vector over workers, so that all of them end with the same bits.
 
-    Each file of exchange/collective/ declares one, by the file's name; its docstring cites the
-    source. Concrete classes are final and hold no state. `needs_nodes`: what moves depends on which
-    workers share a node, so that they must fill one node after the other.
+    Each file in exchange/collective/ declares one, named like the file; its docstring cites the
+    source. `needs_nodes`: the messages depend on which workers share a node, so workers must fill
+    one node after the other.
     """
 
     needs_nodes: ClassVar[bool] = False
 
     @abstractmethod
     def all_reduce(self, vector: Tensor, wire: GroupWire) -> None:
-        """Replace a contiguous `vector` [length] by its sum over the wire's workers.
-
-        Every one of them calls this.
-        """
+        """Replace a contiguous `vector` [length] by its sum; all workers of the wire call this."""
 
     @abstractmethod
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
@@ -48,28 +44,26 @@ class AbstractCollective(ABC):
 
     @abstractmethod
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Model the seconds that the links take for `num_bytes`; there are at least 2 workers.
+        """Model the seconds that the links take for `num_bytes` and at least 2 workers.
 
-        The docstring has the formula and its source: n bytes, p workers, BW [bytes/s] and latency
-        [s] of a link. Workers fill node after node, so each formula says how many workers of a node
-        use its interface at a time. The slowest link on the way decides.
+        The docstring gives the formula and its source for n bytes, p workers, and a link with
+        bandwidth BW [bytes/s] and a latency [s]. Workers fill node after node. The slowest link
+        decides.
         """
 
     @abstractmethod
     def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
-        """Count what a node sends that has `workers_of_node` of all the workers."""
+        """Count what a node with `workers_of_node` of all the workers sends."""
 
     def volumes(self, workers: int, length: int, workers_per_node: int | None = None) -> Volumes:
-        """Return what each worker sends and receives for a vector [length].
-
-        `workers_per_node` None puts all workers on one node.
+        """Return what each worker sends and receives for a vector [length]. `workers_per_node` None
+        puts all workers on one node.
         """
         return _volumes(self, workers, length, workers_per_node or workers)
 
     def seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Model the seconds until every worker has the sum of `num_bytes`; 0 for one worker.
-
-        Nothing is over before the cores of a node have passed all its messages.
+        """Model the seconds until every worker has the sum of `num_bytes`; 0 for one worker. It
+        takes at least as long as the cores of a node need to pass all its messages.
         """
         if workers == 1:
             return 0.0
@@ -81,17 +75,17 @@ class AbstractCollective(ABC):
 
 
 class AbstractScheduledCollective(AbstractCollective):
-    """A collective that consists of point-to-point messages by a schedule."""
+    """A collective that consists of point-to-point messages in a fixed schedule."""
 
     @abstractmethod
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
-        """Lay down every move of a vector [length]; no move is empty."""
+        """Return all moves of a vector [length]; no move is empty."""
 
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
         return summed(self.make_schedule(workers, length, workers_per_node), workers)
 
     def schedule(self, workers: int, length: int, workers_per_node: int | None = None) -> Schedule:
-        """Return every move of a vector [length]; None puts all workers on one node."""
+        """Return all moves of a vector [length]; see `volumes` for `workers_per_node`."""
         return _schedule(self, workers, length, workers_per_node or workers)
 
     def all_reduce(self, vector: Tensor, wire: GroupWire) -> None:

@@ -1,8 +1,7 @@
-"""Communication hook that averages DDP's buckets by a chosen collective, or compressed.
+"""Communication hook of DDP that averages buckets by a chosen collective, or compresses them.
 
-DDP hands over a bucket as soon as backward has filled it, in the same order on all workers. The
-buckets are averaged in that order while backward continues: on a CPU by a thread, on CUDA on
-separate streams.
+DDP hands over a bucket as soon as backward has filled it, in the same order on all workers. Buckets
+are averaged in that order while backward continues: on a CPU in a thread, on CUDA on other streams.
 """
 
 from collections.abc import Callable
@@ -42,13 +41,13 @@ _kept_groups: list[dist.ProcessGroup | None] = []
 
 
 class BucketMean:
-    """A callable that forms the mean of a bucket over all workers, as a future.
+    """Callable that returns the mean of a bucket over all workers as a future; all workers call
+    it.
 
-    All workers call it. fp16 and bf16 halve the bytes of any collective. `power_sgd` (Vogels 2019,
-    arXiv:1905.13727; torch's, of rank 1, from the third step on) sums factors by the backend's own
-    all-reduce. For a collective that needs nodes, the constructor determines them with the other
-    workers. `num_buckets` counts the calls. The constructor raises
-    SettingError("scheme.collective") or SettingError("scheme.compression").
+    fp16 and bf16 halve the bytes of any collective. `power_sgd` (Vogels 2019, arXiv:1905.13727;
+    torch's, of rank 1, from the third step on) sums its factors by the backend's all-reduce.
+    `num_buckets` counts the calls. The constructor raises SettingError("scheme.collective") or
+    SettingError("scheme.compression").
     """
 
     def __init__(self, collective_name: str, compression: str) -> None:
@@ -62,9 +61,8 @@ class BucketMean:
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
-        """Bytes sent and received by this worker.
-
-        For native these are a ring's bytes, computed from the compressed size of each bucket.
+        """Bytes sent and received by this worker. For the native collective they are computed:
+        those of a ring for the compressed size of each bucket.
         """
         return self.wire.bytes_sent, self.wire.bytes_received
 
@@ -87,9 +85,8 @@ class BucketMean:
 
     def _power_sgd(self, state: PowerSGDState, bucket: Bucket) -> Tensor:
         """Reduce a bucket and wait for the result, because two at a time race in gloo's threads.
-
-        torch counts the elements of factors, and none in the first steps, which are not
-        compressed.
+        torch counts the elements of the factors; in the first steps, which are not compressed, it
+        counts none.
         """
         before, buffer = state.total_numel_after_compression, bucket.buffer()
         size = buffer.element_size()
@@ -105,17 +102,14 @@ class BucketMean:
 
 
 def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:
-    """Return the mean of a bucket.
-
-    Division comes before the sum, as in torch, so that half precision cannot overflow.
-    """
+    """Return the mean of a bucket, divided before the sum so that fp16 cannot overflow."""
     vector = bucket.buffer().div_(wire.workers)
     chosen.all_reduce(vector, wire)
     return vector
 
 
 def _one_by_one(work: Callable[[Bucket], Tensor]) -> Hook:
-    """Make a hook that does the work for one bucket after another, in a separate thread."""
+    """Make a hook that processes one bucket after another in a separate thread."""
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bucket mean")
 
     def hook(state: Any, bucket: Bucket) -> Future[Tensor]:

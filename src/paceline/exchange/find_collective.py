@@ -1,4 +1,4 @@
-"""Collectives by name, those of the files in exchange/collective/, and compression of gradients."""
+"""Collectives by name, found in exchange/collective/, and the compressions of gradients."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Point-to-point messages of a collective, counted where they are sent, or by the kernel."""
+"""Point-to-point messages of a collective, with the bytes that were sent and received."""
 
 import os
 import socket
@@ -16,13 +16,13 @@ _RECEIVED, _SENT, _SENT_AGAIN = 128, 200, 208
 
 
 class GroupWire:
-    """The end of one worker for messages to the others of `group` (None: all processes).
+    """One worker's end of the messages among the workers of `group` (None: all processes).
 
-    gloo carries CPU tensors, NCCL CUDA tensors; NCCL wants a collective of the whole group before
-    the first message (DDP's constructor has some). All workers take part in each call.
-    `workers_per_node`: workers fill node after node; None puts all of them on one.
-    `bytes_sent` and `bytes_received` count since the wire was made; `rounds` holds (bytes sent,
-    bytes received) of each round of the last all-reduce.
+    All workers take part in each call. gloo carries CPU tensors, NCCL CUDA tensors; NCCL needs a
+    collective of the whole group before the first message, as in DDP's constructor. Workers fill
+    node after node, `workers_per_node` on each; None puts all on one. `bytes_sent` and
+    `bytes_received` count from the beginning. `rounds`: bytes (sent, received) in each round of the
+    last all-reduce.
     """
 
     def __init__(
@@ -38,15 +38,11 @@ class GroupWire:
         self._kept = torch.empty(0, dtype=torch.uint8)
 
     def sum_natively(self, vector: Tensor) -> None:
-        """Let the backend sum `vector` in place; what that sends is not counted."""
+        """Let the backend sum `vector` in place; its bytes are not counted."""
         dist.all_reduce(vector, group=self.group)
 
     def carry_out(self, schedule: Schedule, vector: Tensor) -> None:
-        """Make this worker's moves of a schedule.
-
-        `vector` [num_elements] is contiguous, of any dtype that can be added; it is changed in
-        place.
-        """
+        """Make this worker's moves, which change the contiguous `vector` [length] in place."""
         self.rounds = []
         for moves in schedule:
             before = self.bytes_sent, self.bytes_received
@@ -72,7 +68,7 @@ class GroupWire:
                 vector[move.first : move.last].add_(place)
 
     def _landing_places(self, received: list[Move], vector: Tensor) -> list[Tensor]:
-        """Return where each move lands: beside the vector what is added, else in its place."""
+        """Return where each move arrives: in a buffer if it is added, else in the vector."""
         sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
         beside = iter(torch.split(self._memory(sum(sizes), vector.device), sizes))
         return [
@@ -81,7 +77,7 @@ class GroupWire:
         ]
 
     def _memory(self, num_bytes: int, device: torch.device) -> Tensor:
-        """Reuse memory on a CPU, where new is dear; on CUDA calls may overlap on streams."""
+        """Reuse memory on a CPU, where new is expensive; on CUDA calls may overlap."""
         if device.type != "cpu":
             return torch.empty(num_bytes, dtype=torch.uint8, device=device)
         if self._kept.numel() < num_bytes:
@@ -98,14 +94,13 @@ class GroupWire:
 
 
 def _bytes(part: Tensor) -> Tensor:
-    """View numbers as bytes, which every backend carries, whatever the dtype."""
+    """View numbers as bytes, which every backend carries."""
     return part.view(torch.uint8)
 
 
 def socket_bytes() -> tuple[int, int]:
-    """Count the bytes (sent, received) of all open TCP connections of this process (Linux).
-
-    The kernel counts them since each connection was made; retransmitted data counts once.
+    """Count the bytes (sent, received) of all open TCP connections of this process since each was
+    made (Linux). Retransmitted data counts once.
     """
     opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()]
     counts = [_counted(int(entry.name)) for entry in opened]

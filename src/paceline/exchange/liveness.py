@@ -1,4 +1,4 @@
-"""Liveness of the processes of a run: their ends, and whether a silent one works or waits."""
+"""State of a run's processes: whether one has ended, and whether a silent one computes or waits."""
 
 import time
 from typing import NamedTuple
@@ -7,31 +7,30 @@ _began: float | None = None  # of a step's own work, seconds of the monotonic cl
 
 
 class Lost(NamedTuple):
-    """Message that a worker has ended. `reason`: the observation of its server."""
+    """Message that a worker has ended. `reason`: what its server observed."""
 
     reason: str
 
 
 class LostPeerError(ConnectionError):
-    """Error of a connection whose other process has ended.
-
-    That process or its launcher reports the reason.
+    """Error of a connection whose other process has ended; that process or its launcher says
+    why.
     """
 
 
 def work() -> None:
-    """Begin a step's own work, in which no other process is waited for."""
+    """Note that this process begins to compute, and waits for no other process."""
     global _began
     _began = time.monotonic()
 
 
 def rest() -> None:
-    """End it: from here on others may be waited for."""
+    """Note that this process may wait for others from now on."""
     global _began
     _began = None
 
 
 def seconds_of_work() -> float:
-    """Return for how long the present step's own work goes on; 0 outside one."""
+    """Return how long this process has computed without waiting; 0 while it may wait."""
     began = _began
     return 0.0 if began is None else time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Node of a process, and the address by which other processes of its run reach it."""
+"""Node of a process, and the address at which other processes of its run reach it."""
 
 import hashlib
 import os
@@ -15,20 +15,17 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def this_node() -> str:
-    """Return a name that is the same for processes that can share memory and Unix sockets.
-
-    The name of the host differs between containers, which may share a kernel and nothing else; a
-    Unix socket without a file ends at the network namespace.
+    """Return a name that is equal for processes that can share memory and Unix sockets. Containers
+    with different host names may share a kernel, but not these; abstract Unix sockets end at the
+    network namespace.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {socket.gethostname()} {Path('/proc/self/ns/net').stat().st_ino}"
 
 
 def workers_of_a_node() -> int:
-    """Count the processes on each node but the last, which may have fewer.
-
-    All processes of the group must call this. Raises SettingError("scheme.collective") if they do
-    not fill node after node.
+    """Count the processes on each node; the last may have fewer. All processes of the group call
+    this. Raises SettingError("scheme.collective") if they do not fill one node after the other.
     """
     digest = hashlib.sha256(this_node().encode()).digest()[:8]
     own = torch.frombuffer(bytearray(digest), dtype=torch.int64)
@@ -44,9 +41,8 @@ def workers_of_a_node() -> int:
 
 
 def cluster_interface() -> str:
-    """Return the name of the interface to MASTER_ADDR, "lo" if that is local.
-
-    gloo would take the one that the host's own name resolves to, which may be loopback.
+    """Return the name of the interface to MASTER_ADDR, "lo" if that is local. gloo would choose the
+    one to which the host's own name resolves, which may be loopback.
     """
     address = cluster_address()
     for name, addresses in psutil.net_if_addrs().items():
@@ -61,7 +57,7 @@ def cluster_address() -> str:
 
 
 def address_toward(host: str) -> str:
-    """Return the address of this machine by which it reaches `host`, and `host` reaches it."""
+    """Return the address at which this machine and `host` reach each other."""
     if host in LOOPBACK:
         return "127.0.0.1"
     family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]

@@ -1,7 +1,7 @@
-"""The process group of one point: workers first, then servers; and small messages between them.
+"""Process group of a run, workers first, then servers; and small messages between its members.
 
-A split worker has several processes, one after the other; only the first is a member of the run, to
-which the others of the run talk.
+A split worker has several consecutive processes. Only the first of them is a member of the run;
+servers and other workers talk to it.
 """
 
 import datetime
@@ -22,10 +22,8 @@ Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 
 
 class Joined(NamedTuple):
-    """Settings that every process of a run shares.
-
-    `secret`: key by which its processes authenticate each other. `timeout_seconds`: longest wait
-    for another process.
+    """Settings that all processes of a run share. `secret`: key by which they authenticate each
+    other. `timeout_seconds`: longest wait for another process.
     """
 
     secret: bytes
@@ -33,10 +31,9 @@ class Joined(NamedTuple):
 
 
 class Division(NamedTuple):
-    """Groups of a run's processes if each worker has `shards` of them.
-
-    `members`: the first process of each worker, then the servers. `own`: the processes of this
-    worker. `alike`: those with the same shard of each worker. A server has only `members`.
+    """Groups of a run's processes if each worker has `shards` of them. `members`: the first process
+    of each worker, then the servers. `own`: all processes of this worker. `alike`: processes with
+    the same shard of each worker. Servers belong to `members` only.
     """
 
     shards: int
@@ -50,10 +47,9 @@ _division: Division | None = None
 
 
 def join(timeout_seconds: float, accelerator: str) -> None:
-    """Join the group that the launcher's environment describes: RANK, WORLD_SIZE, and where to
-    meet, PACELINE_STORE or MASTER_ADDR and MASTER_PORT.
-
-    gloo carries CPU tensors; NCCL is added where the accelerator is "cuda". Every process calls it.
+    """Join the group that the environment describes by RANK, WORLD_SIZE, and either PACELINE_STORE
+    or MASTER_ADDR and MASTER_PORT. gloo carries CPU tensors; NCCL is added if the accelerator is
+    "cuda".
     """
     global _joined
     if not dist.is_initialized():
@@ -74,10 +70,7 @@ def joined() -> Joined:
 
 
 def divide(workers: int, shards: int) -> None:
-    """Divide the joined group into workers of `shards` processes each, and servers.
-
-    Every process of the run calls it.
-    """
+    """Divide the group into workers of `shards` processes, and servers; all processes call this."""
     global _division
     ranks = range(workers * shards)
     servers = range(workers * shards, dist.get_world_size())
@@ -97,7 +90,7 @@ def division() -> Division:
 
 
 def members() -> dist.ProcessGroup:
-    """Return the group of the workers, each by its first process, and of the servers."""
+    """Return the group of the first process of each worker, and of the servers."""
     if _division is not None:
         return _division.members
     assert dist.group.WORLD is not None
@@ -131,15 +124,14 @@ def shard_index() -> int:
 
 
 def local_rank() -> int:
-    """Return the rank of this process among those on its machine, which chooses its accelerator.
-
-    It is the global rank if the launcher does not set LOCAL_RANK, as with one machine.
+    """Return the rank of this process on its machine, which chooses its accelerator. Without
+    LOCAL_RANK it is the global rank, as on one machine.
     """
     return int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
 
 
 def draw_number(name: str) -> int:
-    """Return 0, 1, 2, ... in the order of calls by all processes; each `name` counts by itself."""
+    """Return 0, 1, 2, ... in the order of calls by all processes, separately for each `name`."""
     return run_store().add(name, 1) - 1
 
 
@@ -149,7 +141,7 @@ def numbers_drawn(name: str) -> int:
 
 
 def run_store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
-    """Return the store of the run, which outlives each of its processes."""
+    """Return the store of the run, which survives the end of any of its processes."""
     return dist.distributed_c10d._get_default_store()  # torch has no public name for it
 
 
@@ -166,7 +158,7 @@ def _file_store(timeout: datetime.timedelta) -> dict[str, Any]:
 
 
 def _run_secret() -> bytes:
-    """Read the launcher's secret; under another launcher rank 0 draws one for all."""
+    """Read the launcher's secret; without one, rank 0 draws it and broadcasts it."""
     if SECRET in os.environ:
         return bytes.fromhex(os.environ[SECRET])
     content = torch.frombuffer(bytearray.fromhex(make_secret()), dtype=torch.uint8)
@@ -175,9 +167,8 @@ def _run_secret() -> bytes:
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:
-    """Count the workers that really take part, by an all-reduce over all processes of the run.
-
-    All processes must call this. Raises RuntimeError if the count is not `workers`.
+    """Count the workers that take part by an all-reduce that all processes must join. Raises
+    RuntimeError if the count is not `workers`.
     """
     counted = torch.tensor(int(is_worker))
     dist.all_reduce(counted)
@@ -195,5 +186,5 @@ def leave() -> None:
 
 
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup:
-    """Make a group, which only its members may use, with all processes of the run."""
+    """Make a group for some members; all processes of the run must call this."""
     return cast("dist.ProcessGroup", dist.new_group(list(ranks)))

@@ -1,4 +1,4 @@
-"""Movement of samples among workers, over gloo: shuffles, and batches that one process draws."""
+"""Exchange of samples among workers over gloo: shuffles, and batches that one process draws."""
 
 import datetime
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from paceline.exchange.process_group import joined
 
 
 def group_of(workers: Sequence[int]) -> dist.ProcessGroup:
-    """Return a process group of its own for some workers; only they call this."""
+    """Return a new gloo group for some workers; only they call this."""
     group = dist.new_group(
         list(workers),
         timeout=datetime.timedelta(seconds=joined().timeout_seconds),
@@ -26,7 +26,7 @@ def group_of(workers: Sequence[int]) -> dist.ProcessGroup:
 
 
 class SampleExchange:
-    """All-to-all among the `workers` that hold a copy of the data, of which this process is one."""
+    """All-to-all among the `workers` that share a copy of the data, including this one."""
 
     def __init__(self, workers: Sequence[int]) -> None:
         self._group = group_of(workers)
@@ -44,11 +44,11 @@ class SampleExchange:
 
 
 class NodeFeed:
-    """Scatter of batches inside a node: its first worker draws for all of its workers.
+    """Scatter of batches inside a node, where the first worker draws for all of its workers.
 
-    So Torch's data-parallel table fed several GPUs, the baseline of Kumar 2017 (arXiv:1711.00705).
-    `workers`: those workers. `is_first`: True in the process that draws. All of `num_workers` must
-    build it.
+    Torch's data-parallel table fed several GPUs like this, the baseline of Kumar 2017
+    (arXiv:1711.00705). `workers`: the workers of this node. `is_first`: True in the process that
+    draws. All `num_workers` workers must construct it.
     """
 
     def __init__(self, worker: int, num_workers: int) -> None:
@@ -60,10 +60,9 @@ class NodeFeed:
         self._formats: list[tuple[torch.dtype, torch.Size]] | None = None
 
     def scatter(self, drawn: Sequence[Sequence[Tensor]]) -> tuple[list[Tensor], int]:
-        """Return this worker's batch, and the bytes that it has sent.
-
-        `drawn`: a batch for each of `workers`, a tuple of tensors that have the same types and
-        shapes in every step; empty in processes that are not the first.
+        """Return this worker's batch, and the bytes that it has sent. `drawn`: one batch for each
+        of `workers`, with the same types and shapes in every step; empty in processes that do not
+        draw.
         """
         rest()
         own = [torch.empty(shape, dtype=dtype) for dtype, shape in self._known(drawn)]

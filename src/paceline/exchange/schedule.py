@@ -1,7 +1,8 @@
-"""Schedule of a collective: the moves of parts of the vector between workers, round by round.
+"""Schedule of a collective: which worker sends which part of the vector to which other, by
+rounds.
 
-A schedule is about all workers and holds no data, so that it can be checked without processes. In a
-round every worker sends what it had when the round began, and takes in what arrives.
+It covers all workers and holds no data, so it can be checked without processes. In a round every
+worker sends what it had when the round began.
 """
 
 from collections import Counter
@@ -15,10 +16,7 @@ _MIN_PIECE = 4096  # elements; a smaller message costs no less
 
 
 class Move(NamedTuple):
-    """The elements [first, last) on their way from `sender` to `receiver`.
-
-    The receiver adds them to its own (`adds`), or replaces its own by them.
-    """
+    """Elements [first, last) for `receiver`, which adds them to its own or replaces its own."""
 
     sender: int
     receiver: int
@@ -46,13 +44,13 @@ Volumes = tuple[Volume, ...]  # of each worker
 
 
 def together(schedules: list[Schedule]) -> Schedule:
-    """Carry out several schedules at the same time, round by round."""
+    """Merge schedules that run at the same time, round by round."""
     rounds = zip_longest(*schedules, fillvalue=())
     return tuple(tuple(move for moves in at_once for move in moves) for at_once in rounds)
 
 
 def among(members: range, schedule: Schedule) -> Schedule:
-    """Give the part of worker n in a schedule to the n-th of `members`."""
+    """Return the schedule with worker n replaced by the n-th of `members`."""
     return tuple(
         tuple(
             move._replace(sender=members[move.sender], receiver=members[move.receiver])
@@ -63,10 +61,8 @@ def among(members: range, schedule: Schedule) -> Schedule:
 
 
 def pieces(first: int, last: int, filling: int) -> list[tuple[int, int]]:
-    """Cut [first, last) for a pipeline, into parts that are equal to within one element.
-
-    `filling`: number of rounds between the first piece's start and its arrival, in which not all of
-    the pipeline is at work.
+    """Cut [first, last) into equal parts, to within one element, for a pipeline. `filling`: number
+    of rounds from the start of the first piece to its arrival, while the pipeline is not full.
     """
     count = max(1, min(_PIECES_PER_FILLING * filling, (last - first) // _MIN_PIECE))
     return [(first + start, first + end) for start, end in shard_bounds(last - first, count)]

@@ -1,23 +1,18 @@
-"""Division of weights among servers: of a flat vector into equal parts, or of whole tensors."""
+"""Division of weights among servers: equal parts of a flat vector, or whole tensors."""
 
 import itertools
 from collections.abc import Sequence
 
 
 def shard_bounds(num_weights: int, servers: int) -> list[tuple[int, int]]:
-    """Cut a vector into one part [first, last) for each server, equal to within one weight.
-
-    All weights of a point have one dtype, so equal counts are equal bytes.
-    """
+    """Return [first, last) of each server's part of a vector, equal to within one weight."""
     cuts = [num_weights * server // servers for server in range(servers + 1)]
     return list(itertools.pairwise(cuts))
 
 
 def turns(servers: int, begins_with: int) -> list[int]:
-    """List the servers in the order in which a worker pushes to them.
-
-    `begins_with`: the first, modulo their number. If it were the same for all workers, the others
-    would be idle.
+    """Return the order in which a worker pushes to the servers, from `begins_with` modulo their
+    number. Workers begin with different servers, so that none is idle.
     """
     return [(begins_with + turn) % servers for turn in range(servers)]
 
@@ -28,13 +23,13 @@ def round_robin(num_tensors: int, servers: int) -> list[range]:
 
 
 def imbalance(tensors: Sequence[int], servers: int) -> float:
-    """Return the largest of the servers' shares by their mean; `tensors`: sizes, in order."""
+    """Return the largest share of a server by the mean share. `tensors`: their sizes."""
     shares = [sum(tensors[n] for n in part) for part in round_robin(len(tensors), servers)]
     return max(shares) * servers / sum(shares)
 
 
 def segments(group_sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
-    """List the optimizer groups that overlap [first, last), and the size of each overlap."""
+    """Return (group, size) of each overlap of [first, last) with an optimizer group."""
     overlaps: list[tuple[int, int]] = []
     start = 0
     for group, size in enumerate(group_sizes):
@@ -46,9 +41,8 @@ def segments(group_sizes: Sequence[int], first: int, last: int) -> list[tuple[in
 
 
 def backwards(sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
-    """Cut [first, last) between the parts of a vector, which have these sizes in order.
-
-    The pieces come from the last to the first; without sizes there is one.
+    """Cut [first, last) at the borders of consecutive parts with these sizes; return the pieces
+    from the last to the first. Without sizes there is one piece.
     """
     ends = [end for end in itertools.accumulate(sizes) if first < end < last]
     return list(itertools.pairwise([first, *ends, last]))[::-1]

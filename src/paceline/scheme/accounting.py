@@ -1,7 +1,4 @@
-"""Numbers that a run by a scheme is counted by, asked of its rule on trial.
-
-On trial a rule is driven by itself, on vectors of one element, to see what it communicates.
-"""
+"""Counts of a run by a scheme, found by trying its rule on vectors of one element."""
 
 import itertools
 import math
@@ -30,8 +27,8 @@ _MOST_STEPS = 2**20  # until a first push: a trial of seconds
 
 @dataclass(frozen=True)
 class Accounting:
-    """The numbers of a scheme with so many workers; each is found once, when it is asked for.
-    Raises SettingError where the rule cannot have so many workers.
+    """Counts of a scheme with so many workers, each computed once when needed. Raises SettingError
+    if the rule cannot have so many workers.
     """
 
     scheme: AbstractScheme
@@ -48,17 +45,15 @@ class Accounting:
 
     @cached_property
     def own_weights(self) -> bool:
-        """True where workers hold weights of their own, and apply gradients to them; else the
-        servers apply gradients, and grant steps.
-        """
+        """True if workers apply gradients to their own weights; else servers grant the steps."""
         if not self.scheme.servers:
             return True
         return any(isinstance(message, Apply) for message in self.messages())
 
     @cached_property
     def equal_steps(self) -> bool:
-        """True where a message meets all workers, and so they take equally many steps; others take
-        theirs from a common budget: who is faster takes more.
+        """True if a message meets all workers, so that all take equally many steps. Otherwise they
+        draw steps from a common budget, and faster workers take more.
         """
         end = messages_of(self.scheme.end(torch.zeros(1), 1))
         single = itertools.chain(self.messages(), self.messages(0, END), end)
@@ -66,16 +61,14 @@ class Accounting:
 
     @property
     def can_meet(self) -> bool:
-        """True where all can meet before any of their steps: they take equally many, and none of
-        their gradients is dropped.
-        """
+        """True if workers can meet before any step: equally many, and no gradient is dropped."""
         if self.num_workers == 1 or self.equal_steps:
             return True
         return self.scheme.claim(self.num_workers) == "synchronous" and not self._drops
 
     @cached_property
     def steps_between_pushes(self) -> int:
-        """The steps of one worker from a push to its next one; 1 where there are no servers."""
+        """Steps of one worker from one push to the next; 1 if there are no servers."""
         if not self.scheme.servers or not self.own_weights:
             return 1
         applied = 0
@@ -88,7 +81,7 @@ class Accounting:
 
     @property
     def steps_per_push(self) -> int:
-        """The batches behind a push, over all workers that push as one."""
+        """Batches behind one push, over all workers that push as one."""
         return self.scheme.group_size * self.steps_between_pushes
 
     def check_servers(self, num_steps: int) -> None:
@@ -99,12 +92,12 @@ class Accounting:
             raise SettingError("scheme.servers", message)
 
     def check_clipping(self, value: float | None) -> None:
-        """Raise SettingError if clipping by workers would come before other changes of gradients.
+        """Raise SettingError if workers would clip a gradient that is changed, or sent,
+        afterwards.
 
-        This is so if the scheme applies a mean, or anything else that is made of a gradient after
-        the worker has clipped it, or if a gradient leaves during backward, before it can be
-        clipped. DDP clips the mean itself. `value`: largest norm, or absolute value of an element;
-        None and 0 clip nothing.
+        That is so if the scheme applies a mean or another function of gradients, or if gradients
+        leave during backward. DDP clips the mean itself. `value`: largest norm, or absolute value
+        of an element; None and 0 clip nothing.
         """
         if value and self.scheme.overlap:
             message = "with scheme.overlap, gradients leave before they are clipped; null is needed"
@@ -116,8 +109,8 @@ class Accounting:
 
     @property
     def applies_own_gradients(self) -> bool:
-        """True if every gradient applied at the run's beginning and its end is one that a worker
-        computed. One that is damped by staleness is: the damping lowers the rate.
+        """True if every gradient that is applied at the beginning and at the end of the run is one
+        that a worker computed. Damping by staleness counts as such, since it only lowers the rate.
         """
         if self.num_workers == 1:
             return True
@@ -135,32 +128,32 @@ class Accounting:
         return all(message.gradient is gradient for message in applied)
 
     def group_of(self, worker: int) -> range:
-        """List those who push as one with this worker; the first of them speaks to the servers."""
+        """List the workers that push as one with this one; the first talks to the servers."""
         first = worker - worker % self.scheme.group_size
         return range(first, first + self.scheme.group_size)
 
     @property
     def pushing(self) -> range:
-        """The workers that speak to the servers."""
+        """The workers that talk to the servers."""
         return range(0, self.num_workers, self.scheme.group_size)
 
     @cached_property
     def needs_read(self) -> bool:
-        """True where servers must keep the weights that each worker was answered with."""
+        """True if servers must keep the weights with which they answered each worker."""
         one, unknown = torch.ones(1), torch.full((1,), math.nan)
         return bool(self.scheme.served(one, one, unknown).isnan())
 
     @cached_property
     def expected_staleness(self) -> float:
-        """The mean staleness of pushes that servers apply at the end of a run of equally fast
-        workers [updates]; 0 where workers apply gradients themselves.
+        """Mean staleness [updates] of the pushes that servers apply at the end of a run of equally
+        fast workers; 0 if workers apply gradients themselves.
         """
         return 0.0 if self.own_weights else self._mean_staleness(END)
 
     @property
     def batches_meanwhile(self) -> float:
-        """The mean of batches that servers apply between the read behind a push and its arrival, at
-        the end of a run of equally fast workers; 0 where workers apply gradients themselves.
+        """Mean number of batches that servers apply between a worker's read and the arrival of its
+        push, at the end of a run of equally fast workers; 0 if workers apply gradients themselves.
         """
         stale = self.expected_staleness
         return stale * self._mean_batches(END) if stale else 0.0
@@ -177,9 +170,9 @@ class Accounting:
 
     @cached_property
     def batches_per_update(self) -> int:
-        """The batches behind one update of the weights that are evaluated: what rate rules scale
-        with. Those of all workers where they average among themselves. A rule that changes on the
-        way is counted so from beginning to end, though the size of its updates changes.
+        """Batches behind one update of the weights that are evaluated, by which rate rules scale.
+        If workers average among themselves, it is the batches of all. If a rule changes during the
+        run, its first phase counts.
         """
         workers = range(self.num_workers)
         have_partners = any(self.scheme.partners(each, self.num_workers) for each in workers)
@@ -190,20 +183,18 @@ class Accounting:
         return int(self._mean_batches(BEGINNING))
 
     def images_per_update(self, batch_size: int) -> int:
-        """Count the images behind one update, where each worker's batch has `batch_size`."""
+        """Count the images behind one update if each worker's batch has `batch_size`."""
         return batch_size * self.batches_per_update
 
     @property
     def batches_per_round(self) -> int:
-        """The batches of which a run takes a whole multiple."""
+        """Number of batches of which a run takes a multiple."""
         if self.own_weights:
             return self.num_workers if self.equal_steps else self.steps_per_push
         return self.batches_per_update
 
     def batches(self, updates: int, num_steps: int | None) -> int:
-        """Count the batches behind so many updates of a run that takes `num_steps` batches; None:
-        it has no end.
-        """
+        """Count the batches behind so many updates; `num_steps` None: the run has no end."""
         if self.own_weights or not self.scheme.needs_end or num_steps is None:
             return updates * self.batches_per_update
         if num_steps not in self._totals:
@@ -212,14 +203,14 @@ class Accounting:
         return self._totals[num_steps][updates]
 
     def most_batches(self, num_steps: int) -> int:
-        """Bound the batches that are drawn until `num_steps` of them are in the weights."""
+        """Return an upper bound of the batches drawn until `num_steps` of them are applied."""
         if not self._drops:
             return num_steps
         return (num_steps // self.batches_per_update + 1) * self.num_workers
 
     @property
     def _drops(self) -> bool:
-        """True if servers drop pushes that come late."""
+        """True if servers drop late pushes."""
         if not self.scheme.servers:
             return False
         return any(release.dropped for _, release in self._second_turn())
@@ -232,7 +223,7 @@ class Accounting:
         worker: int = 0,
         gradient: Tensor | None = None,
     ) -> Iterator[Message]:
-        """Yield what a worker communicates in a step at weights of 0; `gradient` [1]: 1 if None."""
+        """Yield the messages of a worker in one step at weights 0. `gradient` [1]: 1 if None."""
         gradient = torch.ones(1) if gradient is None else gradient
         view = WorkerView(gradient, torch.zeros(1), worker, self.num_workers, num_steps, progress)
         return messages_of(self.scheme.step(view))
@@ -265,16 +256,17 @@ class Accounting:
         return self.scheme.group_size * pushes / len(releases)
 
     def _second_turn(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
-        """Serve everybody's push twice; of the first ones, not all that is under way has come."""
+        """Serve two pushes of each worker, and return what happened to the second ones: at the
+        first ones not all workers have a push under way yet.
+        """
         pushes = self._pushes_in_turn(lambda batches: progress)
         return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
 
     def _pushes_in_turn(
         self, progress: Callable[[int], float]
     ) -> Iterator[tuple[Arrival, Release]]:
-        """Serve workers that are equally fast: endlessly, each pushes in turn unless it waits.
-        `progress(batches)`: the share of the run that so many batches are, where they are behind
-        the weights.
+        """Serve equally fast workers endlessly: each pushes in turn unless it waits.
+        `progress(batches)`: share of the run after so many batches.
         """
         serving = self.scheme.serving(self.num_workers)
         read = dict.fromkeys(self.pushing, 0)  # versions, of workers that may push
@@ -298,7 +290,7 @@ class Accounting:
 
 
 class _Totals:
-    """Sums of the batches of the first updates by servers, each formed once."""
+    """Running sums of the batches behind updates by servers."""
 
     def __init__(self, pushes: Iterator[tuple[Arrival, Release]], group_size: int) -> None:
         applied = (len(release.applied) * group_size for _, release in pushes)
@@ -311,7 +303,7 @@ class _Totals:
 
 
 def messages_of(rule: Step) -> Iterator[Message]:
-    """Drive a rule, and yield its messages; what is communicated comes back as another tensor."""
+    """Run a rule and yield its messages; what is communicated is answered by another tensor."""
     answer = None
     while (message := next_message(rule, answer)) is not None:
         yield message

@@ -29,11 +29,11 @@ from paceline.settings import NotNegative, Whole, settings
 
 @settings("scheme")
 class AsyncParameterServer(AbstractServedScheme):
-    """Gradients are applied when they come, damped by their staleness or not.
+    """Gradients are applied when they arrive, with or without damping by staleness.
 
-    `compensation`: lambda above, the constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The 2
-    that is also found belongs to DC-ASGD-a, which divides it by the root of a moving mean of
-    squared gradients. AbstractScheme documents the others.
+    `compensation`: lambda above, the constant of DC-ASGD-c; 0.04 as in Apache MXNet's DCASGD. The
+    value 2 that is also found belongs to DC-ASGD-a, which divides it by the root of a moving mean
+    of squared gradients. AbstractScheme documents the other settings.
     """
 
     servers: Whole = Field()

@@ -1,8 +1,8 @@
-"""Audits of a run's log: what a rule promises must show there; by kind of rule, none of its code.
+"""Audits of a run's log, which check what a rule promises without using its code.
 
-Each function reads what was recorded when the run had ended, of which no worker was lost, and
-returns the line that breaks the promise, in words, or "" where all is as promised. A log of pushes
-is one server's (worker, staleness [updates]) in the order of arrival.
+Each function reads the log of an ended run in which no worker was lost. It returns in words the
+first entry that breaks the promise, or "". A log of pushes is one server's (worker, staleness
+[updates]) in the order of arrival.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ Dropped = Iterable[tuple[int, int]]  # worker, and number of the push among its 
 
 class Averaged(NamedTuple):
     """Mean of a worker's weights and its partner's. `sent_after`, `held_after`: number of its own
-    steps before its weights went into the mean, and before it held the mean itself; the same for
-    the worker that was asked.
+    steps before it sent its weights, and before it held the mean; the same for the worker that was
+    asked.
     """
 
     partner: int
@@ -25,9 +25,7 @@ class Averaged(NamedTuple):
 
 
 class ServedLog(NamedTuple):
-    """Log of one server. `workers`: that push, by number. `grants`: True for the server that
-    decides who takes another step.
-    """
+    """Log of one server. `workers`: those that push. `grants`: whether it grants the steps."""
 
     pushes: Pushes
     dropped: Dropped
@@ -36,7 +34,7 @@ class ServedLog(NamedTuple):
 
 
 class RunLog(NamedTuple):
-    """Log of a run: of its servers in order, and by worker its steps and its means of two."""
+    """Log of a run: its servers in order, and the steps and pairwise means of each worker."""
 
     steps: Mapping[int, int]
     servers: Sequence[ServedLog] = ()
@@ -44,9 +42,9 @@ class RunLog(NamedTuple):
 
 
 def not_at_once(log: ServedLog, first: int = 0) -> str:
-    """Audit pushes from number `first` on, each of which was an update and answered by itself. So
-    it is as late as others have pushed since its worker's push before, and at the end every worker
-    had a step under way.
+    """Audit pushes from number `first` on, each of which was one update, answered at once. So the
+    staleness is the number of pushes since the worker's previous one, and each worker had a step
+    under way at the end.
     """
     last = {worker: first for worker in log.workers}
     for number, (worker, staleness) in enumerate(log.pushes[first:], first):
@@ -61,9 +59,7 @@ def not_at_once(log: ServedLog, first: int = 0) -> str:
 
 
 def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
-    """Audit pushes before number `end`, of which the first `needed` of a version were one update.
-    When workers have left, it is of all that are there.
-    """
+    """Audit pushes before `end`: `needed` of a version, or all living workers', are an update."""
     numbers, dropped = Counter[int](), set(log.dropped)
     pushes, begun = log.pushes[:end], set[int]()
     for place, (worker, staleness) in enumerate(pushes):
@@ -85,7 +81,7 @@ def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
 
 
 def not_bounded(log: ServedLog, bound: int) -> str:
-    """Audit pushes of workers that may begin a step when they lead the slowest by `bound`."""
+    """Audit pushes of workers that begin a step only if they lead by at most `bound`."""
     steps, left = Counter(dict.fromkeys(log.workers, 0)), Counter(w for w, _ in log.pushes)
     last = dict.fromkeys(log.workers, 0)
     for number, (worker, staleness) in enumerate(log.pushes):
@@ -111,7 +107,7 @@ def not_switched(log: ServedLog, switch_at: float) -> str:
 
 
 def not_in_groups(log: ServedLog, group_size: int, steps: Mapping[int, int]) -> str:
-    """Audit groups that push as one, by the first of them; `steps`: of each worker."""
+    """Audit groups that push as one. `steps`: number of steps of each worker."""
     pushed = Counter(worker for worker, _ in log.pushes)
     for worker in pushed:
         if worker % group_size:
@@ -124,8 +120,8 @@ def not_in_groups(log: ServedLog, group_size: int, steps: Mapping[int, int]) -> 
 
 
 def not_in_pairs(averages: Mapping[int, Sequence[Averaged]], steps: Mapping[int, int]) -> str:
-    """Audit means of two: one worker of odd number asks one of even number, and takes no other mean
-    until it holds that one; both tell of all but one that may be under way at the end.
+    """Audit pairwise means: a worker of odd number asks one of even number, and asks no other until
+    it holds that mean. Both logs agree, except for one mean that may be under way at the end.
     """
     told = {worker: Counter(each.partner for each in means) for worker, means in averages.items()}
     for worker, partners in told.items():

@@ -3,12 +3,12 @@
     worker k, every step:             w_k <- sgd(w_k, g_k)
     worker k, after `period` steps:   w_k <- w_k - a (w_k - c);   c <- c + a (w_k - c)    at once
 
-a is the `elasticity`; the center c is at the servers, and is what is evaluated. A server answers
-with the center after the change, c'; the one before follows: c = (c' - a w_k) / (1 - a). As in the
-paper, the gradient of the step that follows an exchange is of the weights before it. What follows
-the last one of a worker is exchanged at its end.
+a is the `elasticity`. The center c is at the servers, and is evaluated. A server answers with the
+changed center c', from which the worker computes c = (c' - a w_k) / (1 - a). As in the paper, the
+step after an exchange uses the gradient at the weights before it. A worker makes a last exchange at
+its end.
 
-Law: with elasticity 0 this is independent, and the center stays where it was.
+Law: with elasticity 0 this is independent, and the center does not move.
 """
 
 import torch
@@ -23,9 +23,9 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class ElasticAveraging(AbstractScheme):
-    """Workers and a center attract each other. `elasticity`: a above, below 1; 0.9 / workers in the
-    paper. Momentum is each worker's own, by torch's SGD; the paper has none (EASGD) or Nesterov's
-    (EAMSGD).
+    """Workers and a center attract each other. `elasticity`: a above, below 1; the paper uses 0.9 /
+    workers. Each worker has its own momentum, by torch's SGD; the paper has none (EASGD) or
+    Nesterov's (EAMSGD).
     """
 
     servers: Whole = Field()

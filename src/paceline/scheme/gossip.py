@@ -1,22 +1,22 @@
 """Gossip: asynchronous decentralised SGD, AD-PSGD (Lian et al. 2018, arXiv:1710.06952).
 
-    active worker k, beside every step:   w_k, w_j <- (w_k + w_j) / 2    j drawn of its neighbours
-    worker k, every step:                 w_k <- sgd(w_k, g_k)           g_k of the step's beginning
+    active worker k, beside every step:   w_k, w_j <- (w_k + w_j) / 2    j a random neighbour
+    worker k, every step:                 w_k <- sgd(w_k, g_k)           g_k at the step's start
 
-Nobody waits: a mean is on its way while both compute, and while one is, no other is begun. What
-worker k applies in the meantime is added to the mean, as in the paper, where a second thread
+No worker waits: both compute while a mean is formed, and a worker begins no second mean meanwhile.
+What worker k applies meanwhile is added to the mean, as in the paper, where a second thread
 communicates. Every edge of the graph joins an active worker (of odd index) and a passive one, which
-never asks: so no two change the same weights at once. Between workers k - d and k + d, modulo
-workers, there is an edge, where one is active and one passive, for
+never asks; so no two means change the same weights at once. Edges join workers k - d and k + d,
+modulo workers, where one is active and one passive, for
 
     ring           d = 1
     exponential    d = 1, 3, 5, 9, ...: 1 and 2^i + 1    (Assran et al. 2019, arXiv:1811.10792)
     complete       every d
 
-Up to 8 workers the last two are the same.
+With up to 8 workers the last two are equal.
 
-Law: averaging keeps the mean of all weights; over a complete graph, when the rate is 0, workers
-reach consensus. One worker is plain SGD.
+Law: averaging preserves the mean of all weights; over a complete graph with rate 0, workers reach
+consensus. One worker is plain SGD.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,9 +32,7 @@ from paceline.settings import settings
 
 @settings("scheme")
 class Gossip(AbstractScheme):
-    """Pairs of workers average their weights. `graph`: the pairs. The partner that is drawn depends
-    on (seed, worker, step) alone.
-    """
+    """Pairs of workers in a `graph` average weights, drawn only from (seed, worker, step)."""
 
     graph: Literal["ring", "exponential", "complete"]
 

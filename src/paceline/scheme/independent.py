@@ -1,4 +1,4 @@
-"""Independent workers: they never communicate, the upper bound on throughput; their mean at the
+"""Independent workers, which never communicate: the upper bound on throughput. Their mean at the
 end is one-shot averaging (Zinkevich et al. 2010, NIPS).
 
     every step:   w_k <- sgd(w_k, g_k)
@@ -14,7 +14,7 @@ from paceline.settings import settings
 
 @settings("scheme")
 class Independent(AbstractScheme):
-    """Workers that share nothing; it has no settings."""
+    """Workers that share nothing; there are no settings."""
 
     def step(self, worker: WorkerView) -> Step:
         yield Apply(worker.gradient)

@@ -16,9 +16,7 @@ from paceline.settings import Whole, settings
 
 @settings("scheme")
 class LocalSGD(AbstractScheme):
-    """Workers average their weights after every few steps. `period`: steps of each worker from one
-    mean to the next.
-    """
+    """Workers average their weights every `period` steps of each worker."""
 
     period: Whole
 

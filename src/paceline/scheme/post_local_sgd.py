@@ -18,7 +18,7 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class PostLocalSGD(AbstractScheme):
-    """Synchronous SGD changes to local SGD on the way. `switch_at`: a share of the run's samples.
+    """Synchronous SGD that changes to local SGD. `switch_at`: a share of the run's samples.
     `period`: steps of each worker between means.
     """
 

@@ -1,11 +1,11 @@
-"""The seam between a rule and a clock.
+"""Interface between the rule of a scheme and a clock.
 
-A rule is written over values: gradients and messages in, messages out. The worker's part is a
-generator in which every `yield` is a communication, or a change of what the worker holds; another
-one may go on beside the computing of a step. The server's part says, after each push, what is
-applied and who is answered. Rules mutate nothing, use nothing again that they gave away in a
-message, and know no socket, clock or optimizer: what drives them (real processes, or an event
-queue) owns weights, optimizer state and buffers.
+A rule is written in terms of values: gradients and messages in, messages out. The worker's part is
+a generator; each `yield` is a communication or a change of the weights that the worker holds. A
+second generator may communicate while a step is computed. The server's part decides after each push
+which pushes are applied and which workers are answered. Rules change no tensor in place, do not use
+a tensor again after sending it, and know no socket, clock or optimizer. Weights, optimizer state
+and buffers belong to the caller: real processes, or an event queue.
 """
 
 from abc import ABC, abstractmethod
@@ -22,11 +22,11 @@ from paceline.settings import Neutral, Whole
 
 @dataclass(frozen=True)
 class WorkerView:
-    """The knowledge of a worker whose gradient is there.
+    """Knowledge of a worker when its gradient is ready.
 
-    `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds, until it gives
-    them away. `index`: of the worker, from 0. `num_steps`: that it took before. `progress`: the
-    share of the run's samples that is behind these weights; 0 where the run has no end, or servers
+    `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds; valid until it
+    sends them. `index`: of the worker, from 0. `num_steps`: steps that it took before. `progress`:
+    share of the run's samples that these weights contain; 0 if the run has no end, or if servers
     count.
     """
 
@@ -39,8 +39,8 @@ class WorkerView:
 
 
 class Message:
-    """A communication of a worker, or a change of its weights, that a rule yields. `meets_all`:
-    nobody is answered before all workers have sent it.
+    """A communication of a worker, or a change of its weights, that a rule yields. `meets_all`: no
+    worker is answered before all have sent it.
     """
 
     meets_all: ClassVar[bool] = False
@@ -48,7 +48,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Mean(Message):
-    """All workers meet here; each is answered with the mean of what they brought."""
+    """Send `value` to all workers; the answer is the mean of the values of all."""
 
     meets_all = True
 
@@ -57,31 +57,31 @@ class Mean(Message):
 
 @dataclass(frozen=True)
 class Push(Message):
-    """A message to the servers; answered with the weights that they release to this worker."""
+    """Send `value` to the servers; the answer is the weights that they release to this worker."""
 
     value: Tensor
 
 
 @dataclass(frozen=True)
 class Apply(Message):
-    """The worker's own optimizer applies this gradient; answered with its weights after that."""
+    """Apply this gradient by the worker's own optimizer; the answer is its weights after that."""
 
     gradient: Tensor
 
 
 @dataclass(frozen=True)
 class Adopt(Message):
-    """The worker holds these weights from now on."""
+    """Replace the worker's weights by these."""
 
     weights: Tensor
 
 
 @dataclass(frozen=True)
 class PairMean(Message):
-    """This worker sends its weights; the partner holds their mean with its own from then on, and
-    this worker changes by as much as that mean differs from what it sent when it is answered.
-    So the sum of all weights is the same after that, whatever either applies meanwhile. A step
-    under way still gives the gradient of the weights that it began with.
+    """Send this worker's weights w to the partner, which sets its own to the mean m of both and
+    answers m. This worker then adds m - w to its weights, so the sum of all weights is preserved,
+    even if either applied gradients meanwhile. A step that has begun still computes the gradient of
+    its old weights.
     """
 
     partner: int
@@ -95,7 +95,7 @@ Step = Generator[Message, Any, None]
 
 
 def next_message(step: Step, answer: Any) -> Message | None:
-    """Go on with a rule, and return its next message; None at the end of the step."""
+    """Continue a rule, and return its next message; None at the end of the step."""
     try:
         return step.send(answer)
     except StopIteration:
@@ -103,19 +103,18 @@ def next_message(step: Step, answer: Any) -> Message | None:
 
 
 class AbstractScheme(ABC):
-    """One way of sharing updates. A concrete scheme is a settings class: it fills in the rule, says
-    what it promises, and is never subclassed. What others count by is asked of the rule itself, by
-    `paceline.scheme.accounting`.
+    """One way of sharing updates. A concrete scheme is a settings class that defines the rule and
+    what it promises; it is never subclassed. `paceline.scheme.accounting` derives counts from the
+    rule.
 
-    Traits, which a scheme overrides with a class attribute or a setting of that name:
+    Traits, which a scheme sets by a class attribute or a setting of that name:
 
-    `servers`: processes that share the weights. `sharding`: how, in equal parts by bytes, or whole
-    tensors in turn. `group_size`: workers that push as one, which divides their number: the first
-    of them pushes their mean. `overlap`: a push is of the gradient, and leaves during backward,
-    layer by layer from the last, where it leaves its node.
-    `collective`, `compression`: how a Mean travels. `carried_out_by_ddp`: on real processes
-    Lightning's DDP carries out this rule. `needs_end`: the rule goes by the share of the run that
-    is behind (a trait, since no number of trials shows that a rule never does).
+    `servers`: processes that share the weights. `sharding`: division of the weights among them, in
+    equal parts by bytes, or in whole tensors in turn. `group_size`: workers that push as one, which
+    divides their number; the first of them pushes their mean. `overlap`: pushes are gradients, and
+    leave for other nodes during backward, layer by layer from the last. `collective`,
+    `compression`: how a Mean is formed. `carried_out_by_ddp`: on real processes Lightning's DDP
+    does the same. `needs_end`: the rule depends on the progress of the run.
     """
 
     servers: int = 0
@@ -129,56 +128,51 @@ class AbstractScheme(ABC):
 
     @abstractmethod
     def step(self, worker: WorkerView) -> Step:
-        """Yield what one worker does in a step, from its gradient to the step's end."""
+        """Yield what one worker does in a step, after its gradient has been computed."""
 
     def beside(self, worker: int, num_workers: int, num_steps: int, seed: int) -> Step | None:
-        """Return what a worker with weights of its own does beside the computing of the step after
-        `num_steps`, which waits for it no more than anybody else; None: nothing. It yields
-        PairMean only. Where it outlasts its step, it goes on, and the next step has none.
-
-        `seed`: of the run, for what is drawn.
+        """Return what a worker with its own weights does while it computes the step after
+        `num_steps`; None if nothing. It yields only PairMean, and no worker waits for it. If it
+        lasts longer than the step, it continues, and the next step has none. `seed`: of the run,
+        for random choices.
         """
         return None
 
     def end(self, weights: Tensor, steps: int) -> Step:
-        """Yield what a worker with weights of its own does after its last step, in a run that has
-        an end. A rule that takes a Mean in some steps only takes one here too, after a single step.
+        """Yield what a worker with its own weights does after its last step, in a run that has an
+        end. A rule that yields a Mean only in some steps must yield one here after a single step.
         """
         yield from ()
 
     def serving(self, num_workers: int) -> AbstractServing:
-        """Build a server's part, for one server and run. Raises SettingError where the rule cannot
-        have so many workers.
-        """
+        """Build one server's part for a run. Raises SettingError for a wrong number of workers."""
         raise NotImplementedError(f"{type(self).__name__} has no servers")
 
     def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
-        """Return the gradient that a push stands for. `weights`: of the server now; `read`: as they
-        were when the worker got them.
-        """
+        """Return the gradient to apply to `weights` for a push computed on the weights `read`."""
         return pushed
 
     def step_factor(self, staleness: int) -> float:
-        """Return the factor on the rate of an update; `staleness`: of its stalest push."""
+        """Return the factor on the learning rate of an update. `staleness`: of its stalest push."""
         return 1.0
 
     def claim(self, num_workers: int) -> Claim:
-        """Return the name that a run gives itself, which its certificate confirms or denies."""
+        """Return the consistency that a run claims; its certificate confirms or denies it."""
         return "apart"
 
     def broken(self, log: RunLog) -> str:
-        """Return the line of a run's log that breaks the rule, in words; "" if none does."""
+        """Return in words the first entry of a run's log that breaks the rule, or ""."""
         return ""
 
     def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
-        """List those whom this worker may ask for a PairMean; they themselves ask nobody. Links to
-        all of them are opened before the first step, and a trial would meet only some.
+        """List the workers that this worker may ask for a PairMean; these never ask. Connections to
+        all of them are opened before the first step.
         """
         return ()
 
 
 class AbstractServedScheme(AbstractScheme):
-    """Servers apply the workers' gradients; such schemes differ in the servers' part alone."""
+    """Servers apply the workers' gradients; such schemes differ only in the servers' part."""
 
     def step(self, worker: WorkerView) -> Step:
         weights = yield Push(worker.gradient)
@@ -192,5 +186,5 @@ class AbstractServedScheme(AbstractScheme):
         return ""
 
     def not_served(self, log: ServedLog) -> str:
-        """Return what in a server's log this scheme's `serving` cannot have done, in words."""
+        """Return in words the first entry of a log that contradicts `serving`, or ""."""
         return ""

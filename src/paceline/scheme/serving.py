@@ -1,4 +1,4 @@
-"""State machines of a server: from a push that arrives to those that are applied and answered."""
+"""State machines of a server, which decide after each push what is applied and who is answered."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Arrival:
-    """A push that has just come: who sent it, and how many versions late it is. `progress`: share
-    of the run's samples that is behind the server's weights.
+    """A push that has arrived from `worker`, late by `staleness` versions. `progress`: share of the
+    run's samples that the server's weights contain.
     """
 
     worker: int
@@ -19,9 +19,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Release:
-    """The consequences of a push. `applied`: one update of the weights, by the mean of what these
-    workers pushed; none where empty. Then those who are `answered` get the weights. `dropped`:
-    pushes that are not used.
+    """Consequences of a push. `applied`: workers whose pushes' mean is one update of the weights;
+    no update if empty. `answered`: workers that get the weights after that. `dropped`: workers
+    whose pushes are not used.
     """
 
     applied: tuple[int, ...] = ()
@@ -37,28 +37,26 @@ class AbstractServing(ABC):
 
     @abstractmethod
     def arrive(self, arrival: Arrival) -> Release:
-        """Take a push that has come, and return what it releases."""
+        """Take a push that has arrived, and return its consequences."""
 
     def leave(self, worker: int) -> Release:
-        """Expect no more of this worker, and drop a push of it that waits."""
+        """Expect no more of this worker, and drop its push if one waits."""
         return NOTHING
 
     def pushes_before_a_stop(self) -> int:
-        """Count the pushes after which each worker may stop at its next answer, and none that has
-        not stopped waits for it.
-        """
+        """Return after how many pushes each worker may stop without making another wait."""
         return 0
 
 
 class AtOnce(AbstractServing):
-    """Every push is an update, and is answered alone."""
+    """Every push is one update, and is answered at once."""
 
     def arrive(self, arrival: Arrival) -> Release:
         return Release((arrival.worker,), (arrival.worker,))
 
 
 class Together(AbstractServing):
-    """The first `needed` of the workers' pushes of a version are one update; others are dropped."""
+    """The first `needed` pushes of a version are one update; later ones are dropped."""
 
     def __init__(self, num_workers: int, needed: int) -> None:
         self._num_workers, self._needed = num_workers, needed
@@ -84,9 +82,7 @@ class Together(AbstractServing):
 
 
 class Bounded(AbstractServing):
-    """Every push is an update; its worker is answered when it leads the slowest by at most `bound`
-    steps.
-    """
+    """Every push is one update, answered when its worker leads by at most `bound` steps."""
 
     def __init__(self, workers: Iterable[int], bound: int) -> None:
         self._bound = bound
@@ -114,7 +110,7 @@ class Bounded(AbstractServing):
 
 
 class ThenAtOnce(AbstractServing):
-    """Together until `switch_at` of the run's samples, then each at once."""
+    """Together until `switch_at` of the run's samples, then each push at once."""
 
     def __init__(self, num_workers: int, switch_at: float) -> None:
         self._together, self._at_once = Together(num_workers, num_workers), AtOnce()

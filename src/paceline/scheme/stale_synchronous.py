@@ -17,8 +17,8 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class StaleSynchronous(AbstractServedScheme):
-    """Fast workers wait for slow ones within a bound. `bound`: steps that the fastest worker may
-    have taken more than the slowest. AbstractScheme documents the others.
+    """Fast workers wait for slow ones. `bound`: number of steps by which the fastest worker may
+    lead the slowest. AbstractScheme documents the other settings.
     """
 
     servers: Whole = Field()

@@ -2,8 +2,8 @@
 
     every step:   g <- mean_k g_k;   w <- sgd(w, g)    on every worker
 
-Law: K workers with batches of B/K are one worker with batches of B, momentum and weight decay too.
-On real processes this rule is carried out by Lightning's DDP, whose buckets overlap backward.
+Law: K workers with batches of B/K are one worker with batches of B, with momentum and weight decay.
+On real processes Lightning's DDP applies this rule, with buckets that overlap backward.
 """
 
 from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
@@ -12,9 +12,9 @@ from paceline.settings import settings
 
 @settings("scheme")
 class SyncAllReduce(AbstractScheme):
-    """Synchronous SGD on weights that all workers share. `collective` names how the mean is formed,
-    which changes the time alone; `compression` what is done to gradients before they are sent, on
-    real processes alone (torch's own hooks).
+    """Synchronous SGD on weights that all workers share. `collective`: how the mean is formed,
+    which changes only the time. `compression`: of gradients before they are sent, by torch's own
+    hooks, on real processes only.
     """
 
     carried_out_by_ddp = True

@@ -21,8 +21,8 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class SyncParameterServer(AbstractServedScheme):
-    """Servers apply the mean of the first pushes of each version. `backup_workers`: b above, of all
-    workers. AbstractScheme documents the others.
+    """Servers apply the mean of the first pushes of each version. `backup_workers`: b above, over
+    all workers. AbstractScheme documents the other settings.
     """
 
     servers: Whole = Field()

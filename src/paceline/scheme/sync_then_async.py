@@ -20,7 +20,7 @@ from paceline.settings import Share, Whole, settings
 @settings("scheme")
 class SyncThenAsync(AbstractServedScheme):
     """Servers wait for all workers at first, and for none later. `switch_at`: a share of the run's
-    samples. AbstractScheme documents the others.
+    samples. AbstractScheme documents the other settings.
     """
 
     needs_end = True

@@ -1,7 +1,6 @@
-"""Pacing of real processes: a step ends no earlier than on the accelerator that is emulated.
-
-A worker computes its real gradient, then sleeps, and only then communicates. The system wakes it
-up late, by a millisecond where many processes share a core: the next step is shorter by that.
+"""Pacing of real processes: a step takes at least as long as on the emulated accelerator. A worker
+computes its real gradient, then sleeps, and only then communicates. If the system wakes it up late,
+as where many processes share a core, the next step is shorter by that time.
 """
 
 import os
@@ -15,9 +14,8 @@ from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork, share
 
 
 class Pace:
-    """The pace of one worker; `late_steps` counts steps that really took longer than emulated.
-
-    `workload`: network whose layers have their gradients during the emulated backward.
+    """Pace of one worker; `late_steps` counts steps that really took longer than emulated.
+    `workload`: network whose layers get their gradients during the emulated backward.
     """
 
     def __init__(
@@ -37,16 +35,15 @@ class Pace:
         self._overslept = 0.0
 
     def wait_for(self, part: Bucket) -> None:
-        """Sleep until the step that has begun would have this part of its gradient."""
+        """Sleep until this part of the gradient of the present step would be ready."""
         at = self._begun + self._seconds * share_of_step(part.ready)
         remaining = at - time.perf_counter()
         if remaining > 0:
             time.sleep(remaining)
 
     def wait(self, exchanging: float = 0.0) -> None:
-        """Sleep until the step that has begun would have ended.
-
-        `exchanging`: seconds since its beginning in which the accelerator would not have computed.
+        """Sleep until the present step would have ended. `exchanging`: seconds of the step in which
+        the accelerator would not have computed.
         """
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()  # the gradient may be queued only
@@ -71,10 +68,9 @@ class Pace:
 
 
 def give_way() -> None:
-    """Let this worker compute only when no server needs its core (Linux; needs no privilege).
-
-    A server represents a machine of its own. With only niceness, a worker that it has just
-    answered still takes its core for 4 ms, the shortest time slice of the scheduler.
+    """Let this worker compute only when no server needs its core (Linux; needs no privilege). A
+    server stands for a separate machine. With niceness only, a worker that was just answered keeps
+    the server's core for 4 ms, the shortest time slice of the scheduler.
     """
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -1,7 +1,6 @@
-"""Parts of a modelled cluster: its nodes, their links, its servers.
-
-The processes of split workers fill one node after the other, all of a worker before those of the
-next; so for them `workers_per_node` counts processes.
+"""Parts of a modelled cluster: nodes, links, servers. Processes of split workers fill one node
+after the other, all of a worker before those of the next; for them `workers_per_node` counts
+processes.
 """
 
 import math
@@ -21,11 +20,9 @@ from paceline.timing.step_times import interpolated, seconds_of_step
 
 @settings("cluster.link")
 class Link:
-    """A full-duplex link.
-
-    `latency`: seconds; `bandwidth`: bytes/s in each direction, inf (or None) for no limit.
-    `unevenness`: how unevenly a server's answers that are under way at once share its link: sigma
-    of the log-normal weight of each, at most 2.
+    """A full-duplex link. `latency`: seconds; `bandwidth`: bytes/s in each direction, inf (or None)
+    for no limit. `unevenness`: sigma, at most 2, of the log-normal weights by which simultaneous
+    answers of a server share its link.
     """
 
     latency: NotNegative
@@ -42,13 +39,12 @@ ServerPlacement = Annotated[Literal["own_nodes", "beside_workers"], Neutral("own
 
 @settings("cluster.shared_cores")
 class SharedCores:
-    """Cores that the workers and servers of one machine share, as measured there.
+    """Measured cores that the workers and servers of one machine share.
 
-    `step_seconds`: mean duration of a step of a worker by itself, by batch size. `speeds`: how much
-    n processes compute together in the time in which a single one computes 1, by n, with n = 1
-    among them. `ddp_seconds`: what DistributedDataParallel adds to a step of its own accord.
-    `push_seconds`, `allreduce_seconds`: what an exchange adds to a step besides its own time, since
-    it costs the step its caches, and a process its core.
+    `step_seconds`: mean step time of a single worker by batch size. `speeds`: how much n processes
+    compute together while a single one computes 1, by n; n = 1 is required. `ddp_seconds`: what
+    DistributedDataParallel adds to a step. `push_seconds`, `allreduce_seconds`: what an exchange
+    adds to a step besides its own time, because the step loses its caches and a process its core.
     """
 
     step_seconds: dict[Whole, Positive]
@@ -65,11 +61,11 @@ class SharedCores:
             raise SettingError("cluster.shared_cores.speeds", message)
 
     def mean_step_seconds(self, batch_size: int) -> float:
-        """Return the mean duration of a step of a worker by itself [seconds]."""
+        """Return the mean step time of a single worker [seconds]."""
         return seconds_of_step(self.step_seconds, batch_size)
 
     def speed(self, processes: int) -> float:
-        """Return what so many processes compute together; linear between those of `speeds`."""
+        """Return what so many processes compute together, interpolated linearly."""
         return interpolated(self.speeds, processes)
 
 
@@ -77,21 +73,19 @@ class SharedCores:
 class ClusterProfile:
     """Cost of messages and servers on a modelled cluster, and placement of workers on nodes.
 
-    Each process of a split worker counts as a worker here; each computes an equal share of its
-    step, as if the arithmetic divided evenly.
+    Each process of a split worker counts as a worker, and computes an equal share of its step.
 
     `link`: network interface that the workers of a node share. `node_link`: link of one worker or
     server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
-    on one machine. `server_placement`: each server is on a node of its own, or servers are on the
-    workers' nodes in turn, from the first. `node_cores`: number of cores that pass the messages
-    inside a node, one message each at a time, or 1 for a bus that all share; None for no limit.
-    `message_seconds`, `message_bandwidth`: of a core for a message of an all-reduce, none if empty,
-    and for its bytes [bytes/s], those of its link if empty; by the number of workers of a node,
-    linear between, and as the nearest beyond.
-    `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`: True if
-    gradients are reduced in buckets during backward, as under DDP; False if only after it.
-    `shared_cores`: cores on which the workers and servers of one machine compute; None if each has
-    a processor of its own.
+    on one machine. `server_placement`: each server is on its own node, or servers are on the
+    workers' nodes in turn. `node_cores`: cores that pass the messages inside a node, one each at a
+    time, or 1 for a shared bus; None for no limit. `message_seconds`, `message_bandwidth`: time of
+    a core for a message of an all-reduce (none if empty), and rate for its bytes [bytes/s] (that of
+    its link if empty); by the number of workers of a node, interpolated linearly and constant
+    beyond. `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`:
+    True if gradients are reduced in buckets during backward, as under DDP; False if after it.
+    `shared_cores`: cores on which all processes of one machine compute; None if each has its own
+    processor.
 
     A server takes `server_seconds` for a push, plus the time to update its weights at
     `server_bandwidth` [bytes/s].
@@ -112,35 +106,32 @@ class ClusterProfile:
 
     @property
     def one_machine(self) -> bool:
-        """True if workers and servers are on the same machine."""
+        """True if all workers and servers are on one machine."""
         return self.workers_per_node is None
 
     @property
     def ddp_seconds(self) -> float:
-        """Duration that DistributedDataParallel adds to a worker's step, where it is known."""
+        """Seconds that DistributedDataParallel adds to a worker's step, if known."""
         return 0.0 if self.shared_cores is None else self.shared_cores.ddp_seconds
 
     @property
     def push_seconds(self) -> float:
-        """Duration that a push adds to a step on shared cores, besides its messages."""
+        """Seconds that a push adds to a step on shared cores, besides its messages."""
         return 0.0 if self.shared_cores is None else self.shared_cores.push_seconds
 
     @property
     def allreduce_seconds(self) -> float:
-        """Duration that an all-reduce adds to a step on shared cores, besides its messages."""
+        """Seconds that an all-reduce adds to a step on shared cores, besides its messages."""
         return 0.0 if self.shared_cores is None else self.shared_cores.allreduce_seconds
 
     @property
     def in_all_reduce(self) -> "ClusterProfile":
-        """The profile for an all-reduce, whose messages inside a node pass a link of their own."""
+        """This profile with the link of all-reduces inside a node."""
         link = self.allreduce_link
         return self if link is None else replace(self, node_link=link)
 
     def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
-        """Return the time in which a node's cores pass messages of an all-reduce.
-
-        `workers`: number of those on the node.
-        """
+        """Return the time of a node's cores for messages of an all-reduce among its `workers`."""
         if self.node_cores is None:
             return 0.0
         each = interpolated(self.message_seconds or {1: 0.0}, workers)
@@ -148,27 +139,25 @@ class ClusterProfile:
         return (num_messages * each + num_bytes / bandwidth) / self.node_cores
 
     def overlaps(self, workers: int) -> bool:
-        """True if gradients are reduced during backward, on cores that `workers` leave free."""
+        """Return True if gradients are reduced during backward, on cores without a worker."""
         busy = self.shared_cores is not None and workers >= (self.node_cores or math.inf)
         return self.overlap and not busy
 
     def num_nodes(self, workers: int) -> int:
-        """Count the nodes of `workers` workers, without those of servers."""
+        """Count the nodes of `workers` workers, without nodes of servers."""
         return 1 if self.workers_per_node is None else math.ceil(workers / self.workers_per_node)
 
     def node_of(self, worker: int) -> int:
-        """Return the number of the worker's node: workers fill one node after the other."""
+        """Return the number of the worker's node."""
         return 0 if self.workers_per_node is None else worker // self.workers_per_node
 
     def largest_node(self, workers: int) -> int:
-        """Count the workers on the first node, which has no fewer than the others."""
+        """Count the workers on the first node, which is the fullest."""
         return min(workers, self.workers_per_node or workers)
 
     def levels(self, workers: int) -> list[tuple[Link, int]]:
-        """List the links that connect all `workers`, with the number of participants of each.
-
-        The workers of the fullest node come first, then the nodes; a link with only one participant
-        is left out.
+        """List the links that connect all `workers`, each with its number of participants: the
+        workers of the fullest node, then the nodes. A link with only one participant is left out.
         """
         inside, nodes = self.largest_node(workers), self.num_nodes(workers)
         levels = [(self.node_link, inside), (self.link, nodes)]
@@ -176,7 +165,7 @@ class ClusterProfile:
 
 
 def check_places(profile: ClusterProfile, workers: int, shards: int) -> None:
-    """Raise SettingError("model.shards") where workers would share nodes in different ways."""
+    """Raise SettingError("model.shards") if workers would be placed on nodes in different ways."""
     room = profile.workers_per_node
     if room is not None and workers * shards > room and room % shards and shards % room:
         message = (
@@ -190,11 +179,10 @@ def seconds_inside(
 ) -> float:
     """Model the seconds of an exchange among the `shards` processes of each worker.
 
-    A process sends its messages one after the other: latency counts for each of them. They pass the
-    node's inner link, that of all-reduces, or, if the worker has processes on several nodes, the
-    link between these, which each node's processes share where each sends to each other. Nothing is
-    over before the cores of a node have passed the messages of all its processes, with all
-    `workers` at it at once.
+    A process sends its messages one after the other, each with the latency of the link: that of
+    all-reduces inside the node, or, if a worker has processes on several nodes, the link between
+    these, which the processes of a node share if each sends to each other. It takes at least as
+    long as the cores of a node need for the messages of all its processes.
     """
     profile = profile.in_all_reduce
     of_node, link, sharing = profile.largest_node(workers * shards), profile.node_link, 1.0
@@ -208,16 +196,15 @@ def seconds_inside(
 
 
 def of_first_processes(profile: ClusterProfile, shards: int) -> ClusterProfile:
-    """Return the profile for messages between only the first processes of workers."""
+    """Return the profile for messages between the first processes of workers only."""
     room = profile.workers_per_node
     return replace(profile, workers_per_node=room and max(1, room // shards))
 
 
 def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> ClusterProfile:
-    """Return the profile for messages between the processes with the same slices.
-
-    `shards` groups, of a process of each worker, are at it at once: those on a node share its link
-    and its cores.
+    """Return the profile for messages between the processes with the same slices. There are
+    `shards` groups with one process of each worker; groups on the same node share its link and its
+    cores.
     """
     groups = min(shards, profile.workers_per_node or shards)
     firsts = of_first_processes(profile, shards)
@@ -236,19 +223,19 @@ def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> Clu
 
 
 class Exchanged(NamedTuple):
-    """All-to-all among `workers`; `num_bytes`: from each of them to each, [workers, workers]."""
+    """All-to-all among `workers`. `num_bytes` [workers, workers]: from each of them to each."""
 
     workers: range
     num_bytes: np.ndarray
 
 
 def shuffle_seconds(exchanges: Sequence[Exchanged], profile: ClusterProfile) -> float:
-    """Return the seconds of all-to-alls at the same time, each by pairwise exchange.
+    """Return the seconds of simultaneous all-to-alls, each by pairwise exchange.
 
-    p workers take p - 1 rounds, each with a latency, and the bytes of the fullest link: those that
-    a worker sends or receives inside its node, or all workers of a node to and from others
-    (Thakur, Rabenseifner, Gropp 2005, IJHPCA 19(1): (p - 1) latency + n / BW for n bytes that each
-    of p nodes sends). The cores of a node pass the bytes inside it.
+    p workers take p - 1 rounds with a latency each, and the time of the fullest link for its bytes:
+    those that a worker sends or receives inside its node, or those that all workers of a node
+    exchange with others (Thakur, Rabenseifner, Gropp 2005, IJHPCA 19(1): (p - 1) latency + n / BW
+    if each of p nodes sends n bytes). The cores of a node pass the bytes inside it.
     """
     latency = busiest = 0.0  # the latter inside its node
     inside, out, into = Counter[int](), Counter[int](), Counter[int]()  # by node
@@ -271,5 +258,5 @@ def shuffle_seconds(exchanges: Sequence[Exchanged], profile: ClusterProfile) -> 
 
 
 def scatter_seconds(num_bytes: int, receivers: int, profile: ClusterProfile) -> float:
-    """Return the seconds in which a worker sends so many bytes to each receiver of its node."""
+    """Return the seconds in which a worker sends so many bytes to each receiver on its node."""
     return receivers * profile.node_link.seconds(num_bytes)

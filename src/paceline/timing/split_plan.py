@@ -1,13 +1,13 @@
-"""Plan of a network that is divided over the processes of a worker, by facts of its operations.
+"""Plan of a network that is divided over the processes of a worker.
 
     by_images    each process has the layer and its part of the images; gradients are summed
     by_channels  each process has some of the outputs, for all images; the input is gathered
     by_inputs    each process has some of the inputs, for all images; the outputs are summed
     whole        each process computes the same
 
-Fully connected layers have many weights and few activations, convolutions the reverse: so "conv ->
-data, FC -> model" (Krizhevsky 2014, arXiv:1404.5997; Iandola 2016, arXiv:1511.00175). But what a
-layer moves depends on how its neighbours are divided, so `auto` compares whole networks.
+Fully connected layers have many weights and few activations, convolutions the reverse: hence "conv
+-> data, FC -> model" (Krizhevsky 2014, arXiv:1404.5997; Iandola 2016, arXiv:1511.00175). But what a
+layer sends depends on how its neighbours are divided, so `auto` compares whole networks.
 """
 
 import math
@@ -38,10 +38,8 @@ Layers = frozenset[str]
 
 
 class WeightedLayer(NamedTuple):
-    """A linear layer or a convolution, for `images` at a time.
-
-    `inputs`, `outputs`: numbers of channels, which are `dimension` of the activation; 0: not known,
-    and taken to be divisible.
+    """A linear layer or a convolution for `images` at a time. `inputs`, `outputs`: numbers of
+    channels along `dimension` of the activation; 0 if not known, and assumed to be divisible.
     """
 
     linear: bool
@@ -56,10 +54,7 @@ class WeightedLayer(NamedTuple):
         return any(size % shards == 0 for size in sizes)
 
     def divided_way(self, sliced: bool, shards: int) -> str | None:
-        """Choose between channels and inputs; None: it cannot be divided.
-
-        `sliced`: the input comes divided by channels.
-        """
+        """Choose channels or inputs, or None; `sliced`: the input is divided by channels."""
         if self.groups > 1:
             return BY_CHANNELS if self.groups % shards == 0 else None
         by_inputs = self.inputs % shards == 0
@@ -74,11 +69,11 @@ class Operation:
     """Facts about an operation of a network.
 
     `takes`: numbers of the operations whose results it takes. `num_bytes`: of its whole result.
-    `learns`: True if gradients reach its result. `works_on`: returns whether parts of what it takes
-    along a dimension give that part of its result; None: it needs the whole. `layer`: None for what
-    is not a WeightedLayer. `has_channels`: True for another layer that has something of each
-    channel, such as BatchNorm. `weights`: their number; `matrix`: of these, without the bias;
-    `statistics`: number of BatchNorm's.
+    `learns`: True if gradients reach its result. `works_on(dimension)`: True if parts of its inputs
+    along the dimension give that part of its result; None if it needs whole inputs. `layer`: None
+    for other operations than a WeightedLayer. `has_channels`: True for other layers with something
+    for each channel, such as BatchNorm. `weights`: number of weights; `matrix`: the same without
+    the bias; `statistics`: number of BatchNorm's statistics.
     """
 
     name: str
@@ -94,7 +89,7 @@ class Operation:
 
 
 class Network(NamedTuple):
-    """Operations of a network, in order; its weights, and the bytes of each."""
+    """Operations of a network in order, its number of weights, and the bytes of each."""
 
     operations: Sequence[Operation]
     num_weights: int
@@ -102,9 +97,9 @@ class Network(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Division of one operation: its way, the state that it wants inputs in, that of its result.
-
-    `forward`, `backward`: exchanges of activations, and of their gradients, for it.
+    """Division of one operation: its way, the state in which it needs inputs, and that of its
+    result. `forward`, `backward`: the exchanges of activations, and of their gradients, that it
+    needs.
     """
 
     way: str
@@ -116,9 +111,8 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """Plan of a divided network. `placed`: its operations, in order; `step`: what a step sends.
-
-    `ways`: of all layers with weights or channels, by name.
+    """Plan of a divided network. `placed`: its operations in order. `ways`: of all layers with
+    weights or channels, by name. `step`: messages of a step.
     """
 
     placed: Sequence[Placed]
@@ -129,10 +123,10 @@ class SplitPlan:
 def plan_split(network: Network, split: str, shards: int) -> SplitPlan:
     """Plan how to divide a network over `shards` processes.
 
-    `split`: "all" divides all its weighted layers, "fully_connected" the linear ones, "auto" those
-    with which a process sends the fewest bytes in a step: never more than by the other two, and no
-    single layer saves bytes if it is done the other way. Raises SettingError("model.split"),
-    ("model.shards"), or ("batch_size") where images cannot be divided.
+    `split`: "all" divides all weighted layers, "fully_connected" the linear ones, "auto" those with
+    which a process sends the fewest bytes in a step: never more than with the other two, and
+    changing any single layer does not save bytes. Raises SettingError("model.split"),
+    ("model.shards"), or ("batch_size") if images cannot be divided.
     """
     if split not in SPLITS:
         raise SettingError("model.split", f"{split!r} is none of {', '.join(SPLITS)}")
@@ -153,10 +147,9 @@ def plan_split(network: Network, split: str, shards: int) -> SplitPlan:
 
 
 def _fewest_bytes(linear: Layers, possible: Layers, num_bytes: Callable[[Layers], int]) -> Layers:
-    """Change one layer after the other, as long as that saves bytes.
-
-    A choice that cannot be is left out, but for that of no layer: then the processes cannot share
-    the images.
+    """Change one layer after the other as long as that saves bytes. Impossible choices are skipped;
+    but if no layer can stay by images, the error is raised, because processes cannot share the
+    images.
     """
     num_bytes(frozenset())
 
@@ -209,7 +202,7 @@ def divided_plan(network: Network, divided: Layers, shards: int) -> SplitPlan:
 def _wanted(
     operation: Operation, states: Sequence[State], divided: Layers, shards: int
 ) -> tuple[str, State, State]:
-    """Return an operation's way, the state that it wants inputs in, and that of its result."""
+    """Return an operation's way, the state in which it needs inputs, and that of its result."""
     name, layer = operation.name, operation.layer
     if layer is None:
         works_on, parts = operation.works_on, (state.dimension for state in states)
@@ -258,10 +251,9 @@ def _step(
 
 
 def counted_network(layers: Sequence[Layer], num_classes: int, batch_size: int) -> Network:
-    """Return the operations of a network whose layers were counted, for `batch_size` images.
-
-    What a list of layers does not say is assumed: they are a chain, between them are only
-    operations that work on parts, and channels of convolutions are divisible.
+    """Return the operations of a network with counted layers, for `batch_size` images. A list of
+    layers does not say everything, so it is assumed that they are a chain, that only operations
+    which work on parts are between them, and that channels of convolutions are divisible.
     """
     found, learns = [Operation("images")], False
 

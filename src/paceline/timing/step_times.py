@@ -1,4 +1,4 @@
-"""Durations of an accelerator's steps: their means, and the same random draws on both clocks."""
+"""Durations of an accelerator's steps: means, and random draws that are the same on both clocks."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from paceline.timing.workload import OWN
 
 
 def interpolated(values: Mapping[int, float], at: int) -> float:
-    """Return a value by its number: linear between known ones, and that of the nearest beyond."""
+    """Return a value by its number, interpolated linearly and constant beyond the known numbers."""
     known = sorted(values)
     return float(np.interp(at, known, [values[each] for each in known]))
 
@@ -35,9 +35,8 @@ StepSeconds = Annotated[
 
 
 def seconds_of_step(step_seconds: float | Mapping[int, float], batch_size: int) -> float:
-    """Return the mean duration of a step with `batch_size` images [seconds].
-
-    It is linear between the batch sizes of a mapping, and beyond them proportional to the nearest.
+    """Return the mean duration of a step with `batch_size` images [seconds]. It is linear between
+    the batch sizes of a mapping, and proportional to the nearest one beyond them.
     """
     if not isinstance(step_seconds, Mapping):
         return step_seconds
@@ -50,9 +49,8 @@ def seconds_of_step(step_seconds: float | Mapping[int, float], batch_size: int) 
 @settings("cluster.step_rates")
 class StepRate:
     """Rate of an accelerator: a step with b images takes `fixed` + `per_image` * b [seconds].
-
-    `batch_sizes`: least and greatest batch size of what it was fitted to. `rows`: ids of that in
-    papers/published.csv.
+    `batch_sizes`: least and greatest batch size of the data to which it was fitted. `rows`: ids of
+    these data in papers/published.csv.
     """
 
     fixed: NotNegative
@@ -65,18 +63,17 @@ class StepRate:
         return self.fixed + self.per_image * batch_size
 
     def covers(self, batch_size: int) -> bool:
-        """Return True if `batch_size` is in the range of what the rate was fitted to."""
+        """Return True if `batch_size` is in the range of the data to which the rate was fitted."""
         least, greatest = self.batch_sizes
         return least <= batch_size <= greatest
 
 
 @settings("step_times")
 class StepTimes:
-    """Durations of all steps of all workers, drawn from `seed`.
-
-    `jitter`: sigma of a log-normal factor of mean 1. Every step of the first `slow_workers`, from
-    their step `slow_from` on, takes `slow_factor` times as long; with `straggler_probability` any
-    step takes `straggler_factor` times as long. The factors multiply.
+    """Durations of all steps of all workers, drawn from `seed`. `jitter`: sigma of a log-normal
+    factor of mean 1. Steps of the first `slow_workers`, from step `slow_from` on, take
+    `slow_factor` times as long. Any step takes `straggler_factor` times as long with
+    `straggler_probability`. The factors multiply.
     """
 
     step_seconds: Positive = 1.0
@@ -89,10 +86,7 @@ class StepTimes:
     slow_from: Count = 0
 
     def seconds(self, worker: int, step: int) -> float:
-        """Return the duration of a worker's step [seconds]; steps count from 0.
-
-        It depends only on (seed, worker, step).
-        """
+        """Return the duration [seconds] of a step from 0, by (seed, worker, step) only."""
         seconds = self.step_seconds
         if worker < self.slow_workers and step >= self.slow_from:
             seconds *= self.slow_factor
@@ -108,10 +102,9 @@ class StepTimes:
 
 @settings("cluster")
 class AbstractPacing:
-    """Settings by which a worker emulates an accelerator; clusters on both clocks inherit them.
-
-    `step_seconds`: mean duration of a step; None if steps are not emulated. `step_jitter`: jitter
-    of StepTimes, which has the other settings as well.
+    """Settings by which a worker emulates an accelerator, for clusters on both clocks.
+    `step_seconds`: mean duration of a step; None if steps are not emulated. StepTimes documents the
+    others; `step_jitter` is its jitter.
     """
 
     step_seconds: StepSeconds
@@ -122,9 +115,8 @@ class AbstractPacing:
     straggler_factor: Positive
 
     def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
-        """Return the mean duration of a step; None if steps are not emulated.
-
-        `workload`: name of the network that the gradients stand for.
+        """Return the mean duration of a step; None if steps are not emulated. `workload`: name of
+        the network for which the gradients stand.
         """
         if self.step_seconds is None:
             return None

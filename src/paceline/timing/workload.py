@@ -1,4 +1,4 @@
-"""Network that the gradients stand for: its messages and its step, on a modelled cluster."""
+"""Network for which the gradients stand: its messages and its step on a modelled cluster."""
 
 import itertools
 import math
@@ -21,9 +21,8 @@ UNKNOWN_LAYERS = 16  # equal ones, that a network of which only the size is know
 
 
 class Bucket(NamedTuple):
-    """Part of the gradients that is reduced or pushed at a time.
-
-    `ready`: share of backward after which it is there.
+    """Part of the gradients to reduce or push at a time, complete after the share `ready` of
+    backward.
     """
 
     num_bytes: int
@@ -32,17 +31,16 @@ class Bucket(NamedTuple):
 
 @settings("workload")
 class AbstractWorkload(ABC):
-    """Network that decides the bytes and the time of a step on a modelled cluster.
-
-    Paced processes fill their messages up to its bytes. `own_bytes`: of the trained network's
-    weights, or of its gradients.
+    """Network that decides the bytes and the time of a step on a modelled cluster. Paced processes
+    extend their messages to its bytes. `own_bytes`: bytes of the trained network's weights or
+    gradients.
     """
 
     name: str
 
     @property
     def sizes_of_tensors(self) -> Sequence[int]:
-        """Numbers of weights of its tensors in order; none if the trained network has them."""
+        """Numbers of weights of its tensors in order; none if they are the trained network's."""
         return ()
 
     @abstractmethod
@@ -57,15 +55,15 @@ class AbstractWorkload(ABC):
     def of_size(
         self, num_bytes: int, num_statistics_bytes: int, tensors: Sequence[int] = ()
     ) -> "AbstractWorkload":
-        """Return the workload of a run without training, whose vectors are short.
-
-        `num_bytes`, `num_statistics_bytes`, `tensors`: as in SizedNetwork, of the network that
-        would be trained.
+        """Return the workload of a run without training, whose vectors are short. The arguments
+        describe the network that would be trained; SizedNetwork documents them.
         """
 
     @abstractmethod
     def statistics_bytes(self, num_bytes: int) -> int:
-        """Return the bytes of BatchNorm statistics in a push; the trained network's `num_bytes`."""
+        """Return the bytes of BatchNorm statistics in a push, `num_bytes` in the trained
+        network.
+        """
 
     @abstractmethod
     def buckets(self, own_bytes: int) -> list[Bucket]:
@@ -78,14 +76,13 @@ class AbstractWorkload(ABC):
     @abstractmethod
     def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
         """Return the messages inside a worker of several processes, for a step of `batch_size`.
-
         Raises SettingError for a network that cannot be divided, or whose layers are not known.
         """
 
 
 @settings("workload")
 class OwnNetwork(AbstractWorkload):
-    """The trained network itself, whose layers are not known: gradients become ready evenly."""
+    """The trained network itself. Its layers are not known: gradients become ready evenly."""
 
     name: str = OWN
 
@@ -120,9 +117,8 @@ class OwnNetwork(AbstractWorkload):
 
 @settings("workload")
 class SizedNetwork(OwnNetwork):
-    """A network of which only sizes are known, such as the one that would be trained.
-
-    `num_bytes`: of its weights; `num_statistics_bytes`: of its BatchNorm statistics; `tensors`:
+    """A network of which only sizes are known, such as one that would be trained. `num_bytes`:
+    bytes of its weights. `num_statistics_bytes`: bytes of its BatchNorm statistics. `tensors`:
     numbers of weights of its tensors, if they are not those of the trained network.
     """
 
@@ -150,9 +146,8 @@ class SizedNetwork(OwnNetwork):
 @settings("workload")
 class CountedNetwork(AbstractWorkload):
     """Network that `paceline calibrate --count` has counted, for images of `image_shape` [C, H, W].
-
-    Statistics of its BatchNorm layers are not sent. `tensors`: numbers of weights of its tensors,
-    in the order of its parameters.
+    BatchNorm statistics are not sent. `tensors`: numbers of weights of its tensors, in the order of
+    its parameters.
     """
 
     image_shape: list[Whole]
@@ -197,10 +192,9 @@ class CountedNetwork(AbstractWorkload):
         return plan_split(network, sharding.split, sharding.shards).step
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
-        """Fill buckets with the layers' gradients, from the last layer to the first.
-
-        A bucket is closed when it has at least DistributedDataParallel's size, and is ready with
-        the last gradient in it.
+        """Fill buckets with the layers' gradients, from the last layer to the first. A bucket with
+        at least the size of DistributedDataParallel's is closed, and is ready with its last
+        gradient.
         """
         found, filled = list[Bucket](), 0
         for num_bytes, ready in self.parts(own_bytes):
@@ -217,14 +211,13 @@ class CountedNetwork(AbstractWorkload):
 
 
 def share_of_step(ready: float) -> float:
-    """Return the share of a step's compute after which a share of its backward is done."""
+    """Return the share of a step's computing after which a share of its backward is done."""
     return 1 - BACKWARD_SHARE * (1 - ready)
 
 
 def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
-    """Divide a vector like `parts`, by bytes; return the numbers of weights, from its begin on.
-
-    Gradients are one vector in the order of the layers, which backward fills from its end.
+    """Divide a vector like `parts`, by bytes; return the numbers of weights in the order of the
+    vector, which backward fills from its end.
     """
     total, left = sum(part.num_bytes for part in parts), num_weights
     sizes, done = list[int](), 0
@@ -239,9 +232,8 @@ def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
 def parts_within(
     parts: Sequence[Bucket], first: float, last: float, num_bytes: int
 ) -> list[Bucket]:
-    """Return the parts of a piece of the vector, which together have its `num_bytes`.
-
-    `first`, `last`: of the piece, as shares of the vector.
+    """Return the parts of a piece of the vector, which have `num_bytes` together. `first`, `last`:
+    borders of the piece, as shares of the vector.
     """
     total = sum(part.num_bytes for part in parts)
     begin, end = first * total, last * total

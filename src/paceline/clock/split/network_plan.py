@@ -1,4 +1,4 @@
-"""Plan of a network that is divided over the processes of a worker; it needs no process."""
+"""Plan of a real network that is divided over the processes of a worker; it needs no process."""
 # pyright: basic
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ Tensors = Mapping[str, Tensor]  # of a network's state_dict
 
 @dataclass(frozen=True)
 class NetworkPlan(SplitPlan):
-    """Plan of a divided network that is there.
+    """Plan of a divided network that exists.
 
-    `traced`: its operations, each of which is `placed`. `summed`: names of the parameters by
-    images; they are equal in all shards, and their gradients are summed. `slices`: parameters and
-    buffers of which each shard has a slice, and the dimension that is cut. All others are whole in
-    every shard, with gradients that are equal.
+    `traced`: its operations, each of which is `placed`. `summed`: names of the parameters of layers
+    by images, which are equal in all shards, and whose gradients are summed. `slices`: parameters
+    and buffers of which each shard has a slice, and the dimension that is cut. All others are whole
+    in every shard, with equal gradients.
     """
 
     traced: fx.GraphModule
@@ -33,7 +33,7 @@ class NetworkPlan(SplitPlan):
     slices: Mapping[str, int]
 
     def slices_of(self, whole: Tensors, shard: int) -> dict[str, Tensor]:
-        """Return what a shard has of whole tensors: copies of slices, and the rest as it is."""
+        """Return a shard's part of whole tensors: copies of slices, and the rest unchanged."""
         return {
             name: tensor.tensor_split(self.step.shards, self.slices[name])[shard].clone()
             if name in self.slices
@@ -42,10 +42,9 @@ class NetworkPlan(SplitPlan):
         }
 
     def joined(self, parts: Sequence[Tensors]) -> dict[str, Tensor]:
-        """Return the whole tensors of those of all shards, in order.
-
-        What has no slices is shard 0's: weights are equal in all; BatchNorm's statistics of a layer
-        by images are those of shard 0's images, as under data parallelism those of worker 0's.
+        """Return the whole tensors from those of all shards in order. Tensors without slices are
+        shard 0's: weights are equal in all; statistics of BatchNorm by images are those of shard
+        0's images, like those of worker 0 under data parallelism.
         """
         return {
             name: torch.cat([part[name] for part in parts], self.slices[name])
@@ -58,11 +57,10 @@ class NetworkPlan(SplitPlan):
 def plan_network(
     network: nn.Module, split: str, shards: int, batch_size: int, image_shape: Sequence[int]
 ) -> NetworkPlan:
-    """Plan how to divide a network over `shards` processes; it is not changed.
-
-    `batch_size`: images of the worker in a step, in all its processes together. Bytes are those of
-    the network's own dtype. Raises SettingError("model.split"), ("model.shards"), ("batch_size") or
-    ("model") for what cannot be divided.
+    """Plan how to divide a network, which is not changed, over `shards` processes. `batch_size`:
+    images of the worker in a step, in all its processes. Bytes are those of the network's own
+    dtype. Raises SettingError("model.split"), ("model.shards"), ("batch_size") or ("model") if that
+    is impossible.
     """
     traced = trace(network, batch_size, image_shape)
     plan = plan_split(facts_of(network, traced, shards), split, shards)
@@ -86,9 +84,8 @@ def modelled_split(
     image_shape: Sequence[int],
     dtype: torch.dtype,
 ) -> SplitStep:
-    """Return the messages of a step by the plan for the module's network, in `dtype`.
-
-    `batch_size`: images of the worker. Raises SettingError as `plan_network` and `network_of`.
+    """Return the messages of a step for the module's network in `dtype`. `batch_size`: images of
+    the worker. Raises SettingError as `plan_network` and `network_of`.
     """
     network = deepcopy(network_of(module)).to(dtype)
     return plan_network(network, sharding.split, sharding.shards, batch_size, image_shape).step

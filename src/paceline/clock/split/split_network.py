@@ -1,8 +1,8 @@
-"""The part of a network that one process of a worker's group has.
+"""Part of a divided network in one process of a worker.
 
-torch's own differentiable collectives do not serve here: on gloo their reduce-scatter moves twice
-the bytes (an all-reduce, of which a part is kept; seen with torch 2.15), none sums the gradient
-only, and none counts. DTensor divides no convolution by its channels.
+torch's own differentiable collectives are not used: on gloo their reduce-scatter moves twice the
+bytes (an all-reduce of which a part is kept; seen with torch 2.15), none sums only the gradient,
+and none counts bytes. DTensor does not divide a convolution by its channels.
 """
 # pyright: basic
 
@@ -36,11 +36,11 @@ _ADDED = "added_by_split"  # module of what a divided network has beside its own
 
 
 class ShardGroup:
-    """The `shards` processes of one worker, seen by process `shard` of them.
+    """The `shards` processes of one worker, from the view of process `shard`.
 
-    `group`: their process group; None: all processes. `seconds`: spent in exchange. `num_bytes`: of
-    activations and their gradients that this process has sent, and received: everything that is
-    exchanged is as long in all processes. gloo was seen to move these; its all-reduce is a ring.
+    `group`: their process group; None for all processes. `seconds`: spent in exchange. `num_bytes`:
+    of activations and their gradients that this process has sent, and received, since all processes
+    exchange equally long tensors. gloo was seen to move these; its all-reduce is a ring.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, shard: int, shards: int) -> None:
@@ -59,7 +59,7 @@ class ShardGroup:
         return pieces
 
     def swap(self, pieces: Tensor) -> Tensor:
-        """Send piece i of [shards, ...] to process i; return the pieces that all have sent here."""
+        """Send piece i of [shards, ...] to process i; return the pieces received from all."""
         pieces = pieces.contiguous()
         received = torch.empty_like(pieces)
         with self._timed():
@@ -76,15 +76,14 @@ class ShardGroup:
         return total
 
     def collect(self, own: Tensor) -> list[Tensor] | None:
-        """Return the tensors of all processes in shard 0, None elsewhere; they are not counted."""
+        """Return the tensors of all processes in shard 0, None elsewhere, and count no bytes."""
         pieces = [torch.empty_like(own) for _ in range(self.shards)] if self.shard == 0 else None
         dist.gather(own, pieces, group=self.group, group_dst=0)
         return pieces
 
     def share_random_state(self, device: torch.device) -> None:
-        """Give all processes the state of shard 0's random generators, of the CPU and `device`.
-
-        As all then draw the same numbers, they agree on what dropout keeps.
+        """Give all processes the random state of shard 0, of the CPU and `device`, so that dropout
+        keeps the same elements in all.
         """
         torch.set_rng_state(self._of_first(torch.get_rng_state()))
         if device.type == "cuda":
@@ -102,15 +101,13 @@ class ShardGroup:
 
 
 def split_network(network: nn.Module, plan: NetworkPlan, group: ShardGroup) -> nn.Module:
-    """Return the part of `network` that process `group.shard` trains; `network` is not changed.
+    """Return the part of `network`, which is not changed, that process `group.shard` trains.
 
     It maps the worker's images [N, C, H, W] to logits [N, classes], whole in every process, and its
-    layers have the names of the original. N is divisible by the shards where a layer is by images.
-    All processes of the group call it, with equal weights and the same images; their random
-    generators take the state of shard 0's.
-
-    BatchNorm by channels is exact. By images its statistics are those of the part of the images in
-    this process, as they are of the worker's own under data parallelism.
+    layers have their original names. N must be divisible by the shards if a layer is by images. All
+    processes of the group call this, with equal weights and the same images; they adopt the random
+    state of shard 0. BatchNorm by channels is exact. By images its statistics are those of this
+    process's part of the images, like a worker's own under data parallelism.
     """
     own = deepcopy(network)
     for name, way in plan.ways.items():
@@ -171,7 +168,7 @@ def _keep_slices(network: nn.Module, name: str, plan: NetworkPlan, group: ShardG
 
 
 def _count_channels(layer: nn.Module, shards: int) -> None:
-    """Tell a layer whose slices are kept how many channels it has."""
+    """Adapt the number of channels of a layer of which only slices are kept."""
     match layer:
         case nn.Linear():
             layer.out_features //= shards
@@ -188,9 +185,8 @@ def _count_channels(layer: nn.Module, shards: int) -> None:
 
 
 def carry_out(move: Move, own: Tensor, group: ShardGroup) -> Tensor:
-    """Return what this process has after a move of `own`. All processes of the group call it.
-
-    Raises ValueError for a tensor that cannot be cut into equal parts.
+    """Return this process's result of a move of `own`; all processes of the group call this. Raises
+    ValueError for a tensor that cannot be cut into equal parts.
     """
     if move.cut is None:
         if move.adds:
@@ -231,10 +227,9 @@ class Converted(nn.Module):
 
 
 class SummedLayer(nn.Module):
-    """Linear layer or convolution whose inputs are divided: its outputs are summed, and whole.
-
-    `layer` has this process's part of the weight [outputs, inputs / shards, ...], and the whole
-    bias, which is added once.
+    """Linear layer or convolution with divided inputs, whose outputs are summed. `layer` has this
+    process's part of the weight [outputs, inputs / shards, ...], and the whole bias, which is added
+    once.
     """
 
     def __init__(self, layer: Any, group: ShardGroup) -> None:
@@ -246,15 +241,13 @@ class SummedLayer(nn.Module):
         self._ones = (1, 1) if isinstance(layer, nn.Conv2d) else ()
 
     def forward(self, own: Tensor) -> Tensor:
-        """Map the own part of the inputs to all outputs."""
         outputs = self._sum(self._product(own, self.weight, None))
         return outputs if self.bias is None else outputs + self.bias.view(-1, *self._ones)
 
 
 class PartOfDropout(nn.Module):
-    """Dropout of a part: the own part of what `layer` would keep of the whole activation.
-
-    The processes' random generators are in the same state: see ShardGroup.share_random_state.
+    """Dropout of a part of an activation, as `layer` would drop the whole. All processes have the
+    same random state, see ShardGroup.share_random_state.
     """
 
     def __init__(self, layer: nn.Module, dimension: int, group: ShardGroup) -> None:

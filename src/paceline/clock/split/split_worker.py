@@ -22,9 +22,9 @@ class SplitWorker:
     """One process of a split worker.
 
     `trained`: module with this process's slices. `whole`: in the worker's first process the module
-    with all weights, which follows by `gather`, or is ahead until `hand_out`; it is not trained
-    itself. In the other processes it is `trained`. `module`: equal in all processes. `images`: a
-    batch of the run. Raises SettingError for a module that cannot be split.
+    with all weights. It is not trained itself: `gather` updates it, or it is changed and `hand_out`
+    sends its weights. In other processes it is `trained`. `module`: equal in all processes.
+    `images`: a batch of the run. Raises SettingError for a module that cannot be split.
     """
 
     def __init__(self, module: Any, sharding: Sharding, division: Division, images: Tensor) -> None:
@@ -42,7 +42,7 @@ class SplitWorker:
 
     @property
     def is_first(self) -> bool:
-        """True in the process that speaks for its worker."""
+        """True in the process that communicates for its worker."""
         return self.shard == 0
 
     @property
@@ -50,9 +50,8 @@ class SplitWorker:
         return self._division.shards
 
     def begin(self, precision: Precision) -> None:
-        """Give all processes of the run the weights of the first; all call it before training.
-
-        `precision`: of the training, which `whole` gets.
+        """Give all processes of the run the weights of the first, before training; all call this.
+        `precision`: of the training, also for `whole`.
         """
         if self.is_first:
             self._convert(precision)
@@ -64,9 +63,8 @@ class SplitWorker:
         self.bytes_exchanged = (0, 0)
 
     def whole_optimizer(self, precision: Precision) -> Optimizer:
-        """Return an optimizer of `whole` with the options of that of `trained`.
-
-        The first process calls it. `precision`: of the training, which `whole` gets.
+        """Return an optimizer of `whole` with the options of that of `trained`; the first process
+        calls this. `precision`: of the training, also for `whole`.
         """
         self._convert(precision)
         optimizer = self.whole.configure_optimizers()
@@ -83,9 +81,8 @@ class SplitWorker:
             weight.grad = None
 
     def gather_gradient(self) -> None:
-        """Give `whole` in the first process the worker's gradient and its BatchNorm statistics.
-
-        All processes of the worker call it.
+        """Give `whole` in the first process the worker's gradient and BatchNorm statistics; all
+        processes of the worker call this.
         """
         own = {**self._gradients(), **dict(self.trained.network.named_buffers())}
         sent = (t for name, t in own.items() if name in {*self._plan.slices, *self._plan.summed})
@@ -100,8 +97,7 @@ class SplitWorker:
     @torch.no_grad()
     def hand_out(self, goes_on: bool) -> None:
         """Send the weights of `whole` to all processes of the worker, and whether a step follows.
-
-        The first process calls it, the others `take`.
+        The first process calls this, the others `take`.
         """
         weights = dict(self.whole.network.named_parameters())
         sliced = {name: weight for name, weight in weights.items() if name in self._plan.slices}
@@ -112,20 +108,19 @@ class SplitWorker:
 
     @torch.no_grad()
     def take(self) -> bool:
-        """Receive the weights that the first process hands out; return whether a step follows."""
+        """Receive the weights that the first process sends; return True if a step follows."""
         return self._scatter(None)
 
     @torch.no_grad()
     def gather(self) -> None:
-        """Bring `whole` up to date in the first process; all processes of the worker call it."""
+        """Update `whole` in the first process; all processes of the worker call this."""
         state = gather_state(self.trained.network, self._plan, self.group)
         if state is not None:
             self.whole.network.load_state_dict(state)
 
     def mean_gradient(self, workers: int) -> None:
-        """Replace the gradient by the mean over all `workers`; all processes of the run call it.
-
-        What was computed by images is summed over the processes of each worker.
+        """Replace the gradient by the mean over all `workers`; all processes of the run call this.
+        Gradients of layers by images are also summed over the processes of each worker.
         """
         gradients = self._gradients()
         for together, group in ((True, dist.group.WORLD), (False, self._division.alike)):
@@ -141,7 +136,7 @@ class SplitWorker:
         return step.summed, step.sliced + step.repeated
 
     def is_finite(self) -> bool:
-        """Return True if all weights of the worker are finite; all its processes call it."""
+        """Return True if all weights of the worker are finite; all its processes call this."""
         weights = self.trained.parameters()
         finite = torch.tensor(float(all(bool(each.isfinite().all()) for each in weights)))
         dist.all_reduce(finite, dist.ReduceOp.MIN, self._own)
@@ -171,7 +166,7 @@ class SplitWorker:
         self.whole.to(self._like.device)
 
     def _scatter(self, parts: list[Tensor] | None) -> bool:
-        """Take the own one of `parts`: a flag, which is returned, and weights."""
+        """Receive this process's part: a flag, which is returned, and weights."""
         weights = [*self._weights(sliced=False), *self._weights(sliced=True)]
         own = self._like.new_empty(1 + sum(weight.numel() for weight in weights))
         dist.scatter(own, parts, group_src=0, group=self._own)
@@ -180,7 +175,7 @@ class SplitWorker:
         return bool(own[0])
 
     def _count(self, num_bytes: int, *, to_first: bool) -> None:
-        """Count a message of each other process to the first, or of the first to each other."""
+        """Count a message from each other process to the first, or from the first to each other."""
         sent, received = self.bytes_exchanged
         times = self.shards - 1 if self.is_first else 1
         if to_first == self.is_first:
@@ -194,9 +189,8 @@ class SplitWorker:
 def gather_state(
     network: nn.Module, plan: NetworkPlan, group: ShardGroup
 ) -> dict[str, Tensor] | None:
-    """Return the whole state of a divided network in shard 0, and None elsewhere.
-
-    All processes of the group call it. Its values are copies; its bytes are not counted.
+    """Return copies of the whole state of a divided network in shard 0, and None elsewhere. All
+    processes of the group call this; bytes are not counted.
     """
     own = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
     return gather_tensors(own, plan, group)
@@ -206,10 +200,9 @@ def gather_state(
 def gather_tensors(
     own: Tensors, plan: NetworkPlan, group: ShardGroup, summed: Collection[str] = ()
 ) -> dict[str, Tensor] | None:
-    """Return the whole tensors of which each process has `own`, in shard 0, and None elsewhere.
-
-    All processes of the group call it. `summed`: names of those to be added up. Others without
-    slices are shard 0's.
+    """Return the whole tensors in shard 0, from the parts `own` of all processes, and None
+    elsewhere. All processes of the group call this. Those named in `summed` are added up. Others
+    without slices are shard 0's.
     """
     names = [name for name in own if name in plan.slices or name in summed]
     if not names:

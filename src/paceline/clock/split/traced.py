@@ -1,4 +1,4 @@
-"""Traces a network: facts about its operations in order, from the shape of what each returns."""
+"""Facts about the operations of a network in order, found by tracing it with shapes."""
 # pyright: basic
 
 import operator
@@ -55,10 +55,8 @@ _POOL_FUNCTIONS = {
 
 def trace(network: nn.Module, batch_size: int, image_shape: Sequence[int]) -> fx.GraphModule:
     """Trace a copy of a network in training mode, on the meta device, for images [batch_size,
-    *image_shape].
-
-    Raises SettingError("model.split") for a network that torch.fx cannot trace, or whose layers
-    share weights, and SettingError("model") for one that cannot process such images.
+    *image_shape]. Raises SettingError("model.split") for a network that torch.fx cannot trace, or
+    whose layers share weights, and SettingError("model") if it cannot process such images.
     """
     _check_weights_are_used_once(network)
     copied = deepcopy(network).to("meta").train()
@@ -88,9 +86,9 @@ def _check_weights_are_used_once(network: nn.Module) -> None:
 
 
 def _leave_values_in_place(traced: fx.GraphModule) -> None:
-    """Let later operations use the result of one that works in place, not what it overwrote.
-
-    Once a conversion has copied a value, what overwrites the value does not reach the copy.
+    """Let later operations use the result of an operation that works in place, instead of its
+    input. A conversion between them copies the value, and changes in place would not reach the
+    copy.
     """
     nodes = list(traced.graph.nodes)
     for place, node in enumerate(nodes):
@@ -108,7 +106,7 @@ def _overwrites(traced: fx.GraphModule, node: fx.Node) -> bool:
 
 
 def facts_of(network: nn.Module, traced: fx.GraphModule, shards: int) -> Network:
-    """Return the facts by which a network that was traced is divided over `shards` processes."""
+    """Return the facts by which a traced network is divided over `shards` processes."""
     nodes = list(traced.graph.nodes)
     numbers = {node: number for number, node in enumerate(nodes)}
     weights = list(network.parameters())
@@ -191,10 +189,9 @@ def _works_on_parts(
     shards: int,
     dimension: int,
 ) -> bool:
-    """Return True if parts of the inputs along `dimension` give that part of the output.
-
-    `layer`: of a node that calls a module. `shapes`: of all tensors that come in, whole. What is
-    not known here is taken to need its whole input.
+    """Return True if parts of the inputs along `dimension` give that part of the output. `layer`:
+    of a node that calls a module. `shapes`: of all tensors that come in, whole. Unknown operations
+    are assumed to need their whole inputs.
     """
     if len({shape[dimension : dimension + 1] for shape in map(tuple, shapes)}) > 1:
         return False  # broadcast along the dimension, or a concatenation along it

@@ -1,7 +1,7 @@
-"""Moments at which all workers of a run stop between two of their steps, to write a checkpoint.
+"""Moments at which all workers of a run stop between two steps to write a checkpoint.
 
-Workers whose steps are granted by servers learn of them in the answers, because a worker that is
-held back must not wait for one that has stopped; others agree through the store of the launcher.
+If servers grant steps, workers learn of them from the answers, because a worker that servers hold
+back must not wait for one that has stopped. Other workers agree through the launcher's store.
 """
 
 import math
@@ -21,14 +21,13 @@ _NO_MORE, _KEPT = "cuts: no more", "cuts: states of servers"
 
 
 class Cuts:
-    """Cuts of a run, as one worker takes part in them.
+    """Cuts of a run, from the view of one worker.
 
-    Worker 0 asks for a cut. Servers that grant steps then stop each worker; without them, workers
-    that wait for each other's steps stop after the same one, and others when they learn of it.
-    Servers keep their state when all workers have stopped. A run in which a worker has ended, or
-    was lost, has no further cut.
-    `look_seconds`: from one look at whether a checkpoint is due to the next. `timeout_seconds`: for
-    which others are waited for.
+    Worker 0 asks for a cut. Servers that grant steps then stop each worker. Without them, workers
+    that wait for each other's steps stop after the same step, and others when they learn of the
+    cut. Servers save their state when all workers have stopped. After a worker has ended or was
+    lost, there is no further cut. `look_seconds`: time between two checks for a due checkpoint.
+    `timeout_seconds`: longest wait for others.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Cuts:
 
     def comes(self, is_due: Callable[[], bool]) -> bool:
         """Return True if this worker stops after the step that has ended. `is_due()`: whether a
-        checkpoint is to be written; worker 0's counts.
+        checkpoint is due; only worker 0's counts.
         """
         now, steps = time.perf_counter(), self._strategy.num_steps
         if self._granted:
@@ -73,8 +72,8 @@ class Cuts:
         return bool(int(comes))
 
     def stop(self) -> bool:
-        """Wait until all workers have stopped, and servers have kept their state; return False if
-        a worker has ended instead, and this cut is none. Raises TimeoutError.
+        """Wait until all workers have stopped, and servers have saved their state. Return False if
+        a worker has ended instead, so that there is no cut. Raises TimeoutError.
         """
         self._number, self._asked = self._number + 1, False
         number = self._number
@@ -87,7 +86,7 @@ class Cuts:
         return True
 
     def go_on(self) -> None:
-        """Wait until all workers have written: one that goes on may change what others hold."""
+        """Wait until all workers have written, since the next step changes what others hold."""
         self._meet(f"cuts: written at {self._number}")
 
     @property
@@ -101,7 +100,7 @@ class Cuts:
         return self._until(lambda: self._store.add(where, 0) == self._workers)
 
     def _decide(self, is_due: Callable[[], bool]) -> bool:
-        """Decide as worker 0, or after it."""
+        """Decide as worker 0, or learn its decision."""
         key = f"cuts: {self._number + 1}"
         if worker_index() > 0:
             return self._store.check([key])
@@ -114,14 +113,14 @@ class Cuts:
         return not self._store.check([_NO_MORE]) and is_due()
 
     def _looks(self, now: float) -> bool:
-        """Return True if it is time to look."""
+        """Return True if it is time for a check."""
         if now - self._looked_at < self._look_seconds:
             return False
         self._looked_at = now
         return True
 
     def _adapt(self, now: float) -> None:
-        """Look again after about as many steps as the time between two looks has."""
+        """Choose the number of steps until the next check from the time that the last ones took."""
         elapsed, self._looked_at = now - self._looked_at, now
         steps = math.ceil(self._stride * self._look_seconds / max(elapsed, 1e-9))
         self._stride = max(1, min(steps, 2 * self._stride))
@@ -138,10 +137,10 @@ class Cuts:
 
 
 def end_cuts() -> None:
-    """Let no further checkpoint be written: a worker has taken its last step, or was lost."""
+    """Prevent further checkpoints: a worker has taken its last step, or was lost."""
     run_store().set(_NO_MORE, "")
 
 
 def tell_kept() -> None:
-    """Tell the workers, which have stopped, that this server has kept its state."""
+    """Tell the workers, which have stopped, that this server has saved its state."""
     run_store().add(_KEPT, 1)

@@ -30,10 +30,10 @@ _UNLIMITED = 2**20  # MiB
 
 
 class AbstractSynchronousStrategy(AbstractWallStrategy):
-    """A strategy whose workers all hold the same weights. It counts samples over all workers, sets
-    the rate by them, and keeps a snapshot after those in `snapshot_samples`, worker n modulo
-    workers the n-th. All workers meet there, with the clock stopped: BatchNorm statistics are
-    averaged, and a run whose weights are not finite is stopped.
+    """Strategy whose workers all hold the same weights. It counts samples over all workers, sets
+    the rate by them, and keeps a snapshot after those in `snapshot_samples`; worker n modulo
+    workers keeps the n-th. All workers meet there with the clock stopped, average BatchNorm
+    statistics, and stop the run if weights are not finite.
     """
 
     _bytes_exchanged = (0, 0)
@@ -114,7 +114,6 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         return self.split is None or self.split.is_first
 
     def _is_finite(self) -> bool:
-        """Return True if all weights of the worker are finite."""
         if self.split is not None:
             return self.split.is_finite()
         return all(bool(weight.isfinite().all()) for weight in self._trained_weights)
@@ -138,7 +137,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
 
     @contextmanager
     def _averages(self, average: MovingAverage) -> Generator[None]:
-        """Hold the moving averages in place of the weights."""
+        """Replace the weights by their moving averages."""
         held = [weight.data for weight in self._trained_weights]
         for weight, own in zip(self._trained_weights, average.weights, strict=True):
             weight.data = own
@@ -147,9 +146,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             weight.data = own
 
     def _whole_weights(self, is_kept_here: bool) -> Tensor:
-        """Return a copy on the CPU, which is empty unless `is_kept_here`. All processes of a split
-        worker must call it.
-        """
+        """Return a copy on the CPU, empty unless `is_kept_here`; all shards must call this."""
         if self.split is not None:
             self.split.gather()
         weights = self.held_weights if is_kept_here else []
@@ -158,8 +155,8 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
 
 
 def _without_sigterm_broadcast(trainer: Trainer) -> None:
-    """Spare the loop a collective per step (Lightning PR 20825): the launcher ends all workers.
-    Private to Lightning; where the method is gone, so is its cost.
+    """Remove a collective per step from Lightning's loop (PR 20825); the launcher ends all workers.
+    The method is private to Lightning, and newer versions may lack it and its cost.
     """
     loop: Any = trainer.fit_loop.epoch_loop
     if hasattr(loop, "_broadcast_sigterm_tensor"):
@@ -184,7 +181,9 @@ class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 
 
 class _DDPTiming(TypedDict, total=False):
-    """Mean times of a step [nanoseconds] in torch's logging data, absent before it samples."""
+    """Mean times of a step [nanoseconds] in torch's logging data, absent before its first
+    sample.
+    """
 
     avg_backward_comm_time: int
     avg_backward_compute_comm_overlap_time: int
@@ -194,9 +193,9 @@ def reduce_bucket(
     state: tuple[BucketMean, Pace | None],
     bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
 ) -> Future[Tensor]:
-    """Reduce a bucket; a paced worker sends the last one when the emulated backward has ended. The
-    next step of a paced worker begins when that is reduced. Otherwise a worker that shares its core
-    would begin late, because others compute.
+    """Reduce a bucket. A paced worker sends the last one when the emulated backward has ended, and
+    begins its next step when that is reduced. Otherwise it would begin late if others share its
+    core.
     """
     mean, pace = state
     if pace is None or not bucket.is_last():
@@ -211,10 +210,11 @@ def reduce_bucket(
 
 
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
-    """Strategy of two workers and more, by Lightning's own DDP with overlapped buckets. BatchNorm
-    statistics stay per worker (`broadcast_buffers` would cost a broadcast per step). If `paced`,
-    all gradients are one bucket, reduced when the emulated backward has ended: the real one is over
-    long before.
+    """Strategy of two workers or more, by Lightning's own DDP with overlapped buckets.
+
+    Each worker keeps its own BatchNorm statistics (`broadcast_buffers` would cost a broadcast per
+    step). If `paced`, all gradients are one bucket, reduced when the emulated backward has ended:
+    the real one ends long before.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
             self.model.register_comm_hook((self._mean, self.pace), reduce_bucket)  # pyright: ignore[reportUnknownMemberType]
 
     def pre_backward(self, closure_loss: Tensor) -> None:
-        """Note that buckets are reduced from here on, for which other workers are waited for."""
+        """Note that buckets are reduced from here on, so that this process waits for others."""
         rest()
         super().pre_backward(closure_loss)
 
@@ -256,7 +256,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     def on_train_end(self) -> None:
         """Read DDP's own timing, for which torch samples the first ten steps and every hundredth. A
-        timer around an all-reduce that overlaps backward would also count hidden time.
+        timer around an all-reduce that overlaps backward would count hidden time.
         """
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
@@ -280,8 +280,8 @@ class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 
     Yadan 2013 (arXiv:1312.5853) splits the network over some processes and the batch over others;
     Krizhevsky 2014 (arXiv:1404.5997) splits only its linear layers. After backward, gradients of
-    layers that are computed by images are summed over all processes, those of slices over the
-    processes with the same ones; each kind is one vector. Then every process applies its own.
+    layers by images are summed over all processes, those of slices over the processes with the same
+    slices; each kind is one vector. Then every process applies its own.
     """
 
     def setup(self, trainer: Trainer) -> None:

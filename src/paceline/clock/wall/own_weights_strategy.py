@@ -1,4 +1,4 @@
-"""Lightning strategy of a worker that applies gradients to weights of its own."""
+"""Lightning strategy of a worker that applies gradients to its own weights."""
 
 import itertools
 from collections.abc import Mapping
@@ -23,10 +23,9 @@ _runs = itertools.count()  # of this process group
 class OwnWeightsStrategy(AbstractRuleStrategy):
     """Strategy of a worker with its own weights.
 
-    Without servers a snapshot is the mean of all workers' weights, each copied when the run-wide
-    samples of its steps first reached those of the snapshot; with servers it is of their weights.
-    With a `sample_decay` each worker's moving average, which takes in its weights after each of its
-    steps, is copied with them.
+    Without servers a snapshot is the mean of all workers' weights. Each worker copies its weights
+    when the run-wide samples of its steps first reach those of the snapshot, together with its
+    moving average if there is a `sample_decay`. With servers a snapshot is of their weights.
     """
 
     applied_by = "a worker with weights of its own"
@@ -64,7 +63,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         return flat, self._own
 
     def _draw(self) -> int:
-        """Draw a number; those of a resumed run go on from the ones that it had drawn."""
+        """Draw a number; a resumed run continues after those that it had drawn."""
         return self._drawn_before + draw_number(self._drawn)
 
     def state(self) -> dict[str, Any]:
@@ -123,7 +122,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
                 self._keep_snapshot(samples)
 
     def _keep_snapshot(self, samples: int) -> None:
-        """Copy the weights: the only work of evaluation inside the training clock."""
+        """Copy the weights: the only work for evaluation that the training clock counts."""
         updates, seconds = self.run.updates_at(samples), self._clock.seconds()
         weights = scored_weights(self._flat.weights, self._average).cpu()
         statistics = torch.empty(self.vectors.num_statistics, dtype=self.held_weights[0].dtype)
@@ -131,9 +130,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._snapshots.append(Snapshot(samples, updates, seconds, weights, statistics))
 
     def _mean_of(self, kept: Snapshot) -> Snapshot:
-        """Return the mean of all workers' copies for one snapshot; all must call this. Its time is
-        the latest of them.
-        """
+        """Return the mean of all workers' copies, at their latest time; all must call this."""
         for vector in (kept.weights, kept.statistics):
             dist.all_reduce(vector, group=members())
             vector.div_(self.run.num_workers)

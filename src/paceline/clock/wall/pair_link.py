@@ -1,6 +1,5 @@
-"""Link of a worker for pairwise means on real processes: it asks its neighbours, or answers.
-
-Either goes on in a thread while the worker's network computes on a copy of its weights.
+"""Link of a worker for pairwise means on real processes. It asks its neighbours, or answers them,
+in a thread, while the worker's network computes on a copy of its weights.
 """
 
 import queue
@@ -23,9 +22,7 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class Beside:
-    """Makes one call at a time in a thread, which ends with the program at the latest. Each method
-    raises the error of the last call.
-    """
+    """Makes one call at a time in a daemon thread; each method raises the last call's error."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -35,12 +32,11 @@ class Beside:
         self._error: Exception | None = None
 
     def is_idle(self) -> bool:
-        """Return True if no call is under way."""
         self.check()
         return self._idle.is_set()
 
     def begin(self, call: Callable[[], None]) -> None:
-        """Make `call`; none may be under way."""
+        """Make `call` in the thread; no other may be under way."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._make_all, daemon=True)
             self._thread.start()
@@ -67,7 +63,7 @@ class Beside:
 
 
 class AbstractPairLink(ABC):
-    """Link of one worker, which owns its weights. `weights` [num_weights]: the worker's weights, on
+    """Link of one worker, which owns its weights. `weights` [num_weights]: the worker's weights on
     the CPU. `computed` [num_weights]: weights on which its network computes. `averages`: all means
     so far.
     """
@@ -80,7 +76,7 @@ class AbstractPairLink(ABC):
 
     @contextmanager
     def step(self) -> Generator[None]:
-        """Lock the weights for the worker's own step, so that no mean changes them meanwhile."""
+        """Lock the weights during the worker's own step, so that no mean changes them."""
         with self._changing:
             yield
             self._steps += 1
@@ -98,8 +94,8 @@ class AbstractPairLink(ABC):
 
     @abstractmethod
     def average(self, partner: int) -> None:
-        """Send the weights to `partner`, which replaces its own by the mean of both; add the mean's
-        difference from what was sent. Beside the worker's steps, one call at a time.
+        """Send the weights to `partner`, which replaces its own by the mean; add the mean minus
+        what was sent. It runs beside the worker's steps, one call at a time.
         """
 
     @abstractmethod
@@ -113,7 +109,7 @@ class AbstractPairLink(ABC):
 
 
 class ActiveLink(AbstractPairLink):
-    """Link of a worker that only asks. `partners`: ranks of its neighbours."""
+    """Link of a worker that only asks its `partners`, by rank."""
 
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
         self._wire = PairWire(num_weights, dtype, partners)
@@ -140,9 +136,8 @@ class ActiveLink(AbstractPairLink):
 
 
 class PassiveLink(AbstractPairLink):
-    """Link of a worker that only answers, by a thread of its own. It answers until all asking
-    workers have ended. The worker's next step raises the thread's error. `asking`: ranks of the
-    asking workers.
+    """Link of a worker that only answers, in a thread, until all `asking` workers, by rank, have
+    ended. The worker's next step raises the thread's error.
     """
 
     def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:

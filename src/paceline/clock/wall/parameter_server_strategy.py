@@ -24,30 +24,30 @@ Tell = Callable[[int], None]
 
 
 class AbstractEarlyParts(ABC):
-    """Parts of the gradients of one worker. `sizes`: numbers of weights of each, in order."""
+    """Parts of the gradient of one worker, whose `sizes` are in the order of the vector."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes, self._hooks = sizes, list[Any]()
         self._begins = [0, *itertools.accumulate(sizes)][:-1]
 
     def begin(self, flat: FlatWeights, tell: Tell) -> None:
-        """Tell from now on, for each step, which parts of `flat.gradient` are complete."""
+        """Call `tell` in each step from now on, as parts of `flat.gradient` become complete."""
         self._flat, self._tell = flat, tell
 
     @abstractmethod
     def finish_backward(self) -> None:
-        """Tell what is complete before the end of a step's backward, if that was not seen."""
+        """Tell what was completed before the end of a step's backward, if that was not observed."""
 
     def end(self) -> None:
-        """Tell no more."""
         for hook in self._hooks:
             hook.remove()
 
 
 class RealParts(AbstractEarlyParts):
-    """Gradients of all parameters, as backward completes them. One that is late, or never comes,
-    holds up those before it in the vector: so groups of the optimizer that do not follow the layers
-    delay what leaves. A hook must not change a gradient once it is there.
+    """Gradients of all parameters, as backward completes them.
+
+    A gradient that is late, or never comes, delays those before it in the vector; so do optimizer
+    groups that do not follow the order of layers. A hook must not change a complete gradient.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter]) -> None:
@@ -64,7 +64,7 @@ class RealParts(AbstractEarlyParts):
         self._forget()
 
     def finish_backward(self) -> None:
-        """Forget the step. Raises SettingError if gradients have changed after they were told."""
+        """Forget the step. Raises SettingError if complete gradients have changed."""
         if self._version not in (None, self._flat.gradient._version):
             _refuse("gradients are changed after backward")
         self._forget()
@@ -89,14 +89,14 @@ class RealParts(AbstractEarlyParts):
 
 
 class PacedParts(AbstractEarlyParts):
-    """Gradients of the layers of the workload, as an emulated backward has them."""
+    """Gradients of the layers of the workload, as an emulated backward completes them."""
 
     def __init__(self, pace: Pace, own_bytes: int, num_weights: int) -> None:
         self._pace, self._parts = pace, pace.workload.parts(own_bytes)
         super().__init__(part_sizes(self._parts, num_weights))
 
     def finish_backward(self) -> None:
-        """Sleep until the last part that is there before the step's end, and tell each."""
+        """Sleep until each part of the emulated backward is complete, and tell it."""
         for part, begin in zip(self._parts, reversed(self._begins), strict=True):
             if part.ready < 1:
                 self._pace.wait_for(part)
@@ -109,8 +109,8 @@ def _refuse(reason: str) -> None:
 
 class ParameterServerStrategy(AbstractRuleStrategy):
     """Strategy of a worker that pushes to servers, which answer with weights and grant steps. With
-    the scheme's `overlap`, pushes to servers of other nodes leave during backward. Raises
-    SettingError for it on a GPU, whose gradients are copied from there after backward.
+    the scheme's `overlap`, pushes to servers on other nodes leave during backward. On a GPU that
+    raises SettingError, because gradients are copied to the CPU only after backward.
     """
 
     applied_by = "a parameter server"
@@ -133,7 +133,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     @property
     def updates(self) -> int:
-        """Updates of server 0's weights when this worker read them last."""
+        """Updates of server 0's weights when this worker last read them."""
         return self._push.wire.versions[0]
 
     @property
@@ -149,7 +149,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         return {**super().state(), "read": read}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with the weights that this worker had read, which are not the latest."""
+        """Continue with the weights that this worker had read, which are not the latest."""
         super().load_state(state)
         self._flat.adopt(state["read"]["weights"])
         self._push.wire.versions = state["read"]["versions"]

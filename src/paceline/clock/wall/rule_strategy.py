@@ -1,7 +1,7 @@
 """Lightning strategies that drive a scheme's rule on real processes.
 
-Lightning's own world size is 1 in each worker: with more, its loop broadcasts a SIGTERM flag every
-step (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
+Lightning's world size is 1 in each worker. With more, its loop broadcasts a SIGTERM flag every step
+(Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
 """
 
 import json
@@ -41,12 +41,12 @@ from paceline.timing.pace import Pace
 class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     """Strategy of one worker: ranks 0..workers-1 of the process group train, servers follow.
 
-    Use it under torchrun in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
-    the servers' processes `join` the group and call `paceline.clock.wall.server.serve(scheme)`.
-    `run` needs a batch_size and an end; after that, every worker must call `finish()`, for which
-    the others wait. `clock`: training clock for the times of snapshots, if there are no servers.
-    `pace` emulates the worker's accelerator. `split`: first process of a split worker, which holds
-    all its weights, and hands them out after each step.
+    Under torchrun, use it in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
+    processes of servers `join` the group and call `paceline.clock.wall.server.serve(scheme)`. `run`
+    needs a batch_size and an end; after that, every worker must call `finish()`, which waits for
+    the others. `clock`: training clock for the times of snapshots, if there are no servers. `pace`:
+    emulates the worker's accelerator. `split`: the first process of a split worker, which holds all
+    its weights, and sends them to the others after each step.
     """
 
     applied_by: str  # the component that applies updates, in messages
@@ -72,7 +72,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._begun_beside = -1  # number of steps before the one beside which it began
 
     def setup(self, trainer: Trainer) -> None:
-        """Make weights and gradients one vector each, and connect to the other processes."""
+        """Move weights and gradients into one vector each, and connect to the other processes."""
         super().setup(trainer)
         _keep_metrics_apart(self.trained_module())
         if trainer.state.fn != TrainerFn.FITTING:
@@ -115,7 +115,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         return super().load_checkpoint(checkpoint_path, weights_only)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Load the module; to go on training, its buffers: weights are those of `load_state`."""
+        """Load the module, or only its buffers to resume: weights come from `load_state`."""
         if self._trainer.state.fn != TrainerFn.FITTING:
             return super().load_model_state_dict(checkpoint, strict)
         module, saved = self.whole_module, checkpoint["state_dict"]
@@ -139,8 +139,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         """Take no more part in others' steps; return the snapshots that this worker evaluates."""
 
     def _share_files(self) -> None:
-        """Let each worker's callbacks know the checkpoints that were written: the first worker's.
-        So Lightning finds the best one in every worker. All workers must call this.
+        """Give each worker's callbacks the paths of the checkpoints that the first worker wrote, so
+        that Lightning finds the best one in every worker. All workers must call this.
         """
         callbacks = self._trainer.checkpoint_callbacks
         kept = [each for each in callbacks if isinstance(each, ModelCheckpoint)]
@@ -155,7 +155,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @abstractmethod
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
-        """Connect to the others and take over the first weights; return them and the links."""
+        """Connect to the others and adopt the first weights; return the weights and the links."""
 
     @abstractmethod
     def _finish_step(self) -> None:
@@ -185,12 +185,11 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self._begin_step()
 
     def _hand_out(self) -> None:
-        """Send the weights to the other processes of a split worker."""
         if self.split is not None:
             self.split.hand_out(not self._trainer.should_stop)
 
     def _begin_step(self) -> None:
-        """Begin what goes on beside the computing of the next step, if there is one; its pace."""
+        """Set options for the next step, and begin what the rule does beside it and its pace."""
         stops = self._trainer.should_stop
         self._schedules.set(self.samples // self.run.batch_size)
         if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
@@ -202,7 +201,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
 
 def _keep_metrics_apart(module: nn.Module) -> None:
-    """Let metrics be those of this worker: servers never meet others, nor do all workers."""
+    """Let metrics be those of this worker, since workers and servers do not meet for them."""
     for each in module.modules():
         if isinstance(each, Metric):
             each.distributed_available_fn = lambda: False
@@ -217,8 +216,9 @@ def most_steps(accounting: Accounting, run: RunSpec) -> int:
 
 
 class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
-    """Strategy of a process that computes for its split worker, and leaves the rule to the first.
-    After each step it sends its part of the gradient there, and receives its part of the weights.
+    """Strategy of a process of a split worker that is not its first. After each step it sends its
+    part of the gradient to the first process, which drives the rule, and receives its part of the
+    weights.
     """
 
     def __init__(

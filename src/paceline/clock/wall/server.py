@@ -1,6 +1,5 @@
-"""Parameter server process, which applies pushes to its weights by a scheme's rule.
-
-It imports no Lightning, so that it starts as fast as torch does.
+"""Parameter server process, which applies pushes to its weights by a scheme's rule. It does not
+import Lightning, so that it starts as fast as torch does.
 """
 
 import time
@@ -26,8 +25,8 @@ Tolerate = Callable[[Iterable[int]], None]
 
 
 class Checkpoints(Protocol):
-    """Checkpoints of a server: `load` returns the state from which it goes on, or None to begin;
-    `keep` writes the state after `samples` of all workers.
+    """Checkpoints of a server. `load` returns the state to continue from, or None. `keep` writes
+    the state after `samples` of all workers.
     """
 
     def load(self) -> Mapping[str, Any] | None: ...
@@ -35,7 +34,7 @@ class Checkpoints(Protocol):
 
 
 class Server:
-    """Serves its part of the weights over the wire until every worker has left or is lost."""
+    """Serves its part of the weights until every worker has left or is lost."""
 
     def __init__(
         self,
@@ -78,9 +77,8 @@ class Server:
         return [snapshot.samples for snapshot in self._served.snapshots]
 
     def snapshots_at(self, samples: list[int]) -> list[Snapshot]:
-        """Return this server's part of the snapshots that server 0 has. Server 0 may have one that
-        this server lacks, if a worker died between its parts of a push; its part then is that of
-        the final weights.
+        """Return this server's part of the snapshots that server 0 has. If a worker died between
+        the parts of its push, this server may lack one; its part is that of the final weights then.
         """
         kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
         weights = self._served.scored
@@ -88,8 +86,8 @@ class Server:
         return [kept.get(each) or Snapshot(each, 0, 0.0, weights, none) for each in samples]
 
     def run(self) -> ServerReport:
-        """Serve until no worker trains any more. Raises LostPeerError if a worker dies without
-        which the run cannot continue.
+        """Serve until no worker trains. Raises LostPeerError if a worker is lost that must not
+        be.
         """
         dist.recv(self._wire.weights, group=members(), group_src=0)
         before = self._checkpoints.load() if self._checkpoints else None
@@ -131,7 +129,7 @@ class Server:
         tell_kept()
 
     def _resume(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, in which every worker has a granted step."""
+        """Continue from a checkpoint, in which every worker has a granted step."""
         self._before = state
         self._served.load_state(state["served"])
         for worker, statistics in state["statistics"].items():
@@ -159,7 +157,7 @@ class Server:
         self._answer_all(waiting)
 
     def _remove_lost(self, worker: int, reason: str) -> None:
-        """Remove a dead worker; return its unfinished step to the budget, for a waiting worker."""
+        """Remove a dead worker, and return its unfinished step to the budget."""
         if not self._spare:
             raise LostPeerError(f"worker {worker} is gone: {reason}")
         self._spare -= 1
@@ -184,9 +182,8 @@ class Server:
             self._answer(worker)
 
     def _answer(self, worker: int, *, may_wait: bool = True) -> None:
-        """Answer a worker, or let it wait for the step of another that may be lost. Workers may
-        only wait on server 0, the one that grants steps: they could otherwise wait on two servers
-        for each other.
+        """Answer a worker, or let it wait for a step of another worker that may be lost. Workers
+        wait only on server 0, which grants steps; on two servers they could wait for each other.
         """
         granted = self._served.grant(worker)
         if granted:
@@ -201,9 +198,7 @@ class Server:
 
 
 def _spare(scheme: AbstractScheme, workers: int) -> int:
-    """Return the number of workers that may die without ending the run. 0 where workers own their
-    weights, or push in groups.
-    """
+    """Return how many workers may die: none if they hold their own weights or push in groups."""
     accounting = Accounting(scheme, workers)
     if accounting.own_weights or scheme.group_size > 1:
         return 0
@@ -217,10 +212,9 @@ def serve(
 ) -> ServerReport:
     """Run a server of the joined process group, then send its snapshots to the workers.
 
-    `tolerate(workers)` is called with the workers whose death the run survives from then on; it
-    does nothing without the project's launcher, which supervises them.
-    Snapshot n goes to living worker n modulo their number, in order, so that all of them can
-    evaluate at once. Raises LostPeerError if a worker dies without which the run cannot continue.
+    `tolerate(workers)` is called with the workers whose death the run survives; only the project's
+    launcher needs it. Snapshot n goes to living worker n modulo their number, so that all can
+    evaluate at once. Raises LostPeerError if the run cannot continue without a worker that died.
     """
     spec = ServerSpec.from_json(receive_json(0))
     server = Server(scheme, spec, tolerate, checkpoints)

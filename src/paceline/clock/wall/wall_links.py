@@ -49,9 +49,9 @@ class MeanLink:
 
 
 class GroupLink:
-    """Link of a group's first worker to the others. `others`: their ranks. `weights` [num_weights]:
-    weights that they get, changed by the caller. `num_numbers`: options of the optimizer in each
-    push; the first worker's go on to the servers.
+    """Link of a group's first worker to the `others`, by rank. `weights` [num_weights]: weights to
+    send to them, changed by the caller. `num_numbers`: options of the optimizer in each push; only
+    the first worker's reach the servers.
     """
 
     def __init__(
@@ -61,9 +61,7 @@ class GroupLink:
         self._others = others
 
     def take(self, gradient: Tensor, statistics: Tensor) -> None:
-        """Wait for the others' pushes; replace both arguments by the group's mean, in place. Raises
-        LostPeerError.
-        """
+        """Replace both arguments by the group's mean, in place. Raises LostPeerError."""
         self.receive_all()
         for other in self._others:
             gradient += self.wire.gradient(other)
@@ -72,7 +70,7 @@ class GroupLink:
             vector /= len(self._others) + 1
 
     def hand_on(self, answer: Header) -> None:
-        """Send the weights to the others, as the servers answered."""
+        """Send the weights and the servers' answer to the others."""
         for other in self._others:
             self.wire.answer(other, answer)
         self.wire.flush()
@@ -86,9 +84,9 @@ class GroupLink:
 
 
 class PushLink:
-    """Link of this worker to the servers, or to the first of its group. `granted`: True if the last
-    answer lets this worker take another step. `numbers()`: the options with which a push is to be
-    applied, unless servers take it as it is.
+    """Link of this worker to the servers, or to the first of its group. `granted`: the last answer
+    lets this worker take another step. `numbers()`: options of the optimizer for a push, unless
+    servers subtract it unchanged.
     """
 
     def __init__(
@@ -179,7 +177,7 @@ class PushLink:
 
 class ServedLinks(AbstractLinks):
     """Links of a worker whose gradients are applied by servers. `statistics`: floating-point
-    buffers of the module, which are sent with each push.
+    buffers of the module, sent with each push.
     """
 
     def __init__(self, flat: FlatWeights, push: PushLink, statistics: Sequence[Tensor]) -> None:
@@ -195,10 +193,11 @@ class ServedLinks(AbstractLinks):
 
 
 class OwnWeightsLinks(AbstractLinks):
-    """Links of a worker that applies gradients itself, to weights with an optimizer of their own.
-    `step_numbers`: run-wide numbers of this worker's steps, the next one last. If other workers may
-    ask for pairwise means, `pair` owns the weights, and the network computes on a copy. `push`:
-    None if there are no servers. `options()`: present numbers among the optimizer's options.
+    """Links of a worker that applies gradients itself, by an optimizer for its own weights.
+
+    `step_numbers`: run-wide numbers of this worker's steps and of the next one. `push`: None if
+    there are no servers. `pair`: owns the weights if other workers may ask for pairwise means; then
+    the network computes on a copy. `options()`: present numbers among the optimizer's options.
     """
 
     def __init__(
@@ -246,7 +245,7 @@ class OwnWeightsLinks(AbstractLinks):
         return not self._run.ends_before(self.step_numbers[-1])
 
     def begin(self, first: Tensor) -> None:
-        """Hold the first weights, which are the same for all workers."""
+        """Adopt the first weights, which are the same for all workers."""
         self._hold(first)
         if self._pair is not None:
             self._pair.begin()
@@ -262,7 +261,7 @@ class OwnWeightsLinks(AbstractLinks):
 
     @at_once
     def pair(self, partner: int) -> None:
-        """Average weights beside this worker's steps: see AbstractPairLink. The network computes on
+        """Average weights beside this worker's steps, see AbstractPairLink. The network computes on
         the changed weights after the worker's next update.
         """
         assert self._pair is not None

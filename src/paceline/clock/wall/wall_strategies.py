@@ -24,8 +24,8 @@ def wall_strategy(
     pace: Pace | None,
     split: SplitWorker | None,
 ) -> AbstractWallStrategy:
-    """Return the strategy that trains `scheme`; AbstractRuleStrategy documents the arguments. It is
-    Lightning's own DDP if that is equivalent, and the worker is not split.
+    """Return the strategy that trains `scheme`: Lightning's own DDP if that is equivalent and the
+    worker is not split. AbstractRuleStrategy documents the arguments.
     """
     if scheme.carried_out_by_ddp:
         if split is not None:

@@ -31,11 +31,11 @@ from paceline.timing.pace import Pace
 class AbstractWallStrategy(AbstractTrainingStrategy):
     """Strategy of one worker, or of one process of a split worker.
 
-    `counted`: number of workers that really take part. `num_batches`: largest number of batches
-    that this worker may draw. `num_steps`: number of this worker's steps so far. `step_numbers`:
-    run-wide numbers of this worker's steps, the next one last; empty if servers grant steps.
-    `seconds_communicating`: time of communication, waiting for others included. `averages`:
-    pairwise means in order. `push`: link to servers, if there are any.
+    `counted`: workers that really take part. `num_batches`: most batches that this worker may draw.
+    `num_steps`: steps of this worker so far. `step_numbers`: run-wide numbers of its steps and of
+    the next one; empty if servers grant steps. `seconds_communicating`: time of communication,
+    including waiting. `averages`: pairwise means in order. `push`: link to servers, if there are
+    any.
     """
 
     counted: int = 0
@@ -62,8 +62,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         split: SplitWorker | None = None,
     ) -> None:
         """Set the run, which must have an end, before training. `clock`: training clock for the
-        times of snapshots. `pace` emulates the worker's accelerator. `split`: this process's part
-        of a split worker; None for a whole one.
+        times of snapshots. `pace`: emulates the worker's accelerator. `split`: this process's part
+        of a split worker; None for a whole worker.
         """
         self.run, self.pace, self.split = run, pace, split
         self.num_batches = (run.num_steps or 0) // run.num_workers
@@ -80,7 +80,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
-        """Bytes sent to other workers and servers, and received from them, by this process."""
+        """Bytes that this process has sent to other workers and servers, and received from them."""
         return (0, 0)
 
     @property
@@ -89,7 +89,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         return self._rank == 0
 
     def setup_environment(self) -> None:
-        """Join the other processes before Lightning makes a group of its own."""
+        """Join the other processes before Lightning makes its own group."""
         join(self.run.timeout_seconds, self.root_device.type)
         self._rank = dist.get_rank()
         # by which loggers write; the rank that Lightning knows is 0 in each
@@ -111,27 +111,27 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         return self.trained_module() if self.split is None else self.split.whole
 
     def wait_for_pace(self) -> None:
-        """Sleep until the emulated step has ended; exchanging activations comes on top of it."""
+        """Sleep until the emulated step has ended; the exchange of activations is added to it."""
         if self.pace is not None:
             self.pace.wait(self.split.take_seconds() if self.split else 0.0)
 
     def begin_anew(self) -> None:
-        """Start the emulated step after what all have met for, or stopped for."""
+        """Start the emulated step after an interruption, such as a meeting of all workers."""
         if self.pace is not None:
             self.pace.begin()
 
     @property
     def restore_checkpoint_after_setup(self) -> bool:
-        """True for a part of a run: before, the module has not yet the precision that it had."""
+        """True for a part of a run: the module has its precision only after setup."""
         return self.part is not None
 
     @property
     def bytes_so_far(self) -> Sequence[int]:
-        """Bytes sent and received, as far as they are counted while training goes on."""
+        """Bytes sent and received, as far as they are counted during training."""
         return self.bytes_exchanged
 
     def state(self) -> dict[str, Any]:
-        """Return what this process must go on with, for a checkpoint between two steps."""
+        """Return the state of this process for a checkpoint between two steps."""
         sent_and_received = zip(self._bytes_before, self.bytes_so_far, strict=True)
         return {
             "num_steps": self.num_steps,
@@ -141,20 +141,20 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of another process with the same place in the run."""
+        """Continue from the state of another process with the same place in the run."""
         self.num_steps, self._bytes_before = state["num_steps"], state["bytes"]
         self._schedules_before = state["schedules"]
         if self.pace is not None:
             self.pace.load_state(state["pace"])
 
     def _resume_schedules(self) -> None:
-        """Go on with the schedules of a checkpoint, once Lightning has loaded their schedulers."""
+        """Continue the schedules of a checkpoint, after Lightning has loaded their schedulers."""
         if self._schedules_before is not None:
             self._schedules.load_state(self._schedules_before)
             self._schedules_before = None
 
     def settle(self) -> None:
-        """Wait until what goes on beside this worker's steps has ended."""
+        """Wait until what runs beside this worker's steps has ended."""
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         return {

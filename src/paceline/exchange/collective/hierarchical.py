@@ -1,8 +1,8 @@
 """All-reduce inside nodes, then between them (Goyal et al. 2017, arXiv:1706.02677, section 4).
 
-The workers of each node are summed at its first by a tree, the first ones' sums go round a ring,
-and come back down the trees: 2 ceil(log2 m) n bytes inside nodes of m workers and 2 (N-1)/N n
-between N nodes. Workers fill node after node, the last perhaps not quite.
+A tree sums the workers of each node at its first worker. A ring sums these first workers, and the
+trees broadcast the result: 2 ceil(log2 m) n bytes inside nodes of m workers and 2 (N-1)/N n bytes
+between N nodes. Workers fill node after node; the last node may have fewer.
 """
 
 import math
@@ -15,7 +15,7 @@ from paceline.timing.profile import ClusterProfile
 
 
 class Hierarchical(AbstractScheduledCollective):
-    """Trees inside the nodes, a ring over the first workers of all nodes."""
+    """Trees inside the nodes, and a ring of their first workers."""
 
     needs_nodes = True
 
@@ -37,9 +37,8 @@ class Hierarchical(AbstractScheduledCollective):
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
         """Return 2 ceil(log2 m) (n/BW + latency) inside nodes + 2 (N-1) (n/N/BW + latency) between
-        (Goyal et al. 2017, arXiv:1706.02677, section 4; latency is our addition).
-
-        The trees of all nodes at once, m workers on the fullest; then the ring of the N nodes.
+        them (Goyal et al. 2017, arXiv:1706.02677, section 4; we added the latency). m: workers on
+        the fullest node. The trees of all nodes work at once, then the ring of N nodes.
         """
         inside, nodes = profile.largest_node(workers), profile.num_nodes(workers)
         rounds, each = 2 * math.ceil(math.log2(inside)), profile.node_link.seconds(num_bytes)
@@ -51,7 +50,7 @@ class Hierarchical(AbstractScheduledCollective):
 
 
 def _inside(workers: int, length: int, workers_per_node: int) -> tuple[Schedule, Schedule]:
-    """Lay down the trees of all nodes: what goes up them, and what comes down."""
+    """Return the moves up the trees of all nodes, and those down."""
     firsts = range(0, workers, workers_per_node)
     nodes = [range(first, min(first + workers_per_node, workers)) for first in firsts]
     up = together([among(node, reduction(len(node), length)) for node in nodes])

@@ -1,8 +1,8 @@
 """Binary reduction tree and broadcast (FireCaffe, Iandola et al. 2016, arXiv:1511.00175).
 
-In round r pairs of workers at a distance of 2^r add their sums; after ceil(log2 p) rounds worker 0
-has the sum, which goes the same way back. The whole vector moves each time: 2 ceil(log2 p) n bytes
-pass one after the other.
+In round r pairs of workers at a distance of 2^r add their sums. After ceil(log2 p) rounds worker 0
+has the total, which returns the same way. Each message is the whole vector, so 2 ceil(log2 p) n
+bytes follow each other.
 """
 
 import math
@@ -13,17 +13,15 @@ from paceline.timing.profile import ClusterProfile
 
 
 class Tree(AbstractScheduledCollective):
-    """A binary tree: the whole vector goes up to worker 0, and the sum down again."""
+    """A binary tree: vectors are summed up to worker 0, and the sum is broadcast down."""
 
     def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
         return (*reduction(workers, length), *broadcast(workers, length))
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Return 2 ceil(log2 p) (n/BW + latency) (Iandola et al. 2016, arXiv:1511.00175; latency is
-        our addition).
-
-        A reduction up a binary tree and a broadcast down; inside the nodes first, then one worker
-        of each node goes on, by itself on its interface.
+        """Return 2 ceil(log2 p) (n/BW + latency) (Iandola et al. 2016, arXiv:1511.00175; we added
+        the latency). Workers of a node are summed first; then one worker of each node uses its
+        interface.
         """
         return sum(
             2 * math.ceil(math.log2(count)) * link.seconds(num_bytes)
@@ -36,7 +34,7 @@ class Tree(AbstractScheduledCollective):
 
 
 def reduction(workers: int, length: int) -> Schedule:
-    """Lay down the moves by which worker 0 gets the sum."""
+    """Return the moves that sum all vectors at worker 0."""
     if length == 0:
         return ()
     distances = [2**level for level in range((workers - 1).bit_length())]
@@ -50,7 +48,7 @@ def reduction(workers: int, length: int) -> Schedule:
 
 
 def broadcast(workers: int, length: int) -> Schedule:
-    """Lay down the moves from worker 0 to all: those of the reduction, backwards."""
+    """Return the moves from worker 0 to all: those of the reduction in reverse."""
     return tuple(
         tuple(Move(move.receiver, move.sender, 0, length, adds=False) for move in moves)
         for moves in reversed(reduction(workers, length))

@@ -1,14 +1,14 @@
-"""Authenticated connections between the workers and the servers of one run, and no other process.
+"""Authenticated connections between the workers and servers of one run.
 
-Both ends of a new connection prove that they know the run's secret:
+Both ends of a new connection prove that they know the secret of the run:
 
     server -> worker:   a random number (challenge)
     worker -> server:   hello: its rank, the sizes of bodies, another challenge; its proof
     server -> worker:   its proof
 
-A proof is the HMAC-SHA256 of the messages before it, with the secret as its key. Any other process
-receives 32 random bytes; its connection ends after a wrong message or a time limit. When all
-workers are connected, the server's sockets are closed.
+A proof is the HMAC-SHA256 of the preceding messages, with the secret as its key. A process without
+the secret receives only 32 random bytes, and is disconnected after a wrong message or a time limit.
+The server stops listening when all workers are connected.
 """
 
 import hmac
@@ -37,7 +37,7 @@ _open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 class Address(NamedTuple):
-    """Address of a server. `local`: its abstract Unix socket, for workers on its node."""
+    """Address of a server. `local`: its abstract Unix socket, for workers on the same node."""
 
     node: str
     local: str
@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """Rank of a worker, and the sizes of the bodies of a push and of an answer [bytes]."""
+    """Rank of a worker, and the sizes of a push and of an answer [bytes]."""
 
     worker: int
     push_bytes: int
@@ -54,16 +54,15 @@ class Hello(NamedTuple):
 
 
 def say_hello(secret: bytes, hello: Hello, challenged: bytes, challenging: bytes) -> bytes:
-    """Pack a worker's hello and proof.
-
-    `challenged`: challenge from the server. `challenging`: challenge to the server.
+    """Pack a worker's hello and proof. `challenged`: the server's challenge. `challenging`: the
+    worker's own challenge to the server.
     """
     content = _HELLO.pack(*hello, challenging)
     return content + _proof(secret, b"worker", challenged, content)
 
 
 def _hear_hello(secret: bytes, content: bytes, challenging: bytes) -> tuple[Hello, bytes] | None:
-    """Check a worker's proof; return its hello and the server's proof, or None if it is wrong."""
+    """Return a worker's hello and the server's proof; None if the worker's proof is wrong."""
     hello, proof = content[: _HELLO.size], content[_HELLO.size :]
     if not hmac.compare_digest(proof, _proof(secret, b"worker", challenging, hello)):
         return None
@@ -78,10 +77,9 @@ def _proof(secret: bytes, *messages: bytes) -> bytes:
 def connect(
     secret: bytes, address: Address, hello: Hello, *, node: str, timeout_seconds: float
 ) -> tuple[socket.socket, bool]:
-    """Connect a worker on `node` to a server.
-
-    Returns the connection, and True if the two can share memory. Raises OSError if the server
-    cannot be reached, refuses the worker, or does not know the secret.
+    """Connect a worker on `node` to a server; return the connection, and whether both can share
+    memory. Raises OSError if the server cannot be reached, refuses the worker, or does not know the
+    secret.
     """
     shared = address.node == node
     connection = _reach(address, shared, timeout_seconds)
@@ -133,7 +131,7 @@ def _exactly(connection: socket.socket, num_bytes: int) -> bytes:
 
 
 def prepare(connection: socket.socket) -> None:
-    """Set options: send small messages at once, detect the end of the other process or node."""
+    """Set options: small messages leave at once, a dead process or node is detected."""
     _open.add(connection)
     if connection.family == socket.AF_UNIX:
         return
@@ -144,10 +142,7 @@ def prepare(connection: socket.socket) -> None:
 
 
 def _close_all() -> None:
-    """Close all connections in a forked child, such as a DataLoader's.
-
-    The child would otherwise keep them open when its parent is dead.
-    """
+    """Close all connections in a forked child, which would keep them open after its parent."""
     for connection in list(_open):
         connection.close()
 
@@ -156,7 +151,7 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 class Connected(NamedTuple):
-    """Connection to an authenticated worker. `shared`: True for a Unix socket."""
+    """Connection to an authenticated worker. `shared`: a Unix socket, so memory can be shared."""
 
     worker: int
     connection: socket.socket
@@ -164,7 +159,7 @@ class Connected(NamedTuple):
 
 
 class _Guest:
-    """Connection of a process that is not authenticated yet. `until`: deadline [seconds]."""
+    """Connection of a process that is not authenticated yet. `until`: its deadline [seconds]."""
 
     def __init__(self, connection: socket.socket, shared: bool, until: float) -> None:
         self.connection, self.shared, self.until = connection, shared, until
@@ -174,8 +169,7 @@ class _Guest:
 
 
 class Listener:
-    """Sockets of one server, open from the start, so that no worker connects too early.
-
+    """Sockets of one server, which listen from the start, so that no worker connects too early.
     `expected`: hellos of all workers. `patience`: time limit of a handshake [seconds].
     """
 
@@ -192,9 +186,8 @@ class Listener:
             self._selector.register(listening, selectors.EVENT_READ)
 
     def meet(self, timeout_seconds: float) -> Iterator[Connected]:
-        """Yield each worker as it connects, and close the sockets after the last.
-
-        Raises TimeoutError if workers are missing after `timeout_seconds`.
+        """Yield each worker as it connects, and close the sockets after the last. Raises
+        TimeoutError if workers are missing after `timeout_seconds`.
         """
         deadline = time.monotonic() + timeout_seconds
         try:
@@ -207,7 +200,7 @@ class Listener:
             self.close()
 
     def close(self) -> None:
-        """Stop listening, and close connections that are not authenticated."""
+        """Stop listening, and close the connections that are not authenticated."""
         for guest in list(self._guests):
             self._dismiss(guest)
         for each in (self._selector, self._unix, self._tcp):
@@ -243,7 +236,7 @@ class Listener:
             return False
 
     def _read(self, guest: _Guest) -> Connected | None:
-        """Read from a connection; return a worker once its hello is complete and verified."""
+        """Read from a connection; return the worker once its hello is complete and verified."""
         try:
             more = guest.connection.recv(HELLO_BYTES - len(guest.received))
         except OSError:

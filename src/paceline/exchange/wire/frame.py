@@ -1,4 +1,4 @@
-"""Messages as bytes: a header of 16 bytes on every wire, and the buffers that follow it."""
+"""Messages as bytes: a header of 16 bytes, and the buffers that follow it."""
 
 import bisect
 import itertools
@@ -17,11 +17,12 @@ _MOST_BUFFERS = 1024  # in a call to a socket (IOV_MAX of Linux)
 class Header(NamedTuple):
     """Version of the weights that a worker read or a server sends, and flags.
 
-    `proceed`: to a server, True for a push, False if the worker leaves, after which no body
-    follows; to a worker, True if it may take another step, False if the budget is used up. `keep`:
-    to a server, True if it is to keep its state for a checkpoint: no body follows, and no answer.
-    `stop`, with `proceed`: to a worker, True if it is to stop before that step, for a checkpoint;
-    to a server, True if it is to stop all workers so.
+    To a server: `proceed` is True for a push, False if the worker leaves; no body follows then.
+    `keep` asks it to save its state for a checkpoint; no body follows, and it does not answer.
+    `stop`, in a push, asks it to stop all workers for a checkpoint.
+
+    To a worker: `proceed` grants another step. `stop` tells it to stop before that step for a
+    checkpoint.
     """
 
     version: int
@@ -31,12 +32,12 @@ class Header(NamedTuple):
 
 
 def pack(header: Header) -> bytes:
-    """Turn a header into HEADER_BYTES bytes."""
+    """Return a header as HEADER_BYTES bytes."""
     return _STRUCT.pack(header.version, header.proceed + 2 * header.keep + 4 * header.stop)
 
 
 def unpack(content: bytes | bytearray) -> Header:
-    """Read a header; raise ValueError for bytes that `pack` cannot have made."""
+    """Read a header. Raises ValueError for bytes that `pack` does not make."""
     version, flags = _STRUCT.unpack(content)
     if version < 0 or flags not in (0, 1, 2, 5):
         raise ValueError(f"no header: {bytes(content).hex()}")
@@ -50,8 +51,7 @@ def bytes_of(tensor: Tensor) -> memoryview:
 
 class Pieces:
     """Buffers that are sent or filled one after another, in as many calls as a socket needs.
-
-    `done`: number of bytes that are sent or received.
+    `done`: bytes sent or received so far.
     """
 
     def __init__(self, *buffers: memoryview) -> None:
@@ -65,7 +65,7 @@ class Pieces:
         return self.done == self._num_bytes
 
     def send(self, connection: socket.socket) -> None:
-        """Send as much as the socket takes now, or all if it blocks. Raises OSError."""
+        """Send as much as the socket accepts now, or all if it blocks. Raises OSError."""
         while not self.complete:
             try:
                 self.done += connection.sendmsg(self._rest())
@@ -80,7 +80,7 @@ class Pieces:
         self.done += more
 
     def _rest(self) -> list[memoryview]:
-        """Return what is left, of at most as many buffers as a call takes."""
+        """Return the remaining buffers, at most as many as one call accepts."""
         place = bisect.bisect_right(self._ends, self.done)
         buffer = self._buffers[place]
         first = buffer[self.done - self._ends[place] + len(buffer) :]

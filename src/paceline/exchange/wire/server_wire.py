@@ -1,12 +1,13 @@
 """Server's end of the wire to workers: shared memory inside a node, TCP between nodes.
 
-Every message is a header over a socket; the numbers among the options of the worker's optimizer
-follow that of a push. The body of a push is the server's part of the gradient, for server 0 also
-the worker's BatchNorm statistics; the body of an answer is the server's part of the weights. Inside
-a node the worker's buffers are shared with its servers: a push copies nothing, an answer is one
-copy. Between nodes bodies follow their headers, from and into tensor memory; what a connection does
-not take at once of an answer is sent from a copy, while the server goes on. The parts of a push
-that leaves during backward come in the order of backward, from the last.
+Each message begins with a header over a socket. In a push, the numbers among the options of the
+worker's optimizer follow, then the server's part of the gradient, and for server 0 the worker's
+BatchNorm statistics. An answer contains the server's part of the weights.
+
+Inside a node the worker shares its buffers with the servers: a push copies nothing, an answer is
+one copy. Between nodes bodies are sent from and received into tensor memory. If a connection does
+not accept an answer at once, the rest is sent from a copy while the server continues. A push that
+leaves during backward arrives in parts, from the last to the first.
 """
 
 import selectors
@@ -29,12 +30,12 @@ _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 class ServerEnd:
-    """Server's end of a connection to one worker, which never blocks.
+    """Server's end of a connection to one worker; it never blocks.
 
-    `gradient`, `statistics`: body of a push, valid until its answer. `answered`: the worker's own
-    weights in shared memory; None if bodies are sent over the connection. `parts`: each [first,
-    last) of the gradient, in the order in which they come over it; none if it comes as a whole.
-    `numbers`: those that follow the header of a push.
+    `gradient`, `statistics`: buffers for a push, valid until its answer. `answered`: the worker's
+    weights in shared memory; None if they are sent over the connection. `parts`: [first, last) of
+    the parts of the gradient in the order of arrival; none if it comes as a whole. `num_numbers`:
+    how many numbers follow the header of a push.
     """
 
     def __init__(
@@ -63,9 +64,8 @@ class ServerEnd:
         connection.setblocking(False)
 
     def receive(self) -> Header | None:
-        """Read available bytes; return the header once a message is complete, else None.
-
-        Raises ConnectionError at the end of the connection, and for an invalid header.
+        """Read available bytes; return the header once a message is complete, else None. Raises
+        ConnectionError at the end of the connection, and for an invalid header.
         """
         try:
             self._incoming.receive(self.connection)
@@ -85,10 +85,7 @@ class ServerEnd:
         return header
 
     def answer(self, header: Header, weights: Tensor) -> None:
-        """Begin to send the weights; while the answer is `pending`, they must not change.
-
-        Raises OSError.
-        """
+        """Begin to send the weights, unchanged while the answer is `pending`. Raises OSError."""
         self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
@@ -96,12 +93,12 @@ class ServerEnd:
         self.flush()
 
     def keep(self, header: Header, weights: Tensor) -> None:
-        """Send the rest of an answer that is `pending` from a copy of its weights."""
+        """Send the rest of a `pending` answer from a copy of its weights."""
         done, self._outgoing = self._outgoing.done, self._answer_of(header, weights)
         self._outgoing.done = done
 
     def flush(self) -> None:
-        """Continue to send an answer that is `pending`. Raises OSError."""
+        """Continue to send a `pending` answer. Raises OSError."""
         self._outgoing.send(self.connection)
 
     @property
@@ -127,11 +124,11 @@ class ServerEnd:
 
 
 class ServerWire:
-    """Connections of a server to its workers, which takes messages in the order of their arrival.
+    """Connections of a server to its workers, which receives messages in the order of arrival.
 
-    `weights` [num_weights]: the server's part, which it sends in answers. `workers`: their ranks.
-    `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
-    if they leave as a whole. `num_numbers`: options of the optimizer in each push.
+    `weights` [num_weights]: the server's part, sent in answers. `workers`: their ranks. `parts`:
+    sizes of the parts, in the order of the vector, in which pushes leave during backward; none if
+    they leave as a whole. `num_numbers`: how many options of the optimizer come with each push.
     """
 
     def __init__(
@@ -174,10 +171,9 @@ class ServerWire:
         return self._ends[worker].numbers.tolist()
 
     def receive(self) -> tuple[int, Header | Lost]:
-        """Wait for the next message of any worker. A push is then in `gradient(worker)`.
-
-        A worker whose connection has ended or whose message is invalid is Lost; a push that it has
-        not completed is discarded. Raises TimeoutError.
+        """Wait for the next message of any worker; the body of a push is then in
+        `gradient(worker)`. Lost stands for a worker that disconnected or sent an invalid message;
+        an incomplete push of it is discarded. Raises TimeoutError.
         """
         self._connect_workers()
         self._copied = None  # the caller may have changed the weights
@@ -187,9 +183,8 @@ class ServerWire:
         return self._messages.popleft()
 
     def answer(self, worker: int, header: Header) -> None:
-        """Begin to send the present weights, which may change afterwards.
-
-        `receive` continues, or `flush`. The loss of a worker is reported by `receive`.
+        """Begin to send the present weights, which may change afterwards. `receive` and `flush`
+        continue; `receive` reports the loss of a worker.
         """
         self._connect_workers()
         end = self._ends[worker]
@@ -208,7 +203,7 @@ class ServerWire:
             self._selector.modify(end.connection, _BOTH, worker)
 
     def flush(self) -> None:
-        """Wait until all answers are sent, and receive pushes meanwhile; before other waits."""
+        """Wait until all answers are sent, before any other wait; receive pushes meanwhile."""
         while self._deadlines:
             self._attend()
 

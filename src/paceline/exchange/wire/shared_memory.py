@@ -1,6 +1,5 @@
-"""Memory without a name that two processes share, and that is freed with the last of them.
-
-It is a memfd of Linux, passed over a Unix socket, so that no other process can open it.
+"""Anonymous memory that two processes share. It is a memfd of Linux, passed over a Unix socket, so
+that no other process can open it; it is freed with the last of the two.
 """
 
 import fcntl
@@ -17,7 +16,7 @@ _PLACES = struct.Struct("<QQQ")
 
 
 class Places(NamedTuple):
-    """Offsets of one server's part in a worker's memory [bytes]."""
+    """Offsets of one server's parts in a worker's memory [bytes]."""
 
     gradient: int
     statistics: int
@@ -25,7 +24,7 @@ class Places(NamedTuple):
 
 
 def allocate(num_bytes: int) -> tuple[int, Tensor]:
-    """Allocate memory [num_bytes] uint8, all zero; also return its descriptor, to be closed."""
+    """Return memory [num_bytes] uint8, all zero, and its descriptor, which the caller closes."""
     descriptor = os.memfd_create("paceline", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, max(1, num_bytes))
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -38,10 +37,9 @@ def share(connection: socket.socket, descriptor: int, places: Places) -> None:
 
 
 def take_share(connection: socket.socket) -> tuple[Tensor, Places]:
-    """Map the memory [num_bytes] uint8 that another process shares; also return the places in it.
-
-    Raises ConnectionError if none is shared, and ValueError if the memory could shrink: reading
-    beyond its end would kill this process.
+    """Map the memory uint8 that another process shares; also return the places in it. Raises
+    ConnectionError if none is shared, and ValueError if the memory can shrink: reading beyond its
+    end would kill this process.
     """
     content, descriptors, _, _ = socket.recv_fds(connection, _PLACES.size, 1)
     if len(descriptors) != 1 or len(content) != _PLACES.size:
@@ -63,7 +61,7 @@ def part(memory: Tensor, first_byte: int, count: int, dtype: torch.dtype) -> Ten
 
 
 def whole_pages(num_bytes: int) -> int:
-    """Round `num_bytes` up to whole pages of memory."""
+    """Round up to whole pages of memory [bytes]."""
     return -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

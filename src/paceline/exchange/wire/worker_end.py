@@ -1,4 +1,4 @@
-"""Connection of a worker to one server, or to another worker that answers like one."""
+"""Connection of a worker to one server, or to another worker that answers like a server."""
 
 import socket
 import struct
@@ -18,10 +18,10 @@ _TIMEVAL = struct.Struct("ll")  # seconds, microseconds
 class WorkerEnd:
     """Worker's end of a connection to one server.
 
-    `name`: name of the other process in error messages. `pushed`, `pulled`: buffers of the bodies
-    to send and to receive; empty if memory is `shared`. `numbers`: buffer that follows the header
-    of each push. `timeout_seconds`: longest silence of the server. What sends or receives raises
-    LostPeerError and TimeoutError.
+    `name`: of the server, for messages. `pushed`, `pulled`: buffers to send and to receive; empty
+    if memory is `shared`. `numbers`: buffer that follows the header of each push.
+    `timeout_seconds`: longest silence of the server. Sending and receiving raise LostPeerError and
+    TimeoutError.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class WorkerEnd:
         self.push_parts(range(self.num_parts), version)
 
     def push_parts(self, parts: range, version: int) -> None:
-        """Send some buffers of a push, after its header if they are the first ones."""
+        """Send some buffers of a push; the header precedes the first one."""
         begin: list[memoryview] = []
         if parts.start == 0:
             asks, self._asks = self._asks, False
@@ -70,7 +70,7 @@ class WorkerEnd:
         return unpack(self._header)
 
     def keep(self, version: int) -> None:
-        """Tell the server to keep its state for a checkpoint; it sends no answer."""
+        """Tell the server to save its state for a checkpoint; it sends no answer."""
         self._send(memoryview(pack(Header(version, False, keep=True))))
 
     def ask_to_stop(self) -> None:
@@ -78,7 +78,7 @@ class WorkerEnd:
         self._asks = True
 
     def leave(self, version: int) -> None:
-        """Announce to the server that no push follows, and close the connection."""
+        """Tell the server that no push follows, and close the connection."""
         self._send(memoryview(pack(Header(version, False))))
         self._connection.close()
 
@@ -113,7 +113,7 @@ def reach(
 
     `descriptor`, `places`: memory of `pushed` and `pulled`, and the offsets in it, which both
     processes share if they are on one node. `numbers`: buffer that follows each header. Raises
-    LostPeerError if the process cannot be reached or does not know the run's secret.
+    LostPeerError if the process cannot be reached or does not know the secret of the run.
     """
     secret, timeout = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
@@ -128,17 +128,15 @@ def reach(
 
 
 class CrossingEnds:
-    """Ends of connections on which answers cross pushes.
-
-    The first server answers while the others are still being sent to: both directions of the
-    worker's link are in use.
+    """Connections to several servers, used in both directions at once: the first server answers
+    while the worker still sends to the others.
     """
 
     def __init__(self, ends: Sequence[WorkerEnd]) -> None:
         self._ends, self._thread = ends, ThreadPoolExecutor(max_workers=1)
 
     def push_pull(self, versions: Sequence[int]) -> list[Header]:
-        """Push to all in order, computed on weights of `versions`; return the answers' headers."""
+        """Push to all servers in order, computed on `versions`; return the answers' headers."""
         pushed = self._thread.submit(self._push, versions)
         try:
             return [end.pull() for end in self._ends]
@@ -151,10 +149,10 @@ class CrossingEnds:
 
 
 class EarlyEnd:
-    """End of a connection over which a thread sends the parts of pushes, in the order of backward.
+    """Connection over which a thread sends the parts of a push during backward.
 
     `begins`: first weight of each part, from the last part to the first. Backward never waits for
-    the connection; the `pull` that follows raises what the thread has met.
+    the connection; the next `pull` raises the thread's error.
     """
 
     def __init__(self, end: WorkerEnd, begins: Sequence[int]) -> None:
@@ -165,13 +163,13 @@ class EarlyEnd:
         self._sending: Future[None] | None = None  # of the push under way
 
     def push_from(self, first: int, version: int) -> None:
-        """Let the parts from the weight `first` on leave, which change no more."""
+        """Let the parts from the weight `first` on leave; they must not change any more."""
         ready = sum(begin >= first for begin in self._begins)
         if ready > self._num_ready:
             self._let_leave(ready, version)
 
     def push(self, version: int) -> None:
-        """Let the rest of a push computed on weights of `version` leave."""
+        """Let the rest of a push leave, computed on weights of `version`."""
         self._let_leave(self._end.num_parts, version)
 
     def pull(self) -> Header:
@@ -182,7 +180,6 @@ class EarlyEnd:
         return self._end.pull()
 
     def leave(self, version: int) -> None:
-        """Announce to the server that no push follows, and close the connection."""
         self._thread.shutdown()
         self._end.leave(version)
 
@@ -191,7 +188,7 @@ class EarlyEnd:
         self._sending = self._thread.submit(self._send, version, self._sending)
 
     def _send(self, version: int, before: Future[None] | None) -> None:
-        """Send all parts that are ready by now, unless those before have met an error."""
+        """Send all parts that are ready, unless an earlier call failed."""
         if before is not None:
             before.result()
         first, self._num_sent = self._num_sent, self._num_ready

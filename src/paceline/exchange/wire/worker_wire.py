@@ -1,6 +1,5 @@
-"""Worker's end of the wire to parameter servers, or to the workers that it averages with.
-
-server_wire.py has the other end, and what is sent.
+"""Worker's end of the wire to servers, or to workers with which it averages. server_wire.py
+describes what is sent.
 """
 
 import os
@@ -20,16 +19,15 @@ from paceline.exchange.wire.worker_end import CrossingEnds, EarlyEnd, WorkerEnd,
 class WorkerWire:
     """Connections of a worker to all servers.
 
-    A push leaves as a whole, to one server after another, while those before answer; or during
-    backward: then its parts go to servers of other nodes as soon as they are there. Inside a node
-    there is nothing to send but a header.
+    A push goes to one server after another while earlier ones answer, or its parts leave during
+    backward for servers on other nodes. Inside a node only headers are sent.
 
-    `bounds`: each server's [first, last) of the flat weights. The wire owns the buffers that it
-    sends and receives: `weights`, `gradient` [num_weights] and `statistics` [num_statistics].
-    `node`: node to claim instead of this one; servers of another node are reached over TCP.
-    `parts`: numbers of weights, in order, of the parts in which pushes leave during backward; none
-    if they leave as a whole. `begins_with`: the server that comes first, see `turns`.
-    `numbers` [num_numbers]: options of the optimizer, float64, which follow each push's header.
+    `bounds`: each server's [first, last) of the flat weights. The wire owns `weights`, `gradient`
+    [num_weights] and `statistics` [num_statistics]. `node`: node to claim instead of this one;
+    servers of another node are reached over TCP. `parts`: sizes of the parts, in the order of the
+    vector, in which pushes leave during backward; none if they leave as a whole. `begins_with`:
+    first server to push to, see `turns`. `numbers` [num_numbers]: options of the optimizer,
+    float64, sent with each push.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class WorkerWire:
         self.bytes_received = 0
 
     def connect(self, addresses: list[Address]) -> None:
-        """Connect to all servers in order; the first `pull` calls this with their addresses."""
+        """Connect to all servers in order; the first `pull` calls this."""
         self._ends += [self._connect(*each) for each in enumerate(addresses)]
         whole = [end for server in self._turns if isinstance(end := self._ends[server], WorkerEnd)]
         if 1 < len(whole) == len(self._ends) and not all(end.shared for end in whole):
@@ -71,7 +69,7 @@ class WorkerWire:
         os.close(self._descriptor)
 
     def pull(self) -> bool:
-        """Receive weights, first or in answer to a push; return True if a step may follow."""
+        """Receive the first weights, or those of an answer; return True if a step may follow."""
         if not self._ends:
             ranks = range(self._first_server, self._first_server + len(self._bounds))
             self.connect([Address(*receive_json(rank)) for rank in ranks])
@@ -79,17 +77,17 @@ class WorkerWire:
 
     @property
     def sends_early(self) -> bool:
-        """True if parts of a push can leave during backward, to a server of another node."""
+        """True if a server is on another node, so that parts of a push leave during backward."""
         return any(isinstance(end, EarlyEnd) for end in self._ends)
 
     def send_early(self, first: int) -> None:
-        """Begin to push the gradient from the weight `first` on, which changes no more."""
+        """Begin to push the gradient from the weight `first` on, which must not change any more."""
         for end, version in zip(self._ends, self.versions, strict=True):
             if isinstance(end, EarlyEnd):
                 end.push_from(first, version)
 
     def push_pull(self) -> bool:
-        """Push the gradient to all servers, pull the weights; return True if a step may follow."""
+        """Push the gradient to all servers, receive weights; return True if a step may follow."""
         self.bytes_sent += self.gradient.nbytes + self.statistics.nbytes
         if self._crossing is not None:
             versions = [self.versions[server] for server in self._turns]
@@ -103,17 +101,17 @@ class WorkerWire:
         self._ends[0].ask_to_stop()
 
     def keep(self) -> None:
-        """Tell the servers to keep their state for a checkpoint; they send no answer."""
+        """Tell the servers to save their state for a checkpoint; they send no answer."""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.keep(version)
 
     def leave(self) -> None:
-        """Announce to the servers that no push follows, and disconnect."""
+        """Tell the servers that no push follows, and disconnect."""
         for end, version in zip(self._ends, self.versions, strict=True):
             end.leave(version)
 
     def _take(self, in_turn: list[Header]) -> bool:
-        """Keep what the answers say; return True if a step may follow."""
+        """Store versions from the headers of the answers; return True if a step may follow."""
         headers = dict(zip(self._turns, in_turn, strict=True))
         self.versions = [headers[server].version for server in range(len(self._ends))]
         self.bytes_received += self.weights.nbytes
@@ -143,10 +141,9 @@ class WorkerWire:
 
 
 class PairWire:
-    """Connections of a worker that asks others: a mean replaces its `weights` [num_weights].
-
-    A partner that answers has a ServerWire: the weights are a push, and their mean is the answer.
-    `partners`: ranks of the answering workers.
+    """Connections of a worker that asks `partners`, by rank, for means: a mean replaces its
+    `weights` [num_weights]. A partner has a ServerWire: the push is the worker's weights, the
+    answer is the mean.
     """
 
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
@@ -158,7 +155,7 @@ class PairWire:
         self.bytes_received = 0
 
     def connect(self) -> None:
-        """Connect to all partners, which announce their addresses, and receive first weights."""
+        """Connect to all partners, which send their addresses, and receive the first weights."""
         addresses = [Address(*receive_json(partner)) for partner in self._partners]
         body, places, node = bytes_of(self.weights), Places(0, 0, 0), this_node()
         for partner, address in zip(self._partners, addresses, strict=True):
@@ -170,16 +167,15 @@ class PairWire:
             self._pull(partner)
 
     def average(self, partner: int) -> None:
-        """Replace `weights` by the mean of them and the partner's.
-
-        Raises LostPeerError, or TimeoutError if the partner does not answer.
+        """Replace `weights` by their mean with the partner's. Raises LostPeerError, or TimeoutError
+        if the partner does not answer.
         """
         self._ends[partner].push(version=0)
         self.bytes_sent += self.weights.nbytes
         self._pull(partner)
 
     def leave(self) -> None:
-        """Announce to the partners that no request follows, and disconnect."""
+        """Tell the partners that no request follows, and disconnect."""
         for end in self._ends.values():
             end.leave(version=0)
 
