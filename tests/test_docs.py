@@ -94,10 +94,7 @@ def test_the_index_links_every_file_of_docs():
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_house_has_every_room(room):
-    """In the page, and in the table of README.md."""
-    page = DOCS / "a_step_through_the_house.md"
-    assert f"../src/paceline/{room}" in links_of(page)
-    assert f"`{room}/`" in (ROOT / "README.md").read_text()
+    assert f"../src/paceline/{room}" in links_of(DOCS / "a_step_through_the_house.md")
 
 
 @pytest.mark.parametrize("row", EXAMPLE)

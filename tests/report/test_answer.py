@@ -1,5 +1,6 @@
 """The answer is what decision.csv says: which scheme, with which numbers, and which others."""
 
+import itertools
 import math
 
 import pandas as pd
@@ -248,6 +249,22 @@ def test_many_situations_of_a_study_are_counted(written):
     assert most.words == "6 workers, 2 situations"
     assert "one worker in 1, the one with even workers" in most.use
     assert list(most.rows["scheme"]) == ["gossip"]
+
+
+def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(written):
+    slow, links = "cluster.slow_workers", "cluster.link.bandwidth"
+    runs = arm("sync_allreduce", 801, 0.9, workers=1)
+    runs = [run | {slow: 0, links: None} for run in runs]
+    for late, bandwidth in itertools.product((0, 1, 2), (None, 1e8, 1e9)):
+        seconds = (101, 301) if bandwidth is None else (301, 101) if late else (111, 101)
+        runs += two_arms(seconds, 4, **{slow: late, links: bandwidth})
+    (count,) = use_counts(written(runs, axes=[*AXES, slow, links]))
+    others = "all other schemes are slower or missed the target"
+    assert count.words == "4 workers, 9 situations"
+    assert count.use == (
+        f"gossip in 6 (in 4 of them {others}); "
+        f"all-reduce in 3, those with links without a limit ({others})"
+    )
 
 
 def test_a_single_scheme_is_compared_with_none():

@@ -14,12 +14,12 @@ from paceline.report.findings import of_several_schemes, read_conclusion, read_f
 from paceline.report.how_it_was_run import cost
 from paceline.report.number_format import plural
 from paceline.report.page import render
-from paceline.report.readme_answer import STUDIES
 from paceline.report.summary import summary_sentences
 from paceline.report.table import Table, columns, table
 from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
+_FIRST = ("example", "schemes", "accuracy_vs_workers", "when_asynchronous")  # of the cards
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 _FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
 _DETAIL = re.compile(r" \([^()]{40,}\)")  # which the page gives, and the card does not
@@ -70,9 +70,8 @@ def dates(rows: Frame) -> str:
 
 
 def _place(folder: Path) -> tuple[int, str]:
-    """Studies of which README has answers come first, in its order."""
     name = folder.name
-    return STUDIES.index(name) if name in STUDIES else len(STUDIES), name
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST), name
 
 
 def _card(folder: Path) -> Row:
