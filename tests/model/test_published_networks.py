@@ -20,6 +20,18 @@ def test_images_become_logits(kind):
     assert network.eval()(images).shape == (2, 7)
 
 
+@pytest.mark.parametrize(
+    ("kind", "weights"), [(NiN, 7_595_176), (AlexNet, 62_378_344), (GoogLeNet, 13_378_280)]
+)
+def test_networks_have_as_many_weights_as_those_of_caffe(kind, weights):
+    """Those of Caffe's model zoo for 1000 classes: AlexNet without groups of channels, GoogLeNet
+    with its two auxiliary heads.
+    """
+    with torch.device("meta"):
+        network = kind(IMAGE, 1000)
+    assert sum(weight.numel() for weight in network.parameters()) == weights
+
+
 @pytest.mark.parametrize("kind", [NiN, AlexNet])
 def test_every_weight_gets_a_gradient(kind):
     with torch.device("meta"):
