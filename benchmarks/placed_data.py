@@ -24,8 +24,7 @@ from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.cluster.launcher import launch
 from paceline.data.order import PartitionedOrder, SampleStream
-from paceline.data.share import RowFormat, Share
-from paceline.data.shuffle import Shuffle
+from paceline.data.shuffle import RowFormat, Share, Shuffle
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.sample_exchange import SampleExchange
 from paceline.record.point import Point

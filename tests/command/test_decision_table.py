@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from paceline.analysis.analyse import analyse, table_path
-from paceline.command.study_view import decision_table
+from paceline.command.studies_view import decision_table
 from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
 from tests.made_reports import write_rows
 

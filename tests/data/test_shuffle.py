@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.data.order import PartitionedOrder, SampleStream
-from paceline.data.share import RowFormat, Share
-from paceline.data.shuffle import Shuffle
+from paceline.data.shuffle import RowFormat, Share, Shuffle
 
 FORMAT = RowFormat([(torch.uint8, (3,)), (torch.int64, ())])
 few = settings(max_examples=60, derandomize=True, database=None, deadline=None)

@@ -1,7 +1,7 @@
 import pytest
 from torch import nn
 
-from paceline.model.normalization import num_groups, replace_batch_norm
+from paceline.model.network import num_groups, replace_batch_norm
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from paceline.errors import SettingError
-from paceline.model.network import torchvision_network
-from paceline.model.normalization import has_normalization
+from paceline.model.network import has_normalization, torchvision_network
 
 
 @pytest.mark.parametrize(("name", "branches", "inner"), [("resnet18", 8, 1), ("resnet50", 16, 2)])

@@ -122,10 +122,10 @@ RESULT = json.dumps({"key": KEYS[0]})
         ([(f"{KEYS[0]}/../config.yaml", "")], ".* is not a file of a record"),
         ([(f"{KEYS[0]}/weights.pt", "")], ".* is not a file of a record"),
         ([(f"{KEYS[0]}/config.yaml", "")], "the record .* has no result.json"),
-        ([(f"{KEYS[0]}/config.yaml", "")] * 2, ".* is there twice"),
+        ([(f"{KEYS[0]}/config.yaml", "")] * 2, ".* occurs twice"),
         ([(f"{KEYS[0]}/result.json", RESULT)], "the record .* has no config.yaml"),
         ([(f"{KEYS[0]}/config.yaml", ""), (f"{KEYS[0]}/result.json", "{")], "Expecting property"),
-        ([(f"{KEYS[1]}/config.yaml", ""), (f"{KEYS[1]}/result.json", RESULT)], ".* is of"),
+        ([(f"{KEYS[1]}/config.yaml", ""), (f"{KEYS[1]}/result.json", RESULT)], ".* names the key"),
     ],
 )
 def test_what_is_no_archive_of_records_is_refused(members, reason, tmp_path):

@@ -58,10 +58,10 @@ def never_complete(record):
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (cut_a_file, "server_0.ckpt is not whole"),
-        (lose_a_file, "server_0.ckpt is not whole"),
+        (cut_a_file, "server_0.ckpt is incomplete"),
+        (lose_a_file, "server_0.ckpt is incomplete"),
         (garble, "delimiter"),
-        (never_complete, "it is half written"),
+        (never_complete, "it is incomplete"),
     ],
 )
 def test_what_is_not_whole_is_left_with_a_reason(spoil, reason, record):
@@ -75,13 +75,13 @@ def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeyp
     origin = record / CHECKPOINTS / "origin.json"
     written = origin.read_text()
     monkeypatch.setattr(checkpoint, "source_digest", lambda: "fedcba987654")
-    with pytest.raises(ValueError, match="other code wrote it"):
+    with pytest.raises(ValueError, match="a different code wrote it"):
         begin(record, KEY)
     assert not has_checkpoint(record)
     write(record, 1)
     complete(record, 1, samples=640, resumes=0)
     origin.write_text(json.dumps({**json.loads(written), "key": "another"}))
-    with pytest.raises(ValueError, match="it is of another point, another"):
+    with pytest.raises(ValueError, match="it belongs to another point, another"):
         begin(record, KEY)
 
 

@@ -52,9 +52,13 @@ def test_what_means_nothing_is_refused_before_anything_starts(override, setting)
     [
         ("data._target_=5", "data._target_", "a class is needed"),
         ("model._target_=nope", "model._target_", "a class is needed"),
-        ("model._target_=nope.Net", "model._target_", "there is no package nope"),
-        ("model.network._target_=nope.a.Net", "model.network._target_", "there is no package nope"),
-        ("model.optimizer._target_=nope.SGD", "model.optimizer._target_", "there is no package"),
+        ("model._target_=nope.Net", "model._target_", "the package nope is not installed"),
+        (
+            "model.network._target_=nope.a.Net",
+            "model.network._target_",
+            "the package nope is not installed",
+        ),
+        ("model.optimizer._target_=nope.SGD", "model.optimizer._target_", "the package nope"),
     ],
 )
 def test_a_class_that_is_not_there_is_named_before_a_process_starts(override, setting, reason):

@@ -146,7 +146,7 @@ def test_a_number_that_json_lacks_is_none(record, name, value):
 def test_a_field_that_is_there_twice_is_no_field(record):
     path = record / "result.json"
     path.write_text(path.read_text().replace('"top1":', '"top1": 0.25, "top1":'))
-    refused(record, "top1 is there twice")
+    refused(record, "top1 occurs twice")
 
 
 @pytest.mark.parametrize("name", [each.name for each in NUMBERS if each.unit in RANGED])
@@ -307,7 +307,7 @@ def test_a_table_of_other_columns_or_ragged_rows_is_named(record, table):
 def test_a_finished_run_has_rows(record, name):
     header = (record / f"{name}.csv").read_text().split("\n")[0]
     (record / f"{name}.csv").write_text(f"{header}\n")
-    refused(record, f"{name}.csv: it has finished without a row")
+    refused(record, f"{name}.csv: a finished record needs rows")
     change(record, status="diverged")
     assert fault_of(record) is None
 

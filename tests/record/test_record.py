@@ -76,7 +76,9 @@ def test_what_is_in_the_making_is_hidden_and_can_be_discarded(tmp_path):
 def test_a_record_is_made_by_one_process_at_a_time(tmp_path):
     folder = tmp_path / "0123456789ab"
     with killed(folder) as owner:
-        with pytest.raises(SettingError, match=r"^study: another process makes the record /.*ab$"):
+        with pytest.raises(
+            SettingError, match=r"^study: another process is making the record /.*ab$"
+        ):
             PartialRecord(folder)
         partial = partial_folder(folder)
         assert (partial / "config.yaml").exists()

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from paceline.data.source import curve_images
 from paceline.errors import SettingError
-from paceline.run.open_data import open_data, open_data_module
+from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 from tests.run.own import Drawn, OwnData
 from tests.run.test_data_module import Endless
@@ -60,7 +60,7 @@ READING = reading_of(point_of(tiny_point("sync_allreduce", 1, 4)))
 
 
 def test_a_module_of_anybody_draws_them_too():
-    data = open_data_module(OwnData(None), replace(READING, curve_images=12))
+    data = open_data(OwnData(None), replace(READING, curve_images=12))
     labels = torch.cat([labels for _, labels in data.curve()])
     points = torch.cat([points for points, _ in data.curve()])
     chosen = torch.from_numpy(curve_images(Drawn().labels.numpy(), 12))
@@ -76,4 +76,4 @@ class StreamedValidation(OwnData):
 
 def test_images_of_a_stream_are_not_drawn():
     with pytest.raises(SettingError, match=r"^measurement\.curve_images: .* null is needed$"):
-        open_data_module(StreamedValidation(None), replace(READING, curve_images=12))
+        open_data(StreamedValidation(None), replace(READING, curve_images=12))

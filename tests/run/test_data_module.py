@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
-from paceline.run.open_data import open_data_module
+from paceline.run.open_data import open_data
 from paceline.run.placed_data import Reading
 from tests.run.own import OWN_TRAINING, OwnData, OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
@@ -75,9 +75,9 @@ class Streamed(LightningDataModule):
 
 def test_data_that_cannot_be_indexed_are_refused():
     with pytest.raises(SettingError, match=r"^data: .* map-style training set is needed$"):
-        open_data_module(Streamed(), READING)
+        open_data(Streamed(), READING)
     with pytest.raises(SettingError, match=r"^data\._target_: dict is no LightningDataModule$"):
-        open_data_module({}, READING)
+        open_data({}, READING)
 
 
 class Masked(OwnData):
@@ -91,4 +91,4 @@ class Masked(OwnData):
 def test_hooks_that_nobody_would_call_are_refused(tmp_path):
     message = r"^data: Masked\.on_after_batch_transfer would not be called for every batch: "
     with pytest.raises(SettingError, match=message):
-        open_data_module(Masked(tmp_path), READING)
+        open_data(Masked(tmp_path), READING)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from paceline.errors import SettingError
-from paceline.run.open_data import open_data_module
+from paceline.run.open_data import open_data
 from tests.run.own import Drawn, OwnData
 from tests.run.test_data_module import READING, replace_store
 from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point
@@ -33,7 +33,9 @@ def test_who_does_not_meet_is_refused_in_a_line(setting, scheme, changed):
     data = {"shuffle_every": {**PARTITIONED, "shuffle_every": 1}, "feed": {"feed": "first_of_node"}}
     config = placed(scheme, **data[setting])
     config["scheme"] = {**config["scheme"], **changed}
-    with pytest.raises(SettingError, match=rf"^data\.{setting}: all workers must meet for it, "):
+    with pytest.raises(
+        SettingError, match=rf"^data\.{setting}: it needs a time at which all workers meet; "
+    ):
         point_of(config)
     config["data"] = {**config["data"], "feed": "own", **PARTITIONED, "shuffle_every": None}
     point_of(config)
@@ -76,7 +78,7 @@ def module_with(items):
 )
 def test_items_that_cannot_be_held_are_refused_in_a_line(items, store, refused):
     with pytest.raises(SettingError, match=rf"^data\.store: {refused}[^\n]*$"):
-        open_data_module(module_with(items), replace_store(READING, store))
+        open_data(module_with(items), replace_store(READING, store))
 
 
 def test_a_share_smaller_than_a_batch_is_refused_in_a_line(tmp_path):

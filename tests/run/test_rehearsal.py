@@ -139,10 +139,10 @@ def test_a_module_that_changes_batches_by_a_hook_is_named(tmp_path):
 def test_nothing_is_drawn_for_it(tmp_path):
     """Random numbers of training are those that they would be without."""
     from paceline.run.checked_module import rehearse
-    from paceline.run.open_data import open_data_module
+    from paceline.run.open_data import open_data
     from tests.run.test_data_module import READING
 
-    data, module = open_data_module(OwnData(tmp_path), READING), OwnModule(lr=0)
+    data, module = open_data(OwnData(tmp_path), READING), OwnModule(lr=0)
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from paceline.command.study_view import next_command
+from paceline.command.studies_view import next_command
 
 
 @pytest.fixture

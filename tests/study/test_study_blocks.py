@@ -8,7 +8,7 @@ import pytest
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.study.collect import collect
-from paceline.study.study_blocks import in_blocks as blocks_of
+from paceline.study.study_point import in_blocks as blocks_of
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record

@@ -7,8 +7,7 @@ import pytest
 from paceline.command.sweep_command import estimate, print_plan, table
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
-from paceline.record.tracking.log import name_record
-from paceline.record.tracking.mlflow_log import PointLog, client, prepare_store
+from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client, prepare_store
 from paceline.study.progress import finished_results
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
@@ -131,7 +130,7 @@ def test_only_what_dead_processes_began_is_removed(root):
     uri = f"sqlite:///{root}/mlflow.db"
     prepare_store(uri, "made")
     lost = PointLog.begin(uri, "made", "lost", {}, 0.0)
-    name_record(dead, uri, lost.run_id)
+    KnownRun(lost.run_id, uri).write(dead / "mlflow.json")
     settle_partial_records(runs, uri)
     lock = runs / ".0123456789ab.lock"
     assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])
@@ -174,7 +173,7 @@ def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
         point.refresh()
     tell_unfit(point.folder for point in points)
     assert capsys.readouterr().err == (
-        f"paceline: {bad.folder} does not fit, and is no record: curve.csv: there is none\n"
+        f"paceline: {bad.folder} does not fit, and is no record: curve.csv: there is no such file\n"
     )
     assert to_run(points) == [points[0]]
 

@@ -59,7 +59,7 @@ def test_a_sweep_counts_what_is_done_and_names_the_best(root, points):
     parts = status.note.split(", ")
     assert parts[:2] == ["1 of 4 points", "then 1 more"]
     # half a point and a later one, two at a time; nothing is known of the other scheme
-    assert parts[2] == "about 1.2 minutes left and 2 points of unknown length"
+    assert parts[2] == "about 1.2 minutes and 2 points of unknown length left"
     assert parts[3] == "best so far sync_allreduce seed 0: 87.50% top-1"
 
 

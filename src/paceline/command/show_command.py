@@ -39,8 +39,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 def _view(study: str | None, key: str | None, root: Path) -> "Iterable[RenderableType]":
     from paceline.command.record_view import find_record, record_view
-    from paceline.command.studies_view import studies_view
-    from paceline.command.study_view import study_view
+    from paceline.command.studies_view import studies_view, study_view
     from paceline.study.study_points import studies
 
     if study is None:

@@ -66,7 +66,7 @@ def print_plan(study: "Study") -> None:
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
-    """Print these points; `others`: records of other studies that stand for some, by key."""
+    """Print these points. `others`: records of other studies that can be copied, by key."""
     from paceline.study.study_point import counts, to_run
 
     print(table(points))
@@ -86,31 +86,27 @@ def table(points: "Points") -> str:
 
 
 def estimate(to_run: "Points", results: "Sequence[Result]", jobs: int) -> str:
-    """Estimate time and memory of `to_run`, `jobs` points at a time, or report them as unknown.
+    """Estimate time and memory of `to_run`, with `jobs` points at a time, or call them unknown.
 
-    `results`: results of finished points of any study; `Costs` scales them.
+    `results`: results of finished points of any study.
     """
-    from paceline.study.progress import Costs, duration
+    from paceline.study.progress import Costs
 
     if not to_run:
         return "nothing to run"
     costs = Costs(results)
-    known = [each for point in to_run if (each := costs.seconds(point)) is not None]
-    if not known:
+    if (left := costs.left(to_run, jobs)) is None:
         return "time and memory: unknown until one point has run"
-    rest = len(to_run) - len(known)
-    more = f" and {rest} points of unknown length" if rest else ""
     peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
     processes = jobs * max(point.num_processes for point in to_run)
-    memory = f"{processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
-    return f"about {duration(sum(known) / jobs)}{more}; up to {memory}"
+    return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     """Prepare every data set that `study` names; return the path `data/<study>.json`.
 
-    This file contains the settings and checksums of the images, so that it changes when they do. A
-    DataModule of another package prepares itself in the workers and has no checksum.
+    This file contains the settings and checksums of the images, so that it changes with them. A
+    DataModule of another package is prepared by the workers and has no checksum.
     """
     from paceline.study.study_points import study_points
 
@@ -131,8 +127,8 @@ def _prepare(data: "Target") -> dict[str, object]:
     """Prepare one data set and describe it."""
     from paceline.run.run_point import prepare_data
 
-    described: dict[str, object] = {}
-    described["settings"] = {name: value for name, value in data.values.items() if name != "root"}
+    settings = {name: value for name, value in data.values.items() if name != "root"}
+    described: dict[str, object] = {"settings": settings}
     if (images := prepare_data(data)) is not None:
         splits = images.load()
         for part in ("train", "validation", "test"):

@@ -1,7 +1,8 @@
 """Makes batches by indexing: one gather of bytes, then arithmetic on the batch as a whole."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -9,22 +10,20 @@ from torch import Tensor
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.image_set import ImageSet
 from paceline.data.order import AbstractOrder
-from paceline.data.share import RowFormat
+from paceline.data.shuffle import RowFormat
 from paceline.data.source import Part
 
 Batch = tuple[Tensor, Tensor]
 
 
 class Samples(Protocol):
-    """Images that can be taken by their numbers in the training set."""
+    """Images, uint8 [B, C, H, W], and labels, int64 [B], by their numbers in the training set."""
 
-    def take(self, samples: Tensor) -> Sequence[Tensor]:
-        """Return images, uint8 [B, C, H, W], and labels, int64 [B]."""
-        ...
+    def take(self, samples: Tensor) -> Sequence[Tensor]: ...
 
 
 class DecodedImages:
-    """Images of files, decoded each time when they are taken."""
+    """Images in files that are decoded each time an image is needed."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -36,15 +35,15 @@ class DecodedImages:
 
 
 def image_rows(images: ImageSet) -> RowFormat:
-    """Return the format of a held image and its label."""
+    """Return the format in which an image and its label are held in memory."""
     return RowFormat([(torch.uint8, tuple(images.images.shape[1:])), (torch.int64, ())])
 
 
 class Normalisation:
     """Maps pixels x, uint8 [B, C, H, W], to (x / 255 - mean) / std per channel, in `dtype`.
 
-    It takes two operations, each exactly rounded, so that an image's result does not depend on its
-    batch.
+    Each of its two operations is exactly rounded, so that an image's result does not depend on the
+    other images of its batch.
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> None:
@@ -55,12 +54,29 @@ class Normalisation:
         return images.to(self.shift.dtype).sub_(self.shift).mul_(self.scale)
 
 
-class WorkerBatches:
-    """Share of one worker in the order of data.
+class AbstractBatches(ABC):
+    """A known number of batches of one worker."""
 
-    Batches are indexed by n, so that a virtual clock can draw by (worker, n). A batch is a pair of
-    normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing raises IndexError from
-    `num_batches` on.
+    def __init__(self, num_batches: int) -> None:
+        self._num_batches = num_batches
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.beginning_at(0)
+
+    @abstractmethod
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        """Iterate from batch `first` on."""
+
+
+class WorkerBatches(AbstractBatches):
+    """Batches of one worker, in the order of data.
+
+    They are indexed by their number, so that a virtual clock can draw any of them. A batch is a
+    pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing raises
+    IndexError from `num_batches` on.
     """
 
     def __init__(
@@ -75,15 +91,12 @@ class WorkerBatches:
         augmentation: AbstractAugmentation | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        super().__init__(num_batches)
         if not 0 <= worker < order.num_workers:
             raise ValueError(f"worker {worker} of {order.num_workers}")
-        self._samples, self._order = samples, order
-        self._worker, self._num_batches = worker, num_batches
+        self._samples, self._order, self._worker = samples, order, worker
         self._normalise = Normalisation(mean, std, dtype)
         self._augmentation = augmentation
-
-    def __len__(self) -> int:
-        return self._num_batches
 
     def __getitem__(self, n: int) -> Batch:
         if not 0 <= n < self._num_batches:
@@ -96,11 +109,7 @@ class WorkerBatches:
             images = self._augmentation(images, positions, order.stream.seed)
         return self._normalise(images), labels
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self.beginning_at(0)
-
     def beginning_at(self, first: int) -> Iterator[Batch]:
-        """Iterate from batch `first` on."""
         return (self[n] for n in range(first, self._num_batches))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from paceline.errors import SettingError
-from paceline.model.normalization import normalization_layer
+from paceline.model.network import normalization_layer
 
 
 class SmallCNN(nn.Module):

@@ -1,7 +1,8 @@
-"""Archive of a study's records, `records.tar.xz`: what is committed of them, and how they travel.
+"""Archives of records, and copies between studies.
 
-It has the settings, the result and the tables of each record: no weights, and no marker of a log.
-Files of one name stand beside each other, so that they compress to a third of what a zip needs.
+The archive of a study, `records.tar.xz`, is what the repository keeps: the settings, the result and
+the tables of each record, without weights. Files of the same name are stored next to each other,
+which makes the archive a third of the size of a zip file.
 """
 
 import io
@@ -9,7 +10,8 @@ import json
 import lzma
 import re
 import tarfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from paceline.errors import SettingError
@@ -21,9 +23,9 @@ from paceline.record.rows import POINT_TABLES
 ARCHIVE = "records.tar.xz"
 _NEEDED = ("config.yaml", "result.json")
 _NAMES = (*_NEEDED, *(f"{table.name}.csv" for table in POINT_TABLES))
-_KEY = re.compile(r"\w[\w.]*")  # a folder inside, and none above
-_PRESET = 6  # 9 takes as long again, and saves nothing
-_MOST_BYTES = 2**30  # of an unpacked archive; the largest committed one has 19 MB
+_KEY = re.compile(r"\w[\w.]*")  # excludes folders outside of the study's
+_PRESET = 6  # 9 takes twice as long and saves nothing
+_MOST_BYTES = 2**30  # when unpacked; the largest committed archive has 19 MB
 _BROKEN = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, KeyError, OSError)
 
 Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by the record's key
@@ -32,15 +34,13 @@ Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by t
 def write_archive(path: Path, folders: Iterable[Path]) -> None:
     """Write the records in `folders` to the archive `path`; equal records give equal bytes."""
     files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
-    for folder in folders:
-        for name, by_key in files.items():
-            if (folder / name).exists():
-                by_key[folder.name] = (folder / name).read_bytes()
+    for file in (folder / name for folder in folders for name in _NAMES):
+        if file.exists():
+            files[file.name][file.parent.name] = file.read_bytes()
     write_files(path, files)
 
 
 def write_files(path: Path, files: Files) -> None:
-    """Write an archive of `files`."""
     made = path.with_name(f".{path.name}")
     with (
         lzma.open(made, "wb", preset=_PRESET) as packed,
@@ -56,24 +56,34 @@ def write_files(path: Path, files: Files) -> None:
 
 def read_archive(path: Path) -> Files:
     """Read all files of an archive. Raises SettingError("study") if it is damaged."""
-    try:
-        return _read(path)
-    except _BROKEN as error:
-        raise _unreadable(path, error) from error
+    files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
+    with _readable(path):
+        with lzma.open(path) as packed:
+            content = packed.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"it holds more than {_MOST_BYTES} bytes")
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for member in archive:
+                key, _, name = member.name.partition("/")
+                file = archive.extractfile(member) if member.isreg() else None
+                if file is None or name not in files or not _KEY.fullmatch(key):
+                    raise ValueError(f"{member.name} is not a file of a record")
+                if key in files[name]:
+                    raise ValueError(f"{member.name} occurs twice")
+                files[name][key] = file.read()
+    return files
 
 
 def unpack_archive(path: Path, runs: Path) -> int:
-    """Unpack the records that the folder `runs` lacks; return their number.
+    """Unpack the records that are missing in the folder `runs`; return their number.
 
-    Raises SettingError("study") for an archive that cannot be read, before anything is unpacked.
+    Raises SettingError("study") if the archive is damaged, before anything is unpacked.
     """
     files = read_archive(path)
     keys = {key for by_key in files.values() for key in by_key}
     lacking = sorted(key for key in keys if read_result(runs / key) is None)
-    try:
+    with _readable(path):
         results = {key: _result(key, files) for key in lacking}
-    except _BROKEN as error:
-        raise _unreadable(path, error) from error
     for key in lacking:
         partial = PartialRecord(runs / key)
         for name, by_key in files.items():
@@ -83,47 +93,33 @@ def unpack_archive(path: Path, runs: Path) -> int:
     return len(lacking)
 
 
-def _unreadable(path: Path, error: Exception) -> SettingError:
-    message = f"{path} cannot be read: {' '.join(str(error).split())}; remove or restore it"
-    return SettingError("study", message)
-
-
-def _read(path: Path) -> Files:
-    """Read the files of an archive. Raises one of _BROKEN for anything else in it."""
-    with lzma.open(path) as packed:
-        content = packed.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"it holds more than {_MOST_BYTES} bytes")
-    files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-        for member in archive:
-            key, _, name = member.name.partition("/")
-            file = archive.extractfile(member) if member.isreg() else None
-            if file is None or name not in files or not _KEY.fullmatch(key):
-                raise ValueError(f"{member.name} is not a file of a record")
-            if key in files[name]:
-                raise ValueError(f"{member.name} is there twice")
-            files[name][key] = file.read()
-    return files
+@contextmanager
+def _readable(path: Path) -> Generator[None]:
+    """Raise SettingError("study") for whatever shows inside that the archive is damaged."""
+    try:
+        yield
+    except _BROKEN as error:
+        message = f"{path} cannot be read: {' '.join(str(error).split())}; remove or restore it"
+        raise SettingError("study", message) from error
 
 
 def _result(key: str, files: Files) -> Mapping[str, object]:
-    """Return the result of a record. Raises ValueError or KeyError if it is not whole."""
+    """Return the result of a record. Raises ValueError or KeyError if the record is incomplete."""
     for name in _NEEDED:
         if key not in files[name]:
             raise ValueError(f"the record {key} has no {name}")
     result = json.loads(files["result.json"][key])
     if result["key"] != key:
-        raise ValueError(f"the record {key} is of {result['key']}")
+        raise ValueError(f"the record {key} names the key {result['key']}")
     return result
 
 
 def record_elsewhere(folder: Path, digest: str) -> Path | None:
-    """Return the folder of a record of the same point in another study of the same runs/.
+    """Return the folder of a record of the same point in another study, or None.
 
-    `folder`: runs/<study>/<key> of the point. `digest`: `source_digest()` of the present source,
-    which made the record. It is of a virtual clock, whose times are the same at any hour and beside
-    any other run; those of real processes are not.
+    `folder`: runs/<study>/<key> of the point. `digest`: `source_digest()`; the record must have
+    been made by the same code. Only records of the virtual clock count, since their times do not
+    depend on the state of the machine.
     """
     for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
         result = read_result(path.parent)
@@ -135,10 +131,10 @@ def record_elsewhere(folder: Path, digest: str) -> Path | None:
 
 
 def copy_record(source: Path, folder: Path, config: PointConfig, without: Collection[str]) -> None:
-    """Copy the record in `source` to `folder`, under the study and the settings of `config`.
+    """Copy the record in `source` to `folder`, with the study and the settings of `config`.
 
-    `without`: names of files that are left out. The copy appears whole or not at all. Raises
-    SettingError("study") if it cannot be written.
+    `without`: names of files that are not copied. Raises SettingError("study") if the copy cannot
+    be written; there is never a part of it.
     """
     result = read_result(source)
     assert result is not None

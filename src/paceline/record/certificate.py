@@ -1,4 +1,4 @@
-"""Verdict on a run: whether it ended well, and its updates were shared as its scheme claims."""
+"""Verdict on a run: whether its workers shared updates as the scheme claims."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class Certificate(NamedTuple):
-    """Verdict on a run, in words for its record. A run counts as failed unless `earned` is True."""
+    """Verdict on a run, in words for its record. A run without `earned` counts as failed."""
 
     words: str
     earned: bool = True
@@ -29,8 +29,8 @@ def certificate(
 ) -> Certificate:
     """Compare the claim of a scheme for `num_workers` workers with the reports of a run.
 
-    `workers` are the reports of the workers that finished. `whole`: True if all did, at the end of
-    the budget and without a break, so that the log can be audited.
+    `workers`: reports of the workers that finished. `whole`: True if all of them finished in one
+    uninterrupted run, so that its log can be audited.
     """
     if num_workers == 1:
         return Certificate("one worker")
@@ -64,7 +64,7 @@ def run_log(
     workers: Sequence[WorkerReport],
     servers: Sequence[ServerReport],
 ) -> RunLog:
-    """Collect what the reports of a run's workers and servers have for its audit."""
+    """Collect from the reports of workers and servers what an audit needs."""
     pushing = range(0, num_workers, scheme.group_size)
     return RunLog(
         {worker.worker: worker.steps for worker in workers},

@@ -1,8 +1,8 @@
-"""Checkpoints of a point under way, in the folder of its partial record.
+"""Checkpoints of a running point, in the folder of its partial record.
 
-A checkpoint is a folder with a file of each process. It counts as soon as it has `complete.json`,
-which names all files; until then the checkpoint before it stays. `origin.json` names the point and
-the code that wrote them.
+A checkpoint is a folder to which each process writes a file. It is complete once it contains
+`complete.json`, which lists all files; the previous checkpoint is kept until then. `origin.json`
+identifies the point and the code that wrote the checkpoints.
 """
 
 import json
@@ -24,8 +24,8 @@ _COMPLETE, _ORIGIN = "complete.json", "origin.json"
 class Checkpoint:
     """A complete checkpoint.
 
-    `number`: of the point's, from 1. `samples`: of all workers so far. `resumes`: how many times
-    the run that wrote it had been resumed. `sizes`: bytes of each file.
+    `number`: its position among the point's checkpoints, from 1. `samples`: samples of all workers
+    so far. `resumes`: number of times the run had been resumed. `sizes`: bytes of each file.
     """
 
     number: int
@@ -50,10 +50,10 @@ def folder_of(record: Path, number: int) -> Path:
 
 
 def begin(record: Path, key: str) -> Checkpoint | None:
-    """Prepare for checkpoints of the point with this key, by the present code.
+    """Prepare the folder for checkpoints of the point with this key; return the latest, or None.
 
-    Returns the latest complete one that is there. Raises ValueError with the reason, and removes
-    them, if there are some that cannot be used.
+    If there are checkpoints that cannot be used, removes them and raises ValueError with the
+    reason.
     """
     folder, origin = record / CHECKPOINTS, _origin(key)
     try:
@@ -68,7 +68,7 @@ def begin(record: Path, key: str) -> Checkpoint | None:
 
 
 def complete(record: Path, number: int, samples: int, resumes: int) -> None:
-    """Declare complete what all processes have written; remove the checkpoints before it."""
+    """Mark a checkpoint as complete after all processes wrote it; remove the earlier ones."""
     folder = folder_of(record, number)
     sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("*.ckpt"))}
     for path in folder.iterdir():
@@ -90,25 +90,25 @@ def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
     folder = record / CHECKPOINTS
     if not has_checkpoint(record):
         if any(folder.glob("*/*.ckpt")):
-            raise ValueError("it is half written")
+            raise ValueError("it is incomplete")
         return None
     written = json.loads((folder / _ORIGIN).read_text())
     if written["key"] != origin["key"]:
-        raise ValueError(f"it is of another point, {written['key']}")
+        raise ValueError(f"it belongs to another point, {written['key']}")
     for name in origin:
         if written[name] != origin[name]:
-            raise ValueError(f"other {name} wrote it")
+            raise ValueError(f"a different {name} wrote it")
     found = latest(record)
     assert found is not None
     for name, size in found.sizes.items():
         path = folder_of(record, found.number) / name
         if not path.exists() or path.stat().st_size != size:
-            raise ValueError(f"{name} is not whole")
+            raise ValueError(f"{name} is incomplete")
     return found
 
 
 def _origin(key: str) -> dict[str, Any]:
-    return {"key": key, "code": source_digest(), "versions of packages": versions()}
+    return {"key": key, "code": source_digest(), "set of package versions": versions()}
 
 
 def _complete_folders(record: Path) -> list[Path]:
@@ -117,7 +117,7 @@ def _complete_folders(record: Path) -> list[Path]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
+    """Wait until a file or the list of a folder's files is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

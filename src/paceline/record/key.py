@@ -35,10 +35,10 @@ class StudySettings(TypedDict):
 
 
 class PointSettings(TypedDict):
-    """Settings at the top level that decide what a point computes, as do all but a study's.
+    """Settings at the top level that decide what a point computes.
 
-    The class of a group says in its annotations which of the settings in the group are part of a
-    key. Target stands for the class that the group's `_target_` names.
+    The annotations in the class of a group say which of its settings are not part of a key. Target
+    stands for the class that the group's `_target_` names.
     """
 
     workers: int
@@ -67,7 +67,7 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 
 def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide what a point computes, without those declared UNKEYED."""
+    """Return the settings that decide what a point computes: no UNKEYED ones."""
     of_study = declared_settings(StudySettings)
     own = {name: value for name, value in values.items() if name not in of_study}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
@@ -75,25 +75,21 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def declared_settings(kind: type) -> dict[str, Any]:
-    """Return the annotations of the settings that a class declares or inherits, by their names."""
+    """Return the annotations of all settings of a class, by name."""
     return get_type_hints(kind, include_extras=True)
 
 
 def neutral_values(kind: type) -> dict[str, Any]:
-    """Return the values that change nothing of the settings that a class declares."""
-    marks = (
-        (name, mark) for name, hint in declared_settings(kind).items() for mark in _marks(hint)
-    )
+    """Return the Neutral value of each setting of a class that has one."""
+    declared = declared_settings(kind).items()
+    marks = ((name, mark) for name, hint in declared for mark in _marks(hint))
     return {name: mark.value for name, mark in marks if isinstance(mark, Neutral)}
 
 
 def _without(
     values: Mapping[str, Any], hint: Any, is_left_out: Callable[[Any, Any], bool]
 ) -> dict[str, Any]:
-    """Return settings without those whose mark and value are left out, in all inner groups.
-
-    `hint`: annotation of the group.
-    """
+    """Leave out settings by mark and value, in all inner groups. `hint`: the group's annotation."""
     declared: dict[str, Any] = {}
     for kind in _classes(hint, values.get("_target_")):
         declared |= declared_settings(kind)
@@ -131,7 +127,7 @@ def _classes(hint: Any, target: object) -> Iterator[type]:
 
 @cache
 def _named_class(target: object) -> tuple[type, ...]:
-    """Return the class that a `_target_` of this project names; nothing for others."""
+    """Return the class that a `_target_` names, or () if it is not part of this project."""
     module, _, name = str(target).rpartition(".")
     if not module.startswith("paceline."):
         return ()

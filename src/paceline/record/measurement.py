@@ -27,11 +27,11 @@ class MLflow:
 class Measurement:
     """Settings of what is measured in a run.
 
-    `evaluations` is the number of snapshots of the shared weights, evenly spaced in samples.
-    `curve_images` is the number of validation images on which all of them but that of the end of
-    the run are scored, the same for all runs; None for all images. `evaluation_batch_size` counts
-    images. `warmup_fraction` is the share of the run's steps that the throughput leaves out at its
-    beginning, and as many at its end.
+    `evaluations`: number of snapshots of the shared weights, evenly spaced in samples.
+    `curve_images`: number of validation images on which every snapshot except the last is scored,
+    the same in all runs; None for all images. `evaluation_batch_size`: number of images.
+    `warmup_fraction`: share of the steps that the throughput leaves out both at the beginning and
+    at the end of the run.
     """
 
     evaluations: Whole

@@ -27,9 +27,8 @@ class Shown:
     """Place on the page: a column of the table `section` under the heading `label`.
 
     A cell shows the mean over the finished seeds of a configuration with its interval. Columns are
-    sorted by `place`. With `each_point`, the table of all points has the number as well. With
-    `beside_virtual`, it is shown only in studies with points on the virtual clock, because the time
-    of such points is modelled.
+    sorted by `place`. With `each_point`, the table of all points also has this column. With
+    `beside_virtual`, only studies on the virtual clock, where time is modelled, have it.
     """
 
     section: Section
@@ -43,11 +42,10 @@ class Shown:
 class Number:
     """Declaration of a number that every point has.
 
-    `observe` returns its value for `result.json`, or None if it was not observed; without a
-    function, it is the property of Observed of that name. `unit` is "" for a bare count and "text"
-    for words; it determines the digits on the page. `shown` is None for a number that is recorded
-    and logged, but neither averaged nor shown. `of` names the number of images of which it is a
-    share.
+    `observe` returns its value, or None if it was not observed; by default, it is the property of
+    Observed with the same name. `unit` is "" for a count and "text" for words; it determines the
+    digits on the page. `shown` is None for a number that is recorded and logged, but not on the
+    page. `of`: for a share, the name of the number of images that it refers to.
     """
 
     name: str
@@ -61,22 +59,18 @@ class Number:
 
 
 def _last_score(name: str) -> Callable[[Observed], Value]:
-    """Read a field of the last snapshot's score on the validation set."""
     return lambda o: o.last_score and finite(getattr(o.last_score, name))
 
 
 def _test_score(name: str) -> Callable[[Observed], Value]:
-    """Read a field of the last snapshot's score on the test set."""
     return lambda o: o.test and finite(getattr(o.test, name))
 
 
 def _of_workers(name: str) -> Callable[[Observed], Value]:
-    """Add up a count of all workers."""
     return lambda o: sum(getattr(worker, name) for worker in o.workers)
 
 
 def _of_first(name: str) -> Callable[[Observed], Value]:
-    """Read a value on which all processes agree."""
     return lambda o: getattr(o.first, name)
 
 
@@ -85,10 +79,7 @@ def _train_loss(o: Observed) -> Value:
 
 
 def _staleness(reduce: Callable[[np.ndarray], float]) -> Callable[[Observed], Value]:
-    """Reduce the staleness of all applied pushes to one number.
-
-    It is None if the servers applied no push. Without servers, staleness is 0.
-    """
+    """Reduce the staleness of all applied pushes; None without a push, 0 without servers."""
 
     def observe(o: Observed) -> Value:
         pushes = o.staleness if o.servers else np.zeros(1, dtype=int)
@@ -104,8 +95,7 @@ def _data_wait_share(o: Observed) -> Value:
 
 
 def _steps_spread(o: Observed) -> Value:
-    steps = [worker.steps for worker in o.workers]
-    return max(steps) - min(steps)
+    return int(np.ptp([worker.steps for worker in o.workers]))
 
 
 def _peak_rss_bytes(o: Observed) -> Value:
@@ -196,7 +186,7 @@ def measured(observed: Observed) -> dict[str, Value]:
 
 
 def unmeasured() -> dict[str, Value]:
-    """Return None for each number, by name; a point that failed has no observations."""
+    """Return None for each number, by name, as in the record of a failed point."""
     return dict.fromkeys(number.name for number in NUMBERS)
 
 
@@ -208,10 +198,7 @@ class Ending(NamedTuple):
 
 
 def result(observed: Observed) -> dict[str, Value]:
-    """Return the observed part of `result.json`: the ending, the processes and all numbers.
-
-    `workers` and `servers` are the counts that took part.
-    """
+    """Return the observed part of `result.json`: the ending, the processes and all numbers."""
     return {
         **ending(observed)._asdict(),
         "workers": observed.first.strategy.counted,
@@ -223,7 +210,7 @@ def result(observed: Observed) -> dict[str, Value]:
 def ending(observed: Observed) -> Ending:
     """Judge a run by its weights, its last score and its certificate.
 
-    A finished run has a reason only if it lost workers.
+    The reason of a finished run is "" unless workers were lost.
     """
     last = observed.last_score
     if observed.diverged:

@@ -1,4 +1,4 @@
-"""Reports of all processes of a point, and what is observed in them together."""
+"""Reports of a point's processes, and the observations that follow from all of them."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from paceline.scheme.rule import AbstractScheme
 class SnapshotScore:
     """Scores of one snapshot of the weights.
 
-    `seconds` are of the training clock, `real_seconds` of a real one. `loss` may be infinite or
-    NaN. `top1` and `top5` are shares. `at_chance` means that `top1` is no better than guessing.
-    `averaged_top1` is that of the weights' moving average, None without one. `num_images` were
-    scored, and `right` has a bit for each: whether the first guess was right.
+    `seconds`: on the training clock; `real_seconds`: on a real one. `loss` may be infinite or NaN.
+    `top1` and `top5` are shares. `at_chance`: `top1` is no better than guessing. `averaged_top1`:
+    top-1 of the moving average of the weights, None without one. `num_images`: number of scored
+    images; `right` has a bit for each that is 1 if the first guess was right.
     """
 
     samples: int
@@ -40,18 +40,17 @@ class SnapshotScore:
 
 @dataclass
 class TrainingReport:
-    """Report of one training process, on one worker, or on all of them on the virtual clock.
+    """Report of one training process: on one worker, or on all workers on the virtual clock.
 
-    `shard`: index of the process among those of a split worker; the first reports for the worker.
-
-    `losses` are (sum, number of steps) of the training loss up to each of `thresholds` [samples].
-    `real_step_ends` are the real times at which the steps of the process ended [seconds]. `order`
-    is that of the run's data; `images_seen` [num_train] counts how many times each image was in a
-    batch. `lr` is the peak rate. `momentum` is None for an optimizer without momentum. `test` is
-    the score of the last snapshot on the test set if this process computed it. `joined`, `built`
-    and `training_started` are the times at which the process had joined the others, had built
-    module and data, and drew its first batch [seconds since 1970]. `moved`: data that moved among
-    workers. `checkpoints`, `resumes`: how many the run wrote, and from how many it went on.
+    `shard`: index of the process within a split worker; the first process reports for the worker.
+    `losses`: (sum, number of steps) of the training loss up to each of `thresholds` [samples].
+    `real_step_ends`: real times at which the steps of the process ended [seconds]. `order`: order
+    of the run's data; `images_seen` [num_train] counts how often each image was in a batch. `lr`:
+    peak rate. `momentum`: None for an optimizer without momentum. `test`: score of the last
+    snapshot on the test set if this process computed it. `joined`, `built`, `training_started`:
+    times at which the process had joined the others, had built module and data, and drew its first
+    batch [seconds since 1970]. `moved`: data that moved among workers. `checkpoints`: number of
+    checkpoints written. `resumes`: number of times the run was resumed.
     """
 
     strategy: StrategyReport
@@ -79,7 +78,7 @@ class TrainingReport:
 
 @dataclass(frozen=True)
 class LostSteps:
-    """Worker that died before the end. `steps` counts its pushes that server 0 received."""
+    """A worker that died during the run. `steps`: number of its pushes that reached server 0."""
 
     worker: int
     steps: int
@@ -89,18 +88,19 @@ class LostSteps:
 class Observed:
     """Observations of a point whose run has ended.
 
-    `training` has a report of each training process, of a split worker that of its first, and
-    `shards` has those of the others, whose bytes count as the worker's; `servers` has one of each
-    server process; modelled servers report inside `training`. `lost` are the workers that died
-    while the servers continued; their steps are counted from the reports of the servers. A number
-    that was not observed is None, for example the throughput of all workers if one was lost.
-    `scheme` and `batch_size` are settings of the point. `warmup_fraction` is the share of the steps
-    that the throughput leaves out.
+    `training`: a report of each training process; of a split worker, only that of its first
+    process. `shards`: reports of its other processes, whose bytes count for the worker. `servers`:
+    a report of each server; modelled servers report inside `training`. `lost`: workers that died
+    while the servers continued; their steps are counted from the servers' reports. A number that
+    was not observed is None, for example the throughput of all workers if one was lost. `scheme`,
+    `batch_size`: settings of the point. `warmup_fraction`: share of the steps that the throughput
+    leaves out.
 
-    `first`: report with the values on which all processes agree. `steps`: of all workers, including
-    lost ones. `samples`: whose gradients are in the weights. `updates`: at server 0, or at the
-    first worker without servers. `dropped`: batches whose gradients were not applied, (worker,
-    number among its own). `diverged`: a process observed weights that are not finite.
+    `first`: the report to read values from on which all processes agree. `steps`: of all workers,
+    including lost ones. `samples`: number of samples whose gradients were applied. `updates`: at
+    server 0, or without servers at the first worker. `dropped`: batches whose gradients were not
+    applied, as pairs (worker, number among its own). `diverged`: True if a process observed weights
+    that are not finite.
     """
 
     def __init__(
@@ -136,18 +136,17 @@ class Observed:
 
     @cached_property
     def scores(self) -> list[SnapshotScore]:
-        """Return the scored snapshots in the order of their samples."""
+        """Return the scores of all processes, sorted by samples."""
         scores = itertools.chain.from_iterable(each.scores for each in self.training)
         return sorted(scores, key=lambda score: score.samples)
 
     @property
     def last_score(self) -> SnapshotScore | None:
-        """Return the last scored snapshot; None if there is none."""
         return self.scores[-1] if self.scores else None
 
     @property
     def test(self) -> SnapshotScore | None:
-        """Return the last snapshot on the test set; None if there is none."""
+        """Return the score of the last snapshot on the test set, or None."""
         return next((each.test for each in self.training if each.test), None)
 
     @cached_property
@@ -158,15 +157,14 @@ class Observed:
         """
         means: dict[int, float] = {}
         for index, threshold in enumerate(self.first.thresholds):
-            parts = [each.losses[index] for each in self.training]
-            count = sum(count for _, count in parts)
-            if count:
-                means[threshold] = sum(loss for loss, _ in parts) / count
+            losses, counts = zip(*(each.losses[index] for each in self.training), strict=True)
+            if sum(counts):
+                means[threshold] = sum(losses) / sum(counts)
         return means
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of the training clock until all workers ended their last step."""
+        """Return the seconds on the training clock until the last step ended."""
         return max(_last_end(worker.step_ends) for worker in self.workers)
 
     @property
@@ -200,7 +198,7 @@ class Observed:
 
     @property
     def data_moved(self) -> DataMoved:
-        """Return the bytes of all workers, and the seconds of the one that took longest."""
+        """Return the bytes of all workers, and the seconds of the slowest worker."""
         moved = [each.moved for each in self.training]
         return DataMoved(
             shuffle_bytes=sum(each.shuffle_bytes for each in moved),
@@ -233,7 +231,6 @@ class Observed:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Return the verdict on the scheme's claim."""
         count = len(self.workers) + len(self.lost)
         whole = not (self.lost or self.diverged or self.first.resumes)
         return certificate(self.scheme, count, self.workers, self.servers, whole=whole)
@@ -272,10 +269,10 @@ def images_per_second(
     """Return the images per second between the warm-up and the last steps of the run.
 
     `step_ends` has an array per worker with the times at which its steps ended [seconds since the
-    run began]. `warmup_fraction` is the share of all steps that are left out at the beginning, and
-    as many at the end, where workers wait for the last steps of others. Steps under way at either
-    time count in part: workers in lockstep end some milliseconds apart. The result is None if fewer
-    than two steps remain, or if they end together.
+    run began]. `warmup_fraction`: share of all steps that is left out both at the beginning and at
+    the end, where workers wait for others. Steps that are running at either time count in part,
+    because workers in lockstep end some milliseconds apart. The result is None if fewer than two
+    steps remain, or if they end together.
     """
     ends = np.sort(np.concatenate(step_ends))
     left_out = int(len(ends) * warmup_fraction)
@@ -288,5 +285,5 @@ def images_per_second(
 
 
 def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return times, from the beginning of the run, and the number of steps until each."""
+    """Return the beginning of the run and the step ends, with the number of steps until each."""
     return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)

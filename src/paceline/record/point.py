@@ -31,9 +31,9 @@ _NUMBER_BYTES = 4  # of a float32
 class Point:
     """One training run: what is trained, on which data and cluster, and how it is measured.
 
-    `batch_size`: images per worker and step. `repeat`: 0, or which time the same is done again, in
-    a block of a study. `model` and `data` are built in each process. `config`: the configuration
-    from which the point was built; it names the point and is written to its record.
+    `batch_size`: images per worker and step. `repeat`: 0, or the number of the repetition in a
+    block of a study. `model` and `data` are built in each process. `config`: the configuration from
+    which the point was built; it names the point and is written to its record.
     """
 
     study: Annotated[str, Field(pattern=STUDY_NAME)]
@@ -59,7 +59,7 @@ class Point:
         """Build and check every part. Raises SettingError for the first invalid setting."""
         values = config.values
         if values.get("exchange"):
-            message = "its points are no trainings; paceline sweep STUDY measures them"
+            message = "a study of exchanges trains nothing; paceline sweep STUDY measures them"
             raise SettingError("exchange", message)
         point = cls(
             scheme=config.target("scheme").build_as(AbstractScheme),
@@ -69,7 +69,7 @@ class Point:
             measurement=config.measurement,
             sweep=config.sweep,
             **{name: values[name] for name in _PLAIN},
-            repeat=values.get("repeat", 0),  # a record may be of before there was one
+            repeat=values.get("repeat", 0),  # older records have none
             model=config.target("model"),
             sharding=Sharding(**config.of_the_run("model")),
             data=config.target("data"),
@@ -80,7 +80,7 @@ class Point:
         return point
 
     def check_packages(self) -> None:
-        """Raise SettingError for a class of model or data that cannot be here."""
+        """Raise SettingError if the package of the model or of the data is not installed."""
         self.model.check()
         self.data.check()
 
@@ -91,7 +91,7 @@ class Point:
 
     @property
     def num_processes(self) -> tuple[int, int]:
-        """Number of processes that train, and of those that serve."""
+        """Number of training processes, and number of server processes."""
         return self.cluster.num_processes(self.scheme, self._num_computing)
 
     @property
@@ -106,9 +106,9 @@ class Point:
 
     def _check(self) -> None:
         """Raise SettingError for parts that cannot be combined."""
-        _ = self.config.margin, self.config.asked_target  # a study's, but of any point's settings
+        _ = self.config.margin, self.config.asked_target  # reading them checks them
         if self.data.is_ours:
-            self.data.build()  # each process builds its own; here only its settings are checked
+            self.data.build()  # only to check its settings
         slow, accounting = self.cluster.slow_workers, Accounting(self.scheme, self.workers)
         if slow > self.workers:
             message = f"{slow}, but there are {self.workers} workers"
@@ -117,7 +117,7 @@ class Point:
         self.placement.check_workers(self.workers)
         if self.placement.meeting and not accounting.can_meet:
             name = self.config.names["scheme"]
-            message = f"all workers must meet for it, which those of scheme={name} do not"
+            message = f"it needs a time at which all workers meet; scheme={name} has none"
             raise SettingError(self.placement.meeting, message)
         check_collective(self.scheme.collective)
         check_compression(self.scheme.compression, self.scheme.collective)
@@ -127,7 +127,7 @@ class Point:
         self.cluster.check_workload(self.workload)
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
-            Accounting(self.scheme, self.workers).check_clipping(self.training.gradient_clip_val)
+            accounting.check_clipping(self.training.gradient_clip_val)
         self._check_precision()
         self._check_checkpoints()
 
@@ -136,7 +136,7 @@ class Point:
         scheme, training, modelled = self.scheme, self.training, self.kind == "virtual"
         meeting, precision = self.placement.meeting, training.precision
         foreign = self.workload.name != OWN
-        part = "each process knows a part of the norm: it"
+        part = "each process knows only a part of the norm, so that it"
         for setting, is_set, what, neutral in (
             (meeting, meeting, "it", "null" if self.placement.shuffle_every else "own"),
             ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
@@ -147,7 +147,7 @@ class Point:
             ("workload", foreign and not modelled, f"the size of {self.workload.name}", "own"),
         ):
             if setting and is_set:
-                message = f"{what} cannot be honoured by split workers; model.shards=1 is needed"
+                message = f"{what} is not possible with split workers; model.shards=1 is needed"
                 raise SettingError(setting, f"{message}, or {neutral}")
         if modelled:
             self.cluster.check_shards(self.workers, self.sharding.shards)
@@ -158,21 +158,21 @@ class Point:
         if self.scheme.sharding == "bytes" or self.workload.name == OWN:
             return
         if self.kind != "virtual":
-            message = "real messages are filled up by one tensor, which workload="
-            message += f"{self.workload.name} has not: bytes is needed"
+            message = f"workload={self.workload.name} sends its bytes as one tensor on a real "
+            message += "cluster, which cannot be shared by tensors; bytes is needed"
             raise SettingError("scheme.sharding", message)
         tensors, servers = self.workload.sizes_of_tensors, self.scheme.servers
         if tensors and servers > len(tensors):
-            message = f"{servers} servers, and {len(tensors)} tensors of the workload"
+            message = f"{servers} servers for the {len(tensors)} tensors of the workload"
             raise SettingError("scheme.servers", message)
 
     def _check_checkpoints(self) -> None:
-        """Raise SettingError for checkpoints of real processes that cannot stop together."""
+        """Raise SettingError if the point's real processes cannot write checkpoints."""
         if self.training.checkpoint_seconds is None or self.kind == "virtual":
             return
         rest = "write no checkpoints; null is needed"
         if self.scheme.compression == "power_sgd":
-            message = f"scheme.compression=power_sgd, which keeps errors, {rest}"
+            message = f"runs with scheme.compression=power_sgd {rest}"
         elif self.sharding.shards > 1:
             message = f"split workers {rest}"
         else:
@@ -184,7 +184,7 @@ class Point:
         by_ddp = self.cluster.carried_out_by_ddp(self.scheme)
         if not by_ddp and precision not in SERVED_PRECISIONS:
             known, name = ", ".join(SERVED_PRECISIONS), self.config.names["scheme"]
-            message = f"{precision!r} cannot be honoured for scheme={name}; there are: {known}"
+            message = f"{precision!r} is not possible with scheme={name}; there are: {known}"
             raise SettingError("training.precision", message)
         if precision == "16-mixed" and self.device == "cpu":
             raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")
@@ -192,7 +192,7 @@ class Point:
 
 @settings("exchange")
 class Exchange:
-    """Vector of `megabytes` (10^6 bytes) that is exchanged in each of `turns` turns."""
+    """Settings of an exchange: a vector of `megabytes` (10^6 bytes) in each of `turns` turns."""
 
     megabytes: Positive
     turns: Whole
@@ -200,9 +200,9 @@ class Exchange:
 
 @dataclass(frozen=True)
 class ExchangePoint:
-    """Point of a study of exchanges: one collective on real processes, and no training.
+    """Point of a study of exchanges, which measures one collective between real processes.
 
-    In each of `turns`, `workers` exchange a vector [length] of float32.
+    In each of `turns` turns, `workers` workers exchange a vector [length] of float32.
     """
 
     config: PointConfig
@@ -229,10 +229,10 @@ class ExchangePoint:
         cluster = config.target("cluster").build_as(AbstractCluster)
         check_collective(scheme.collective)
         if not isinstance(scheme, SyncAllReduce):
-            message = "exchanges are those of sync_allreduce, by scheme.collective"
+            message = "a study of exchanges needs sync_allreduce with a scheme.collective"
             raise SettingError("scheme", message)
         if scheme.compression != "none":
-            message = "exchanges are of whole numbers; it must be none"
+            message = "exchanges are not compressed; none is needed"
             raise SettingError("scheme.compression", message)
         if cluster.kind == "virtual":
             message = "exchanges are measured between real processes, not virtual"

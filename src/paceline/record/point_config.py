@@ -18,43 +18,36 @@ from paceline.record.measurement import Measurement
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 
-STUDY_NAME = r"^\w[\w .-]{0,99}$"  # which is also a folder in runs/
-_METRICS = ("top1", "top5", "loss")  # of validation
+STUDY_NAME = r"^\w[\w .-]{0,99}$"  # also the name of a folder in runs/
+_METRICS = ("top1", "top5", "loss")  # on the validation set
 _DISTANCES = ("value", "below_baseline")
-# Settings in a group that are the run's, not its class's.
+# Settings in a group that are not passed to the class of the group.
 _OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 
 
 @dataclass(frozen=True)
 class PointConfig:
-    """Plain settings of a point with all interpolations resolved.
-
-    `record/point.py` builds the typed point from them.
-    """
+    """Plain settings of a point, from which `record/point.py` builds the typed point."""
 
     values: Mapping[str, Any]
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "PointConfig":
-        """Resolve a composed configuration; leave out Hydra's own settings.
+        """Resolve a composed configuration, without Hydra's own settings.
 
-        Raises SettingError for a study that cannot name a folder, for a question that is not text,
-        and for a global_batch_size that cannot be divided among the workers.
+        Raises SettingError for an invalid study, question or global_batch_size.
         """
         _check_batches(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         values = cast("Mapping[object, Any]", plain)  # a DictConfig is never a list or a string
         config = cls({str(name): value for name, value in values.items() if name != "hydra"})
-        config._check_study()
-        return config
-
-    def _check_study(self) -> None:
-        study, question = self.values["study"], self.values["question"]
+        study, question = config.values["study"], config.values["question"]
         if not isinstance(study, str) or not re.fullmatch(STUDY_NAME, study):
             message = "a name of at most 100 letters, digits, spaces, dots and dashes is needed"
             raise SettingError("study", f"{message}, not {study!r}")
         if question is not None and not isinstance(question, str):
             raise SettingError("question", f"text is needed, not {question!r}")
+        return config
 
     @cached_property
     def key(self) -> str:
@@ -90,7 +83,7 @@ class PointConfig:
 
     @property
     def margin(self) -> float:
-        """Difference of accuracies, in points, up to which the study calls them equal.
+        """Largest difference in percentage points at which the study calls accuracies equal.
 
         Raises SettingError unless it is a number above 0.
         """
@@ -122,9 +115,9 @@ class PointConfig:
         return Target(group, {name: values[name] for name in values if name not in of_the_run})
 
     def of_the_run(self, group: str) -> dict[str, Any]:
-        """Return the settings of a group that are not its class's.
+        """Return the settings of a group that are not passed to its class.
 
-        A record from before one of them was made with its value that changes nothing.
+        Older records may lack some of them, which then have their neutral value.
         """
         earlier = neutral_values(_OF_THE_RUN[group])
         return {name: {**earlier, **self.values[group]}[name] for name in earlier}
@@ -147,7 +140,7 @@ def flat_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _images_per_worker(default: int, all_workers: Any, workers: Any) -> int:
-    """Divide the images of a step among the workers; what cannot be divided is refused later."""
+    """Divide the images of a step among the workers; invalid values are refused later."""
     divisible = isinstance(all_workers, int) and isinstance(workers, int) and workers > 0
     return all_workers // workers if divisible else default
 
@@ -160,7 +153,7 @@ def _check_batches(cfg: DictConfig) -> None:
     if images is None:
         return
     if not OmegaConf.is_interpolation(cfg, "batch_size"):
-        message = f"{images}, and batch_size={cfg.batch_size} is given too: one decides the other"
+        message = f"{images}, but batch_size={cfg.batch_size} is also given; give one of them"
     elif isinstance(images, bool) or not isinstance(images, int) or images < 1:
         message = f"a whole number of at least 1 is needed, not {images!r}"
     elif isinstance(workers, int) and workers > 0 and images % workers:
@@ -171,10 +164,9 @@ def _check_batches(cfg: DictConfig) -> None:
 
 
 def asked_target(target: Any) -> Mapping[str, Any] | None:
-    """Return the accuracy or loss to which a study measures time; None leaves it to the analysis.
+    """Check the target to which a study measures time; None leaves the choice to the analysis.
 
-    It is {metric, value} or {metric, below_baseline}. Raises SettingError for other settings,
-    another metric, or a number that is no share, or for a loss not above 0.
+    It is {metric, value} or {metric, below_baseline}. Raises SettingError for anything else.
     """
     if target is None:
         return None

@@ -23,16 +23,15 @@ FILES = (
     "random_bits.py",
     *(f"record/{name}.py" for name in ("training", "observed", "certificate", "numbers", "rows")),
 )
-_NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # in a project's folder
-_PATIENCE = 10  # s with a program that tells something about this machine
+_NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # not a project's own code
+_PATIENCE = 10  # s for a program that describes this machine
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")
 
 
 class Hardware(TypedDict):
     """Hardware of a machine.
 
-    `cores`: number of cores that this process may use. `gpus`: names as the driver reports them, so
-    that CUDA is not initialised.
+    `cores`: number of cores that this process may use. `gpus`: names reported by the driver.
     """
 
     cpu: str
@@ -44,8 +43,8 @@ class Hardware(TypedDict):
 def source_digest() -> str:
     """Return a digest of the source that can change a result: 12 hexadecimal digits.
 
-    It is of Paceline's source, and of the code of the project in the working directory, if that has
-    any. Comments, docstrings, layout and the text of errors do not change the digest.
+    It covers Paceline's source and the code of the project in the working directory. Comments,
+    docstrings, layout and error messages do not change it.
     """
     return _source_digest(Path.cwd())
 
@@ -56,9 +55,9 @@ def _source_digest(project: Path) -> str:
 
 
 def digest_of(package: Path, project: Path | None = None) -> str:
-    """Return the digest of the source in ROOMS and FILES of a package, and of a project's own code.
+    """Return the digest of ROOMS and FILES of a package, and of a project's own code.
 
-    That is what it has in `src/`, beside this package, and its modules and packages at the top.
+    The project's own code is in `src/` and in the modules and packages at its top level.
     """
     rooms = itertools.chain.from_iterable((package / room).rglob("*.py") for room in ROOMS)
     files = [each for name in FILES if (each := package / name).exists()]
@@ -74,7 +73,7 @@ def digest_of(package: Path, project: Path | None = None) -> str:
 
 
 def _own_files(project: Path) -> Iterator[Path]:
-    """Yield the project's own Python files; editors leave links to nothing beside them."""
+    """Yield the project's own Python files, but no broken links, which some editors leave."""
     folders = [*project.glob("src/*"), *(init.parent for init in project.glob("*/__init__.py"))]
     own = [each.rglob("*.py") for each in folders if each.name not in _NOT_OWN and each.is_dir()]
     for path in itertools.chain(project.glob("*.py"), project.glob("src/*.py"), *own):
@@ -83,9 +82,9 @@ def _own_files(project: Path) -> Iterator[Path]:
 
 
 def _meaning(source: bytes, is_ours: bool) -> bytes:
-    """Return the source without docstrings and comments, and, of ours, the text of errors.
+    """Return the source without docstrings and comments, and if `is_ours`, error messages.
 
-    A file that is not valid Python is returned as it is: nobody imports it.
+    A file that is not valid Python is returned unchanged.
     """
     try:
         tree = ast.parse(source)
@@ -99,7 +98,7 @@ def _meaning(source: bytes, is_ours: bool) -> bytes:
 
 
 class _WithoutMessages(ast.NodeTransformer):
-    """Blanks the text of each raised error, and drops each assignment to a name `message`."""
+    """Removes the texts of raised errors and all assignments to variables named `message`."""
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         for part in ast.walk(node):
@@ -113,19 +112,18 @@ class _WithoutMessages(ast.NodeTransformer):
 
 
 def commit(root: Path = Path()) -> str:
-    """Return the commit of the repository at `root`.
+    """Return the commit of the repository at `root`, with `+dirty` if the code was changed.
 
-    It ends in `+dirty` unless git says that the code is that of the commit, and is empty outside a
-    repository or without git. Settings are in the record itself.
+    It is "" outside a repository and without git.
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
-    paths = ("src", ":(glob)*.py")  # the project's own modules may be beside conf/
+    paths = ("src", ":(glob)*.py")
     changed = _output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages by name."""
+    """Return the versions of Python and of the most important packages."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -134,7 +132,7 @@ def versions() -> dict[str, str]:
 
 
 def job() -> dict[str, str]:
-    """Return the id of Slurm's job in which this process is, and its nodes; nothing outside one."""
+    """Return the id and the nodes of this process's Slurm job; {} outside of Slurm."""
     if "SLURM_JOB_ID" not in os.environ:
         return {}
     number, task = (os.environ.get(f"SLURM_ARRAY_{each}_ID") for each in ("JOB", "TASK"))
@@ -166,7 +164,7 @@ def num_cores() -> int:
 
 
 def _output(*command: str) -> str | None:
-    """Return the output of `command`; None if it is missing, fails or does not end."""
+    """Return the output of `command`; None if it is missing, fails or takes too long."""
     if shutil.which(command[0]) is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Reads records, all by the same checks: one that does not pass counts as missing, and is named.
+"""Reads and checks records; an invalid record counts as missing, and the user is told why.
 
-The files of a record must be whole, regular and of a legal size, `result.json` and the tables must
-fit `schema.py`, and its place, its key and its settings must agree.
+The files of a record must be regular, complete and not too large; `result.json` and the tables must
+follow `schema.py`; and the folder, the key and the settings must agree.
 """
 
 import json
@@ -25,27 +25,27 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _UnfitError(Exception):
-    """Reason why a record does not fit."""
+    """Reason why a record is invalid."""
 
 
-_Version = tuple[str, int, int, int]  # of a file: name, time, size and inode change when it does
-_read: dict[Path, tuple[list[_Version], Result | str]] = {}  # each record as it was read last
+_Version = tuple[str, int, int, int]  # name, time, size and inode of a file
+_read: dict[Path, tuple[list[_Version], Result | str]] = {}  # records as they were last read
 
 
 def read_result(folder: Path) -> Result | None:
-    """Read `result.json` of a record that fits; return None if there is none, see `fault_of`."""
+    """Read `result.json` of a valid record; return None without one. See `fault_of`."""
     found = _found(folder)
     return None if isinstance(found, str) else found
 
 
 def fault_of(folder: Path) -> str | None:
-    """Return in one line why the record in `folder` does not fit; None if it does, or is none."""
+    """Return in one line why the record in `folder` is invalid; None if it is valid or missing."""
     found = _found(folder)
     return found if isinstance(found, str) else None
 
 
 def require_fit(folder: Path) -> Result:
-    """Read the result of the record in `folder`. Raises SettingError("key") if it does not fit."""
+    """Read the result of the record in `folder`. Raises SettingError("key") if it is invalid."""
     found = _found(folder)
     if found is None:
         raise SettingError("key", f"there is no record in {folder}")
@@ -55,7 +55,7 @@ def require_fit(folder: Path) -> Result:
 
 
 def record_version(folder: Path) -> int | None:
-    """Return what changes when the record in `folder` is written anew; None without a record."""
+    """Return a number that changes when the record is replaced; None without a record."""
     try:
         return (folder / "result.json").stat().st_mtime_ns
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def record_version(folder: Path) -> int | None:
 
 
 def _found(folder: Path) -> Result | str | None:
-    """Return the result of the record in `folder`, why it does not fit, or None without one."""
+    """Return the result of the record, or why it is invalid, or None without a record."""
     try:
         (folder / "result.json").lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +86,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _version(folder: Path, name: str) -> _Version:
-    """Return a file's version. Raises _UnfitError unless it is a regular file of a legal size."""
+    """Return a file's version. Raises _UnfitError unless it is regular and not too large."""
     try:
         found = (folder / name).stat()
     except OSError as error:
@@ -99,7 +99,7 @@ def _version(folder: Path, name: str) -> _Version:
 
 
 def _result(folder: Path) -> Result | str:
-    """Return the result of a record, or why it does not fit."""
+    """Return the result of a record, or why it is invalid."""
     try:
         texts = {name: _text(folder / name) for name in _names(folder)}
         result, config = _json(texts["result.json"]), _config(texts["config.yaml"])
@@ -118,12 +118,12 @@ def _result(folder: Path) -> Result | str:
 def _check_place(
     folder: Path, result: Mapping[str, Any], config: PointConfig, *, exchange: bool
 ) -> None:
-    """Raise _UnfitError unless place, key and settings agree."""
+    """Raise _UnfitError unless folder, key and settings agree."""
     if result["key"] != folder.name:
         raise _UnfitError(f"result.json: its key is {result['key']}, not {folder.name}")
     try:
         key, values = config.key, config.values
-        same = {"study": values["study"]} if exchange else {n: values[n] for n in _SAME}
+        same = {name: values[name] for name in (["study"] if exchange else _SAME)}
         same |= {} if exchange else config.names
     except Exception as error:  # settings of any shape
         what = " ".join(str(error).split()) or type(error).__name__
@@ -131,7 +131,7 @@ def _check_place(
     if key != folder.name:
         raise _UnfitError(f"config.yaml: its settings have the key {key}, not {folder.name}")
     if same["study"] != folder.parent.name:
-        raise _UnfitError(f"config.yaml: it is of the study {same['study']!r}")
+        raise _UnfitError(f"config.yaml: it belongs to the study {same['study']!r}")
     for name, value in same.items():
         if name in result and result[name] != value:
             raise _UnfitError(f"result.json: {name} is {result[name]!r}, not {value!r}")
@@ -157,15 +157,16 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)} is there twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name} occurs twice")
+        found[name] = value
     return found
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is not a number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _config(text: str) -> PointConfig:

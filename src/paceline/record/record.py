@@ -1,4 +1,4 @@
-"""Record of one point on disk. A record appears whole or not at all."""
+"""Record of one point on disk. A record is never visible before it is complete."""
 
 import csv
 import json
@@ -19,11 +19,11 @@ Result = Mapping[str, Any]  # result.json: a JSON object
 
 
 class PartialRecord:
-    """A record in the making: a hidden folder beside its final place, renamed when complete.
+    """An unfinished record: a hidden folder next to its final place, renamed when it is complete.
 
-    What an ended process left of it is removed, but for checkpoints. Raises SettingError("study")
-    if another process makes the record, and removes the folder if it cannot be written (no
-    permission, disk full).
+    Files left by an earlier process are removed, except checkpoints. Raises SettingError("study")
+    if another process is making the record, and if a file cannot be written (no permission, disk
+    full); the folder is removed then.
     """
 
     def __init__(self, final: Path) -> None:
@@ -34,7 +34,7 @@ class PartialRecord:
             final.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except Timeout as error:
-            raise SettingError("study", f"another process makes the record {final}") from error
+            raise SettingError("study", f"another process is making the record {final}") from error
         except OSError as error:
             raise _unwritable(final, error) from error
         left = final / CHECKPOINTS if not has_checkpoint(self.folder) else None  # of a failed run
@@ -52,14 +52,14 @@ class PartialRecord:
         self._guard(lambda: (self.folder / name).write_bytes(content))
 
     def copy_files(self, source: Path, without: Collection[str]) -> None:
-        """Copy the files of another record, except those of these names."""
+        """Copy the files of another record, except `without` and checkpoints."""
         left = shutil.ignore_patterns(*without, CHECKPOINTS)
         self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
 
     def write_table(
         self, name: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
     ) -> None:
-        """Write `name`.csv with these columns; each row maps every column to a value."""
+        """Write `name`.csv; each row has a value for every column."""
 
         def write() -> None:
             with (self.folder / f"{name}.csv").open("w", newline="") as file:
@@ -70,10 +70,10 @@ class PartialRecord:
         self._guard(write)
 
     def complete(self, result: Result) -> None:
-        """Write `result.json` when all else is on the disk, then move the folder to its place.
+        """Write `result.json` after all other files, then move the folder to its final place.
 
-        An older record there is removed. Checkpoints stay in the record of a failure, which may be
-        run again.
+        An older record there is removed. The record of a failed point keeps its checkpoints, for
+        another run.
         """
 
         def write() -> None:
@@ -92,7 +92,7 @@ class PartialRecord:
         self._lock.release()
 
     def discard(self) -> None:
-        """Give the record up; a complete checkpoint stays, with which another process continues."""
+        """Give the record up; a complete checkpoint stays, so that another process can resume."""
         clear(self.folder)
         self._lock.release()
 
@@ -109,7 +109,7 @@ def _unwritable(final: Path, error: OSError) -> SettingError:
 
 
 def clear(partial: Path) -> None:
-    """Remove a partial record, but for a complete checkpoint."""
+    """Remove a partial record, except a complete checkpoint."""
     _clear(partial)
     if not has_checkpoint(partial):
         shutil.rmtree(partial, ignore_errors=True)
@@ -122,10 +122,7 @@ def _clear(partial: Path) -> None:
 
 
 def adopt(partial: Path, final: Path) -> bool:
-    """Put a partial record that an ended process left in its place if it is whole.
-
-    Returns whether it was.
-    """
+    """Move a partial record to its final place if it is complete; return whether it was."""
     if not (partial / "result.json").is_file():
         return False
     _put(partial, final)
@@ -138,17 +135,17 @@ def _put(folder: Path, final: Path) -> None:
     folder.rename(final)
 
 
-_PATIENCE = 1.0  # s, longer than a process holds a lock to look at what another has left
+_PATIENCE = 1.0  # s; a process that inspects a partial record holds its lock for less
 _PARTIAL = re.compile(r"\.([0-9a-f]{12})\.partial")
 
 
 def partial_folder(final: Path) -> Path:
-    """Return the hidden folder in which the record `final` is made."""
+    """Return the hidden folder of the unfinished record `final`."""
     return final.parent / f".{final.name}.partial"
 
 
 def lock_of(partial: Path) -> Path:
-    """Return the file that a process locks while it makes the record in a partial folder."""
+    """Return the file that a process locks while it makes a record in this partial folder."""
     return partial.with_name(f"{partial.stem}.lock")
 
 
@@ -160,16 +157,16 @@ def partial_records(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def is_under_way(partial: Path) -> bool:
-    """Return whether a process makes the record of this partial folder."""
+    """Return whether a process is making the record in this partial folder."""
     with left_behind(partial) as left:
         return not left
 
 
 @contextmanager
 def left_behind(partial: Path) -> Generator[bool]:
-    """Yield whether no process makes the record of this partial folder; none can begin inside.
+    """Yield True, and hold the lock, if no process is making the record in this partial folder.
 
-    A lock that this process may not open counts as held.
+    A lock that this process may not open counts as held by another one.
     """
     lock = Lock(lock_of(partial))
     try:
@@ -184,17 +181,16 @@ def left_behind(partial: Path) -> Generator[bool]:
 
 
 class Lock:
-    """A lock whose file is there only while it is held."""
+    """A lock whose file exists only while it is held."""
 
     def __init__(self, path: Path) -> None:
         self._lock = FileLock(path)
 
     def acquire(self, patience: float = _PATIENCE) -> None:
-        """Raises Timeout if another holds the lock for longer than `patience` [s], or OSError."""
+        """Wait for the lock. Raises Timeout after `patience` seconds, or OSError."""
         self._lock.acquire(timeout=patience, poll_interval=0.01)
 
     def release(self) -> None:
-        """Let go; without effect unless it is held."""
         if self._lock.is_locked:
             with suppress(OSError):
                 Path(self._lock.lock_file).unlink()  # a process that waits asks for a new file

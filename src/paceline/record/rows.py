@@ -1,6 +1,6 @@
-"""Declares the tables of a record, with the function that fills each, and the state of a study.
+"""Declares the tables of a record with the functions that fill them, and the state of a study.
 
-Analysis reads these tables, so this file must not import torch.
+The analysis imports this file, so it must not import torch.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 class CurveRow:
     """Row of one snapshot of the weights.
 
-    `train_loss` is the mean since the snapshot before, or None if no step lies between.
-    `validation_loss` is None if it is not finite. `seconds` are of the training clock;
-    `real_seconds` are real seconds of training. `averaged_top1` is of the weights' moving average,
-    None without one.
+    `train_loss`: mean since the previous snapshot; None without a step in between.
+    `validation_loss`: None if it is not finite. `seconds`: on the training clock; `real_seconds`:
+    real time. `averaged_top1`: top-1 of the moving average of the weights; None without one.
     """
 
     samples: int
@@ -43,7 +42,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class StalenessRow:
-    """Row with the number of `pushes` of one staleness [updates] that a server applied."""
+    """Number of `pushes` with this staleness [updates] that a server applied."""
 
     server: int
     staleness: int
@@ -52,10 +51,10 @@ class StalenessRow:
 
 @dataclass(frozen=True)
 class PhasesRow:
-    """Row with the seconds that one worker spent in each phase, and the bytes it exchanged.
+    """Seconds that one worker spent in each phase, and bytes that it exchanged.
 
-    Those of gradients and weights count apart from those of activations, and of their gradients,
-    which the processes of a split worker exchange with each other.
+    The processes of a split worker exchange activations and their gradients with each other; these
+    bytes are counted separately.
     """
 
     worker: int
@@ -72,7 +71,7 @@ class PhasesRow:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """Row of one span in which a worker computed, communicated or waited [seconds]."""
+    """Time span in which a worker computed, communicated or waited [seconds]."""
 
     worker: int
     phase: str
@@ -82,9 +81,9 @@ class TimelineRow:
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """Row of the last snapshot on the `images` of the test set.
+    """Score of the last snapshot on the `images` of the test set.
 
-    `right`: for which images the first guess is right, as bits in text; see `bits_of`.
+    `right`: one bit for each image, 1 if the first guess is right; `bits_of` reads them.
     """
 
     images: int
@@ -163,8 +162,8 @@ def finite(value: float | None) -> float | None:
 class PointTable:
     """Declaration of a table that every point has.
 
-    `name` is that of its CSV in a record, `collected` that of the CSV of a whole study, in which a
-    first column `key` names the point.
+    `name`: name of the CSV file in a record. `collected`: name of the CSV file of a whole study,
+    which has an additional first column `key`.
     """
 
     name: str
@@ -174,11 +173,9 @@ class PointTable:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns in a record."""
         return [field.name for field in fields(self.row)]
 
     def rows(self, observed: Observed) -> list[dict[str, object]]:
-        """Return the rows of a point; each maps all columns to values."""
         return [asdict(row) for row in self.make(observed)]
 
 
@@ -190,19 +187,19 @@ POINT_TABLES = (
     PointTable("test", "tests", ScoredRow, scored),
 )
 
-# of tuning.csv, one row for each trial, after the columns of its key and of the study's axes
+# columns of tuning.csv, after those of the trial's key and of the study's axes
 TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "chosen", "at_edge")
 
 
 class StudyState(TypedDict):
     """Content of study.json: which points of a study have records.
 
-    `missing`: keys of points without a record. `other_records`: keys in the study's folder of
-    records with other settings. `stale_code`: number of records made by another version of the
-    source. `unfit`: why a record does not fit, by its key; it counts as missing. `margin`:
-    difference of accuracies, in points, up to which they count as equal. `target`: what the study
-    asks for as its target, None if nothing. `settings`: those that all points have in common, by
-    dotted name. `tuned_at`: the settings that trials had in place of a point's own.
+    `missing`: keys of points without a record. `other_records`: keys of records in the study's
+    folder that do not belong to it. `stale_code`: number of records made by a different version of
+    the code. `unfit`: why a record is invalid, by key; it counts as missing. `margin`: largest
+    difference in percentage points at which accuracies count as equal. `target`: the target that
+    the study asks for, or None. `settings`: settings that all points have in common, by dotted
+    name. `tuned_at`: settings that trials had in place of a point's own.
     """
 
     study: str
@@ -220,16 +217,16 @@ class StudyState(TypedDict):
 
 
 def text_of(bits: bytes) -> str:
-    """Return packed bits as text, which is short where most are equal."""
+    """Return packed bits as compressed text."""
     return base64.b64encode(zlib.compress(bits, 9)).decode()
 
 
 def bits_of(text: str, count: int) -> np.ndarray:
-    """Return `count` bits [count, bool] from such a text. Raises ValueError if they do not fit."""
+    """Read `count` bits [count, bool] from such a text. Raises ValueError for another number."""
     try:
         packed = zlib.decompress(base64.b64decode(text, validate=True))
     except zlib.error as error:
-        raise ValueError(f"no packed bits: {error}") from error
+        raise ValueError(f"it has no packed bits: {error}") from error
     if count < 1 or len(packed) != (count + 7) // 8:
-        raise ValueError(f"{len(packed)} bytes of bits do not fit {count}")
+        raise ValueError(f"it has {len(packed)} bytes, which are not those of {count} bits")
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=count).astype(bool)

@@ -1,7 +1,7 @@
 """Schema of a record: the fields of `result.json`, and the columns of each table.
 
-A number's range follows from the unit that `numbers.py` declares for it, wherever it stands. A
-record of an earlier version of the code may lack numbers, tables and columns; what it has must fit.
+The range of a number follows from the unit that `numbers.py` declares. Records made by an earlier
+version of the code may lack numbers, tables and columns; all values that they have are checked.
 """
 
 import csv
@@ -25,19 +25,13 @@ from pydantic import (
 from paceline.record.numbers import NUMBERS
 from paceline.record.rows import POINT_TABLES, PointTable, bits_of
 
-_Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-_NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-_Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-_Count = Annotated[int, Field(strict=True, ge=0)]
-_Whole = Annotated[int, Field(strict=True, ge=1)]
-_Text = Annotated[str, Field(strict=True)]
-_Key = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{12}$")]
-_CellCount = Annotated[int, Field(ge=0)]
-_CellNumber = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_CellFinite = Annotated[float, Field(allow_inf_nan=False)]
-_CellShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]  # text, as in a CSV file
-_CELLS: dict[str, Any] = {"nats": _CellFinite, "share": _CellShare}
-_RANGES: dict[str, Any] = {"nats": _Finite, "share": _Share, "text": _Text | list[Any]}
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Count = Annotated[int, Field(ge=0)]
+_Whole = Annotated[int, Field(ge=1)]
+_Key = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+_RANGES: dict[str, Any] = {"nats": _Finite, "share": _Share, "text": str | list[Any]}
 _NOISE = {"float", "int", "str", "constrained-float", "list[any]", "function-after"}  # of pydantic
 _UNIT = {number.name: number.unit for number in NUMBERS}
 _NEEDED = ("samples", "seconds", "top1")  # numbers that every finished training has
@@ -49,34 +43,34 @@ class _AnyRecord(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     status: Literal["finished", "diverged", "failed"]
-    reason: _Text
+    reason: str
     kind: Literal["measured", "paced", "virtual"]
     key: _Key
-    started: Annotated[_Text, AfterValidator(datetime.fromisoformat)]
+    started: Annotated[str, AfterValidator(datetime.fromisoformat)]
     hardware: dict[str, Any]
-    versions: dict[str, _Text]
-    commit: _Text
-    source_digest: _Text
+    versions: dict[str, str]
+    commit: str
+    source_digest: str
 
 
 class _Training(_AnyRecord):
-    study: _Text
-    data: _Text
-    model: _Text
-    scheme: _Text
-    cluster: _Text
+    study: str
+    data: str
+    model: str
+    scheme: str
+    cluster: str
     workers: _Whole
     servers: _Count
     batch_size: _Whole
     seed: _Count
-    wall_seconds: _Finite  # below 0 if the machine's clock was set back
+    wall_seconds: _Finite  # negative if the machine's clock was set back
     launch_seconds: _Finite | None = None
     jobs: _Whole | None = None
-    accelerator: _Text | None = None
+    accelerator: str | None = None
     retimed_from: _Key | None = None
     fault_samples: _NotNegative | None = None
     fault_seconds: _Finite | None = None
-    environment: bool | None = None  # which made it fail
+    environment: bool | None = None  # True if the machine or the network made it fail
 
 
 class _Exchange(_AnyRecord):
@@ -87,39 +81,39 @@ class _Exchange(_AnyRecord):
 
 
 def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
-    """Return why a parsed `result.json` does not fit, or None. `exchange`: it is no training."""
+    """Return why a parsed `result.json` is invalid, or None. `exchange`: of an exchange."""
     try:
-        (_Exchange if exchange else _training()).model_validate(dict(result))
+        (_Exchange if exchange else _training()).model_validate(dict(result), strict=True)
     except ValidationError as error:
         return _first(error)
     if not exchange and result["status"] == "finished":
         for name in _NEEDED:
             if result.get(name) is None:
-                return f"{name}: it has finished without one"
+                return f"{name}: a finished record needs it"
     return None
 
 
 def fault_of_tables(texts: Mapping[str, str], status: str) -> str | None:
-    """Return why the tables of a training do not fit, or None.
+    """Return why the tables of a training are invalid, or None.
 
-    `texts`: content of each CSV file that the record has, by the table's name.
+    `texts`: content of the record's CSV files, by the name of the table.
     """
     for table in POINT_TABLES:
         file = f"{table.name}.csv"
         if table.name not in texts:
             if table.name in _NEEDED_TABLES and status != "failed":
-                return f"{file}: there is none"
+                return f"{file}: there is no such file"
             continue
         fault, num_rows = _fault_of_table(table, texts[table.name])
         if fault is None and not num_rows and table.name in _WITH_ROWS and status == "finished":
-            fault = "it has finished without a row"
+            fault = "a finished record needs rows"
         if fault:
             return f"{file}: {fault}"
     return None
 
 
 def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
-    """Return why a table does not fit, or None, and the number of its rows."""
+    """Return why a table is invalid, or None, and the number of its rows."""
     if not text.endswith("\n"):
         return "it is empty or cut off", 0
     try:
@@ -137,7 +131,7 @@ def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
     except ValidationError as error:
         return _first(error), 0
     for number, row in enumerate(cells, 1):
-        if "right" in row and "images" in row:  # bits; most tables have none
+        if "right" in row and "images" in row:
             try:
                 bits_of(str(row["right"]), int(row["images"] or 0))
             except ValueError as error:
@@ -155,7 +149,7 @@ def _training() -> type[BaseModel]:
 
 @cache
 def _rows(name: str, header: Sequence[str]) -> TypeAdapter[Any]:
-    """Return what reads rows of a table with these columns, whose cells are text or None."""
+    """Return a validator for rows of a table with these columns; cells are text or None."""
     hints = next(get_type_hints(table.row) for table in POINT_TABLES if table.name == name)
     columns: dict[str, Any] = {column: (_cell(column, hints[column]), ...) for column in header}
     row: Any = create_model(f"_{name}", **columns)
@@ -164,22 +158,22 @@ def _rows(name: str, header: Sequence[str]) -> TypeAdapter[Any]:
 
 
 def _cell(column: str, hint: Any) -> Any:
-    """Return the type of a cell, which is text: by the unit of its number, or by its column."""
+    """Return the type of a cell; a number's range follows from its unit."""
     if hint is int:
-        return _CellCount
+        return _Count
     if hint is str:
         return Annotated[str, Field(min_length=1)]
-    number: Any = _CELLS.get(_UNIT.get(column, ""), _CellNumber)
+    number: Any = _RANGES.get(_UNIT.get(column, ""), _NotNegative)
     return number if hint is float else number | None
 
 
 def _first(error: ValidationError) -> str:
-    """Return the first of pydantic's errors in one line: where, what, and what it found."""
+    """Return pydantic's first error as one line: the place, the problem and the value."""
     first = error.errors(include_url=False)[0]
     parts = [f"row {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
     place = ", ".join(part for part in parts if part not in _NOISE)
     if first["type"] == "missing":
-        return f"{place}: it has none"
+        return f"{place}: a value is needed"
     found, message = first["input"], first["msg"].removeprefix("Input ")
     message = message.removeprefix("Value error, ")
     if isinstance(found, dict | list):

@@ -19,7 +19,7 @@ _MOVED = {"paceline.measurement.measurement.Measurement": "paceline.record.measu
 
 @dataclass(frozen=True)
 class Target:
-    """A group of settings: `_target_` names a class or function, the others are its arguments.
+    """A group of settings: `_target_` names a class or function, all others are its arguments.
 
     `group`: the name of the group on the command line.
     """
@@ -37,16 +37,16 @@ class Target:
         return Target(f"{self.group}.{name}", self.values[name])
 
     def check(self) -> None:
-        """Raise SettingError if a `_target_`, here or in a part, names a package that is missing.
+        """Raise SettingError if the package of a `_target_`, here or inside, is not installed.
 
-        Nothing is imported, since importing a user's network takes seconds.
+        Nothing is imported, because importing a user's network takes seconds.
         """
         for where, target in _targets(self.group, self.values):
             if not isinstance(target, str) or "." not in target:
                 raise SettingError(where, "a class is needed, package.module.Class")
             package = target.partition(".")[0]
             if find_spec(package) is None:
-                raise SettingError(where, f"there is no package {package} here")
+                raise SettingError(where, f"the package {package} is not installed")
 
     def build(self) -> Any:
         """Build the object. Raises SettingError for arguments that its constructor refuses."""
@@ -66,7 +66,7 @@ class Target:
         """Build the object. Raises SettingError if it is not a `kind`."""
         built = self.build()
         if not isinstance(built, kind):
-            message = f"{type(built).__name__} is no {self.group}"
+            message = f"{type(built).__name__} is not a {self.group}"
             raise SettingError(f"{self.group}._target_", message)
         return built
 

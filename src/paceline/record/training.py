@@ -25,14 +25,13 @@ class Training:
 
     `epochs`: passes over the data by all workers together. `samples`: images over all workers,
     which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
-    `lr` is used as set, "tuned" if the study's tuning chooses it: until then `lr` is None, and so
-    is a tuned `momentum`. LearningRate documents how the rate changes with scale and progress.
-    `gradient_clip_val`: largest norm of an applied gradient, or by `gradient_clip_algorithm: value`
-    the largest absolute value of each of its elements; None for no limit. `ema_decay`: share that a
-    moving average of the weights, which is evaluated beside them, keeps of itself over
-    `lr_reference_batch_size` images of all workers together; None for no average.
-    `initial_weights`: file of the first weights; None for random ones. `checkpoint_seconds`: real
-    time from one checkpoint to the next; None for none.
+    `lr` is used as set, "tuned" if the study's tuning chooses `lr` (and `momentum`), which are None
+    until then. LearningRate documents how the rate changes with scale and progress.
+    `gradient_clip_val`: largest norm of an applied gradient, or with `gradient_clip_algorithm:
+    value` the largest absolute value of its elements; None for no limit. `ema_decay`: decay of a
+    moving average of the weights per `lr_reference_batch_size` images of all workers; the average
+    is also evaluated; None for no average. `initial_weights`: file of the first weights; None for
+    random ones. `checkpoint_seconds`: real time between checkpoints; None for no checkpoints.
     """
 
     epochs: Positive
@@ -69,13 +68,13 @@ class Training:
             message = f"there is no file {self.initial_weights}"
             raise SettingError("training.initial_weights", message)
         if self.ema_decay is not None and self.precision in ("16-true", "bf16-true"):
-            message = f"weights of {self.precision} are too coarse for an average; null is needed"
+            message = f"{self.precision} is too coarse for an average of weights; null is needed"
             raise SettingError("training.ema_decay", message)
 
     def applied_to(
         self, run: RunSpec, *, images_per_update: int, images_meanwhile: float
     ) -> RunSpec:
-        """Return a run, which has an end and epochs, with the rate and the average of these."""
+        """Return a run with the learning rate and the moving average of these settings."""
         assert run.epoch_samples is not None
         assert run.num_steps is not None
         decay, reference = self.ema_decay, self.lr_reference_batch_size
@@ -111,7 +110,7 @@ class Training:
         )
 
     def corrected(self, model: Target, staleness: float) -> Target:
-        """Return the module's target, its momentum corrected for the mean `staleness` [updates]."""
+        """Return the module with its momentum corrected for the mean `staleness` [updates]."""
         if self.momentum_correction == "none":
             return model
         optimizer = model.values["optimizer"]
@@ -120,8 +119,7 @@ class Training:
         return Target(model.group, {**model.values, "optimizer": changed})
 
     def check(self, accounting: Accounting, model: Target) -> None:
-        """Raise SettingError for a model without optimizer, or for a correction of staleness that a
-        run cannot have.
+        """Raise SettingError for a model without optimizer, or for an impossible correction.
 
         A rate that falls with staleness must not be combined with a scheme that divides by it. A
         correction of momentum needs the same staleness throughout the run, and an optimizer with
@@ -131,7 +129,7 @@ class Training:
         if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:
             raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
-            message = "inverse_staleness, as scheme.damping is: rates would be divided twice"
+            message = "scheme.damping already divides rates by staleness; choose one of them"
             raise SettingError("training.lr_rule", message)
         if self.momentum_correction == "none":
             return

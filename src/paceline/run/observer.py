@@ -5,13 +5,14 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.snapshot import Snapshot, fill, statistics_of
+from paceline.clock.training_strategy import SizedBatches
 from paceline.exchange.liveness import rest, work
 from paceline.model.score import Score, score
 
@@ -21,11 +22,11 @@ LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second"
 class Observer(Callback):
     """Callback that records when each step ended and sums the training loss.
 
-    `samples` returns the number of samples of all workers; it is called after each step.
-    `thresholds` are ascending sample counts, between which losses are averaged. `live` is a CSV
-    that grows by a line about once a real second, for worker 0; it is None for the others. Its
-    seconds are `training_seconds(real)`: on a virtual clock, modelled ones. Its `share` is of all
-    samples of the run.
+    `samples` returns the number of samples of all workers; it is called after each step. Losses are
+    averaged between `thresholds`, ascending numbers of samples. `live` is a CSV file to which
+    worker 0 appends a line about once a real second; it is None for other workers. Its seconds are
+    `training_seconds(real)`, which are modelled on a virtual clock. Its `share` is the part of the
+    run's samples that is done.
     """
 
     def __init__(
@@ -40,11 +41,8 @@ class Observer(Callback):
         self.step_ends = array("d")  # seconds of the training clock
         self.loss_sums: list[Any] = [0.0] * len(thresholds)
         self.loss_counts = [0] * len(thresholds)
-        self._clock = clock
-        self._samples = samples
-        self._thresholds = thresholds
-        self._live = live
-        self._training_seconds = training_seconds
+        self._clock, self._samples, self._thresholds = clock, samples, thresholds
+        self._live, self._training_seconds = live, training_seconds
         self._live_real = self._live_seconds = 0.0
         self._live_samples = 0
         if live is not None:
@@ -101,29 +99,17 @@ def _loss(outputs: Any) -> torch.Tensor:
     return (outputs["loss"] if isinstance(outputs, Mapping) else outputs).detach()
 
 
-class Batches(Protocol):
-    """Iterable of batches that knows their number."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def beginning_at(self, first: int) -> Iterator[Any]: ...
-
-
 class TimedBatches:
     """Iterator over `batches` that starts `clock` just before it draws the first one.
 
-    `waits`: whether others are waited for inside a step, so that it is no process's own work.
-    `seconds_waiting` is the time spent in drawing; `drawn` is the number of batches drawn. Both,
-    and the clock, continue where a checkpoint was written.
+    `waits`: True if processes wait for each other inside a step. `seconds_waiting` is the time
+    spent on drawing; `drawn` is the number of batches drawn. A checkpoint keeps both, and the time
+    of the clock.
     """
 
-    def __init__(self, batches: Batches, clock: TrainingClock, *, waits: bool = False) -> None:
+    def __init__(self, batches: SizedBatches, clock: TrainingClock, *, waits: bool = False) -> None:
         self._batches, self._begin = batches, rest if waits else work
-        self._clock = clock
-        self.seconds_waiting = 0.0
-        self.drawn = 0
+        self._clock, self.seconds_waiting, self.drawn = clock, 0.0, 0
         self._seconds_before = 0.0  # of the training clock, before the run was resumed
 
     def __len__(self) -> int:

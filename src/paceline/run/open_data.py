@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.batches import (
+    AbstractBatches,
     DecodedImages,
     Samples,
     WorkerBatches,
@@ -23,41 +24,34 @@ from paceline.data.batches import (
 )
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import AbstractOrder, check_sampler
-from paceline.data.share import RowFormat, Share
+from paceline.data.shuffle import RowFormat, Share
 from paceline.data.source import curve_images
 from paceline.errors import SettingError
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import draw_number, run_store
 from paceline.run.checked_module import check_batch_hooks
-from paceline.run.placed_data import (
-    AbstractBatches,
-    AbstractTrainingSet,
-    Pass,
-    PlacedData,
-    Reading,
-)
+from paceline.run.placed_data import AbstractTrainingSet, Pass, PlacedData, Reading
 
 _DRAWN_TWICE = 8  # items, to find out if they are random
 _POLL_SECONDS = 0.1
 
 
 def open_data(data: Any, reading: Reading) -> PlacedData:
-    """Open an AbstractImageData or any LightningDataModule.
+    """Open one of the project's data sets or any LightningDataModule.
 
     Raises SettingError("batch_size") if it exceeds a worker's share of the images, and
     SettingError("data.store") for a store that the data do not have.
     """
-    if not isinstance(data, AbstractImageData):
-        return open_data_module(data, reading)
-    return PlacedData(*_open_images(data, reading))
+    opened = _open_images if isinstance(data, AbstractImageData) else _open_module
+    return PlacedData(*opened(data, reading))
 
 
 def _open_images(
     data: AbstractImageData, reading: Reading
 ) -> tuple["TrainingImages", Reading, list[Pass]]:
-    """Return the training images, and the passes over validation, curve and test.
+    """Return the training images, and the passes over validation, curve and test images.
 
-    Nothing else refers to the training images, so that they are freed when a share is held.
+    Nothing else may refer to the training images: they are freed when a share is held.
     """
     splits = data.load()
     decoded = reading.placement.store == "decoded_each_time"
@@ -76,7 +70,7 @@ def _open_images(
 
 
 class TrainingImages(AbstractTrainingSet):
-    """Training images of one of the project's data sets. `samples`: where they are read from."""
+    """Training images of one of the project's data sets, which are read from `samples`."""
 
     def __init__(
         self,
@@ -108,8 +102,7 @@ class TrainingImages(AbstractTrainingSet):
     def hold(self, samples: np.ndarray, spare: int) -> None:
         super().hold(samples, spare)
         assert self.share is not None
-        self._samples = self.share
-        self._images = None  # the rest is given back
+        self._samples, self._images = self.share, None  # frees the other images
 
     def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> WorkerBatches:
         mean, std = self._statistics
@@ -125,8 +118,8 @@ class TrainingImages(AbstractTrainingSet):
         )
 
 
-def open_data_module(module: Any, reading: Reading) -> PlacedData:
-    """Read through the data set, `collate_fn` and `num_workers` of the module's training loader.
+def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading, list[Pass]]:
+    """Open a DataModule by the data set, `collate_fn` and `num_workers` of its training loader.
 
     Batches are (images, labels). Raises SettingError("data") for a module without a map-style
     training set or with hooks that change batches, and SettingError("data.store") for one that
@@ -152,12 +145,12 @@ def open_data_module(module: Any, reading: Reading) -> PlacedData:
             yield images.to(torch.float64) if double else images, labels
 
     chosen = _curve_loader(module, reading.curve_images)
-    passes = [
+    passes: list[Pass] = [
         lambda: evaluation(module.val_dataloader()),
         lambda: evaluation(chosen or module.val_dataloader()),
         lambda: evaluation(module.test_dataloader()),
     ]
-    return PlacedData(ModuleItems(loader), reading, passes)
+    return ModuleItems(loader), reading, passes
 
 
 def _is_map_style(loader: Any) -> bool:
@@ -165,7 +158,7 @@ def _is_map_style(loader: Any) -> bool:
 
 
 def _prepare(module: Any) -> None:
-    """Let one process of each node prepare the data, as Lightning does; the others wait for it."""
+    """Let one process of each node prepare the data, as Lightning does; the others wait."""
     if not dist.is_initialized():
         return module.prepare_data()
     node = this_node()
@@ -178,12 +171,12 @@ def _prepare(module: Any) -> None:
 
 
 def _curve_loader(module: Any, number: int | None) -> DataLoader | None:
-    """Return a loader of this number of the module's validation images; None for all of them."""
+    """Return a loader of `number` of the module's validation images; None stands for all."""
     if number is None:
         return None
     loader = module.val_dataloader()
     if not _is_map_style(loader):
-        message = f"{number} images cannot be drawn but from a map-style set: null is needed"
+        message = f"{number} images can only be drawn from a map-style data set; null is needed"
         raise SettingError("measurement.curve_images", message)
     chosen = curve_images(ModuleItems(loader).labels(), number)
     assert chosen is not None
@@ -191,17 +184,16 @@ def _curve_loader(module: Any, number: int | None) -> DataLoader | None:
 
 
 def _like(loader: DataLoader, dataset: Any, **options: Any) -> DataLoader:
-    """Return a loader that collates as `loader` does, in as many processes."""
-    workers = loader.num_workers
-    return DataLoader(dataset, collate_fn=loader.collate_fn, num_workers=workers, **options)
+    same: Any = {"collate_fn": loader.collate_fn, "num_workers": loader.num_workers}
+    return DataLoader(dataset, **same, **options)
 
 
 class ModuleItems(AbstractTrainingSet):
     """Items of a module's training set, read through its loader's `collate_fn`.
 
-    What is held are the items as they were when they were read. Raises SettingError("data.store")
-    for items that cannot be held: those that are not tensors of one shape, or differ when they are
-    drawn again, as those of a random transform do: held, they would be the same in every epoch.
+    Held items stay as they were when they were read. Raises SettingError("data.store") for items
+    that cannot be held: items that are not tensors of one shape, and items that a random transform
+    changes each time, because they would be the same in every epoch.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -248,17 +240,12 @@ def _cannot_hold(items: str) -> SettingError:
 
 
 class ModuleBatches(AbstractBatches):
-    """Batches of one worker: of the share that is held, or drawn from the module's data set."""
+    """Batches of a worker, from its share in memory or from the module's data set."""
 
     def __init__(
-        self,
-        loader: DataLoader,
-        share: Share | None,
-        order: AbstractOrder,
-        worker: int,
-        num_batches: int,
+        self, loader: DataLoader, share: Share | None, order: AbstractOrder, worker: int, count: int
     ) -> None:
-        super().__init__(num_batches)
+        super().__init__(count)
         self._loader, self._share, self._order, self._worker = loader, share, order, worker
 
     def __getitem__(self, n: int) -> Any:

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from paceline.clock.training_strategy import SizedBatches
+from paceline.data.batches import AbstractBatches
 from paceline.data.order import AbstractOrder, PartitionedOrder, SampleStream, order_of
 from paceline.data.placement import Placement
-from paceline.data.share import RowFormat, Share
-from paceline.data.shuffle import DataTraffic
+from paceline.data.shuffle import DataTraffic, RowFormat, Share
 from paceline.errors import SettingError
 from paceline.exchange.sample_exchange import NodeFeed, SampleExchange
 from paceline.record.point import Point
@@ -28,8 +28,8 @@ class Reading:
     """Settings by which a run reads its data.
 
     `batch_size`: images per worker and step. `dtype`: type of image values. `worker`: worker of
-    this process; None if one process draws for all. `curve_images`: number of validation images on
-    which all snapshots but the last are scored; None for all.
+    this process; None if one process draws batches for all workers. `curve_images`: number of
+    validation images on which all snapshots except the last are scored; None for all images.
     """
 
     num_workers: int
@@ -43,7 +43,6 @@ class Reading:
 
 
 def reading_of(point: Point) -> Reading:
-    """Return the settings by which the workers of `point` read its data."""
     return Reading(
         num_workers=point.workers,
         batch_size=point.batch_size,
@@ -56,13 +55,13 @@ def reading_of(point: Point) -> Reading:
 
 
 class IndexedBatches(SizedBatches, Protocol):
-    """Batches of one worker, each drawn when it is indexed."""
+    """Batches of one worker, each of which is drawn when it is indexed."""
 
     def __getitem__(self, n: int, /) -> Any: ...
 
 
 class AbstractTrainingSet(ABC):
-    """Samples to train on. `share`: those in the memory of this process, None before `hold`."""
+    """Training samples. `share`: those in the memory of this process; None before `hold`."""
 
     share: Share | None = None
 
@@ -80,24 +79,24 @@ class AbstractTrainingSet(ABC):
 
     @abstractmethod
     def read(self, samples: np.ndarray) -> torch.Tensor:
-        """Return the rows of some samples."""
+        """Return some samples as rows of bytes, in the format `row_format`."""
 
     @abstractmethod
     def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> IndexedBatches:
-        """Return the first batches of a worker."""
+        """Return the first `num_batches` batches of a worker."""
 
     def hold(self, samples: np.ndarray, spare: int) -> None:
-        """Copy some samples into memory; from now on all batches are of them."""
+        """Copy these samples into memory; all later batches consist of them."""
         self.share = Share(samples, self.read, self.row_format, spare)
 
 
 class PlacedData:
     """Data of a run, read by `reading`.
 
-    `validation()`, `curve()` and `test()` start a new pass over (images, labels): `curve()` over
-    those validation images on which all snapshots but the last are scored. `traffic`: order of the
-    data, and how they move among workers. Raises SettingError("batch_size") if it exceeds the share
-    of a worker.
+    `validation()`, `curve()` and `test()` start a new pass over (images, labels); `curve()` yields
+    the validation images on which all snapshots except the last are scored. `traffic`: order of the
+    data, and how they move among workers. Raises SettingError("batch_size") if it exceeds a
+    worker's share.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class PlacedData:
     def train(
         self, worker: int, num_batches: int, begin: Callable[[], None] = lambda: None
     ) -> SizedBatches:
-        """Return the first batches of a worker; `begin()` is called after all have met for one."""
+        """Return the first batches of a worker; `begin()` is called after each exchange."""
         if self._feed is not None:
             return _FedBatches(num_batches, self.batch, self._feed, self.traffic, begin)
         batches = self._training.batches(self.traffic.order, worker, num_batches)
@@ -138,11 +137,10 @@ class PlacedData:
         return _ShuffledBatches(batches, self._training.share, self.traffic, worker, begin)
 
     def batch(self, worker: int, n: int) -> Any:
-        """Return the n-th batch of a worker."""
         return self._indexed(worker)[n]
 
     def _hold(self, order: AbstractOrder) -> None:
-        """Copy into memory what the worker of this process draws from there."""
+        """Copy into memory the samples that the worker of this process draws from memory."""
         worker, draws = self._reading.worker, self._feed is None or self._feed.is_first
         if isinstance(order, PartitionedOrder) and worker is not None:
             self._training.hold(order.share(worker, 0), order.members - 1)
@@ -150,25 +148,8 @@ class PlacedData:
             self._training.hold(np.arange(self.num_train), 0)
 
 
-class AbstractBatches(ABC):
-    """A known number of batches of one worker."""
-
-    def __init__(self, num_batches: int) -> None:
-        self._num_batches = num_batches
-
-    def __len__(self) -> int:
-        return self._num_batches
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.beginning_at(0)
-
-    @abstractmethod
-    def beginning_at(self, first: int) -> Iterator[Any]:
-        """Iterate from batch `first` on."""
-
-
 class _ShuffledBatches(AbstractBatches):
-    """Batches of one worker's share, which is exchanged whenever a period begins."""
+    """Batches of a worker that exchanges its samples with others when a period begins."""
 
     def __init__(
         self,
@@ -188,7 +169,7 @@ class _ShuffledBatches(AbstractBatches):
         self._exchange = SampleExchange(range(first, first + members))
 
     def beginning_at(self, first: int) -> Iterator[Any]:
-        """Iterate from batch `first` on, which may be of a later period than what is held."""
+        """Iterate from batch `first` on, which may lie in a later period than the held samples."""
         period = 0
         for n in range(first, len(self)):
             if (next_period := self._traffic.order.period(n)) != period:
@@ -206,7 +187,7 @@ class _ShuffledBatches(AbstractBatches):
 
 
 class _FedBatches(AbstractBatches):
-    """Batches of one worker, which the first worker of its node draws for it."""
+    """Batches of a worker that the first worker of its node draws and sends."""
 
     def __init__(
         self,

@@ -11,8 +11,7 @@ from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
 from paceline.record.rows import TUNING, StudyState
-from paceline.study.study_blocks import REPEAT, is_repeat
-from paceline.study.study_point import Points, StudyPoint
+from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
 from paceline.study.study_points import STRONG, Study
 
 Row = Mapping[str, Any]  # cells of a CSV file

@@ -1,5 +1,6 @@
-"""Progress of a run or a sweep, by the files that points write wherever they run, and a line on
-standard error that says so. Standard output is left to results.
+"""Shows the progress of a run or a sweep on standard error; standard output is for results.
+
+The progress is read from files that points write, on whatever machine they run.
 """
 
 import csv
@@ -17,17 +18,17 @@ from typing import Any, NamedTuple, TextIO
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result, partial_records
-from paceline.record.tracking.log import run_label
+from paceline.record.tracking.log import run_label, yield_to_workers
 from paceline.study.study_point import Points, StudyPoint
 
 PREFIX = "progress: "  # of a line where there is no terminal
-_PERIOD = 1.0  # seconds between looks
-_PLAIN_PERIOD = 30.0  # seconds between lines, where there is no terminal
-_TAIL = 512  # bytes, of which the last whole row is a part
+_PERIOD = 1.0  # seconds between updates
+_PLAIN_PERIOD = 30.0  # seconds between lines where there is no terminal
+_TAIL = 512  # bytes at the end of the file that contain the last whole row
 
 
 class Status(NamedTuple):
-    """State of the work. `share`: of all of it, done; None before it has begun."""
+    """State of the work. `share`: how much of it is done; None before it has begun."""
 
     name: str
     share: float | None
@@ -35,9 +36,9 @@ class Status(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """State of a run. `share`: of its samples, done; `time`: when that was [seconds since 1970].
+    """State of a run at `time` [seconds since 1970]. `share`: how much of its samples are done.
 
-    `images_per_second` is None where the training clock has not moved since the state before.
+    `images_per_second` is None if the training clock has not advanced since the last state.
     """
 
     share: float
@@ -47,7 +48,7 @@ class Progress(NamedTuple):
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """Return the last state in the partial record `folder`; None if there is none yet."""
+    """Return the last state written in the partial record `folder`; None without one."""
     path = folder / "progress.csv"
     try:
         with path.open("rb") as file:
@@ -66,14 +67,14 @@ def read_progress(folder: Path) -> Progress | None:
 
 
 class RunWatch:
-    """Watch over the partial record `folder`. `name`: of the run; `kind`: of its images/s."""
+    """Watches the partial record in `folder`. `name`: of the run; `kind`: of its throughput."""
 
     def __init__(self, name: str, kind: str, folder: Path) -> None:
         self._name, self._kind, self._folder = name, kind, folder
         self._first: Progress | None = None
 
     def status(self) -> Status:
-        """Return the state of the run, which has begun when it has trained for a second."""
+        """Return the state of the run; its share is None in the first second of training."""
         now = read_progress(self._folder)
         if now is None:
             return Status(self._name, None, "starting")
@@ -89,9 +90,9 @@ class RunWatch:
 
 
 class SweepWatch:
-    """Watch over the points of a study that run, stage by stage.
+    """Watches the points of a study while they run, stage by stage.
 
-    `runs`: folder of all records. `jobs`: number of points at a time.
+    `runs`: folder of all records. `jobs`: number of points that run at a time.
     """
 
     def __init__(self, study: str, runs: Path, jobs: int) -> None:
@@ -99,7 +100,7 @@ class SweepWatch:
         self._costs: Costs | None = None
 
     def begin(self, stage: str, points: Points, to_run: Points, later: Points) -> None:
-        """Watch the points of a stage, of which those `to_run` are not done, then those `later`."""
+        """Watch a stage of `points`, of which `to_run` must run; `later`: those of later stages."""
         self._stage, self._later = stage, later
         self._points = {point.key: point for point in points}
         self._before = {point.key: record_version(point.folder) for point in to_run}
@@ -110,7 +111,6 @@ class SweepWatch:
         }
 
     def status(self) -> Status:
-        """Return the state of the present stage."""
         if self._costs is None:
             self._costs = Costs(finished_results(self._runs))
         self._read_new_results(self._costs)
@@ -120,15 +120,8 @@ class SweepWatch:
         if self._later:
             parts.append(f"then {len(self._later)} more")
         undone = [point for key, point in self._points.items() if key not in self._results]
-        seconds = [
-            (1 - shares.get(point.key, 0.0)) * each
-            for point in (*undone, *self._later)
-            if (each := self._costs.seconds(point)) is not None
-        ]
-        if seconds:
-            unknown = len(undone) + len(self._later) - len(seconds)
-            more = f" and {unknown} points of unknown length" if unknown else ""
-            parts.append(f"about {duration(sum(seconds) / self._jobs)} left{more}")
+        if left := self._costs.left([*undone, *self._later], self._jobs, shares):
+            parts.append(f"{left} left")
         done = (num_done + sum(shares.values())) / count
         return Status(self._stage, done, ", ".join([*parts, *self._best()]))
 
@@ -143,7 +136,7 @@ class SweepWatch:
                     costs.add(result)
 
     def _running(self) -> dict[str, float]:
-        """Return the share that is done of each point under way."""
+        """Return how much of each running point is done, by key."""
         shares = {}
         for key, folder in partial_records(self._folder):
             progress = read_progress(folder)
@@ -161,11 +154,11 @@ class SweepWatch:
 
 
 class Costs:
-    """Seconds that points take, by `results`: those of finished points of any study.
+    """Estimates how long points take from `results`, those of finished points of any study.
 
-    Time is scaled by samples from points with the same scheme, model, data and cluster; of these
-    from points of the same study, if any, since others may pace their steps; and of these from
-    points with the same number of workers and batch size, if any.
+    The estimate is the median time per sample of points with the same scheme, model, data and
+    cluster, preferably of the same study, because other studies may pace their steps, and with the
+    same number of workers and batch size.
     """
 
     def __init__(self, results: Iterable[Result]) -> None:
@@ -177,11 +170,11 @@ class Costs:
         self._by_names.setdefault(_names(result), []).append(result)
 
     def matching(self, point: StudyPoint) -> list[Result]:
-        """Return the results with the point's scheme, model, data and cluster."""
+        """Return the results of points with the same scheme, model, data and cluster."""
         return self._by_names.get(_names(point.config.names), [])
 
     def seconds(self, point: StudyPoint) -> float | None:
-        """Return the seconds that a run of the point takes; None without a result like it."""
+        """Return the seconds that the point takes; None without a result to estimate from."""
         matching, values = self.matching(point), point.config.values
         sizes, training = ("workers", "batch_size"), values["training"]
         own = [each for each in matching if each["study"] == values["study"]] or matching
@@ -193,30 +186,46 @@ class Costs:
             samples = training["epochs"] * max(each["distinct_samples"] for each in matching)
         return median(each["wall_seconds"] / each["samples"] for each in same or own) * samples
 
+    def left(
+        self, points: Points, jobs: int, shares: Mapping[str, float] | None = None
+    ) -> str | None:
+        """Describe the time that `points` take with `jobs` at a time; None if nothing is known.
+
+        `shares`: the part of some points that is already done, by key.
+        """
+        known = [
+            (1 - (shares or {}).get(point.key, 0.0)) * seconds
+            for point in points
+            if (seconds := self.seconds(point)) is not None
+        ]
+        rest = len(points) - len(known)
+        more = f" and {rest} points of unknown length" if rest else ""
+        return f"about {duration(sum(known) / jobs)}{more}" if known else None
+
 
 def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(of.get(name) for name in ("scheme", "model", "data", "cluster"))
 
 
 def finished_results(runs: Path) -> list[Result]:
-    """Read the result of every finished training of all studies in `runs`, by which to scale."""
+    """Read the result of every finished training of all studies in `runs`."""
     paths = sorted(runs.glob("[!.]*/[!.]*/result.json"))
     results = [result for path in paths if (result := read_result(path.parent))]
     return [each for each in results if each["status"] == "finished" and each.get("samples")]
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in its own unit: `40 s`, `2.5 minutes`, `3.0 hours`."""
+    """Format a duration in a suitable unit: `40 s`, `2.5 minutes`, `3.0 hours`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
 class StatusLine:
-    """Context that shows how far the work inside is.
+    """Context manager that shows the progress of the work inside.
 
-    On a terminal it is a bar that vanishes at the end, else a plain line when the work has begun
-    and one every 30 seconds. `status` returns the state, in a thread of its own.
+    On a terminal it is a bar that vanishes at the end, elsewhere a line every 30 seconds. `status`
+    returns the state; a thread calls it.
     """
 
     def __init__(self, status: Callable[[], Status]) -> None:
@@ -233,8 +242,7 @@ class StatusLine:
         self._thread.join()
 
     def _follow(self) -> None:
-        if sys.platform == "linux":  # a thread has its own priority there: workers come first
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        yield_to_workers()
         with display(sys.stderr) as show:
             while not self._stopped.wait(_PERIOD):
                 with suppress(OSError):  # a record was replaced while it was read: the next look
@@ -246,7 +254,7 @@ Show = Callable[[Status], None]
 
 @contextmanager
 def display(file: TextIO, now: Callable[[], float] = time.monotonic) -> Generator[Show]:
-    """Yield what shows a state on `file`: as a bar if it is a terminal, else as lines."""
+    """Yield a function that shows a state on `file`, as a bar on a terminal, else as lines."""
     if file.isatty():
         with _bar(file) as show_bar:
             yield show_bar

@@ -1,21 +1,33 @@
-"""A point of a study: composed once, with what is known of its record."""
+"""Points of a study with what is known of their records, and their order in blocks.
 
+The speed of a machine drifts within minutes. If the seeds of a configuration ran one after the
+other, a slow minute would look like a slow scheme. So each seed of a study may form a block: it
+runs all configurations once, in a random order, between two runs of a reference. The second of
+these trains the same again (repeat=1) and shows how much the machine has drifted meanwhile.
+"""
+
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
+from pydantic import Field
 
+from paceline.errors import SettingError
+from paceline.random_bits import random_permutation
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
 from paceline.record.record import Result
 from paceline.record.rerun import failed_by_environment
+from paceline.settings import Count, settings
 
 if TYPE_CHECKING:
     from paceline.record.point import Point
+
 
 UNTUNED = "untuned"  # in place of the key
 _STATES = ("finished", "diverged", "failed")
@@ -117,3 +129,74 @@ def counts(points: Points) -> str:
     states = [point.status or "to do" for point in points]
     parts = [f"{states.count(each)} {each}" for each in (*_STATES, "to do") if each in states]
     return f"{len(points)} points: {', '.join(parts)}"
+
+
+REPEAT = "repeat"  # the setting; in a study with blocks, a column of runs.csv
+
+
+@settings("blocks")
+class Blocks:
+    """Settings of the blocks of a study.
+
+    `order`: seed of the random order. `reference`: a value for each axis but the seed, by setting.
+    """
+
+    order: Count
+    reference: Mapping[str, Any] = Field(min_length=1)
+
+
+def in_blocks(points: Points) -> list[list[StudyPoint]]:
+    """Return the points of each block in the order of their runs; none for a study without blocks.
+
+    They are the points of the study and a repeat of each reference. Raises SettingError for blocks
+    that cannot be made of them.
+    """
+    asked = points[0].config.values["blocks"]
+    if asked is None:
+        return []
+    if not isinstance(asked, Mapping):
+        raise SettingError("blocks", f"null or {{order, reference}} is needed, not {asked!r}")
+    blocks = Blocks(**asked)
+    by_seed: dict[int, list[StudyPoint]] = {}
+    for point in points:
+        if (jobs := point.config.sweep.jobs) != 1:
+            raise SettingError("sweep.jobs", f"1 is needed in blocks, one after the other: {jobs}")
+        if point.config.is_tuned:
+            raise SettingError("blocks", "points of training.rate=tuned have no place in them")
+        by_seed.setdefault(point.config.seed, []).append(_numbered(point, 0))
+    first, *others = {seed: _configurations(each) for seed, each in by_seed.items()}.items()
+    for seed, configurations in others:
+        if configurations != first[1]:
+            message = f"seed {seed} has other configurations than seed {first[0]}"
+            raise SettingError("blocks", f"{message}, but each block needs all of them")
+    return [_in_order(blocks, seed, members) for seed, members in by_seed.items()]
+
+
+def is_repeat(point: StudyPoint) -> bool:
+    return bool(point.axes.get(REPEAT))
+
+
+def _configurations(points: Points) -> Counter[str]:
+    return Counter(repr({k: v for k, v in point.axes.items() if k != "seed"}) for point in points)
+
+
+def _in_order(blocks: Blocks, seed: int, points: Points) -> list[StudyPoint]:
+    """Return the points of a block: the reference, all others in random order, its repeat."""
+    asked = dict(blocks.reference)
+    reference = [each for each in points if {k: each.axes.get(k) for k in asked} == asked]
+    if len(reference) != 1:
+        message = f"{len(reference)} configurations of {len(points)} are like that; 1 is needed"
+        raise SettingError("blocks.reference", message)
+    others = [point for point in points if point is not reference[0]]
+    order = random_permutation(len(others), "blocks", blocks.order, seed)
+    return [reference[0], *(others[n] for n in order), _numbered(reference[0], 1)]
+
+
+def _numbered(point: StudyPoint, repeat: int) -> StudyPoint:
+    """Return the point as its run number `repeat`, from 0."""
+    axes = {**point.axes, REPEAT: repeat}
+    if not repeat:
+        return replace(point, axes=axes)
+    config = point.config.replaced(repeat=repeat)
+    overrides = (*point.overrides, f"{REPEAT}={repeat}")
+    return replace(point, config=config, axes=axes, overrides=overrides)

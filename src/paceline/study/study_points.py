@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
 from paceline.study.compose import Composed, composer, hydra_errors, jobs_of, parsed
-from paceline.study.study_blocks import in_blocks
-from paceline.study.study_point import StudyPoint
+from paceline.study.study_point import StudyPoint, in_blocks
 from paceline.study.trials import AbstractTuning
 from paceline.study.tuning import Configuration, needs_tuning, put_best, tuning_of
 

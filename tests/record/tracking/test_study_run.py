@@ -107,7 +107,9 @@ def test_without_a_store_nothing_is_written(tmp_path):
 
 
 def test_a_store_that_fails_is_a_reason_and_no_error(mlflow_uri, tmp_path):
-    assert begin(tmp_path, mlflow_uri, "gone") == f"no experiment gone in {mlflow_uri}"
+    assert begin(tmp_path, mlflow_uri, "gone") == (
+        f"the run not logged to {mlflow_uri}: there is no experiment gone"
+    )
     page = tmp_path / "index.html"
     page.write_text("<p>made</p>")
     lost = f"sqlite:///{tmp_path}/lost.db"

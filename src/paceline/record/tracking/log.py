@@ -1,7 +1,7 @@
-"""Copy in MLflow of the records on disk: while a point runs, when it has ended, and of its study.
+"""Logs points and studies to MLflow: progress while a point runs, and its record at the end.
 
-A file in the folder of a record, or of a study's records, names its run, where any process finds
-it. A point's run is a child of its study's.
+A file in the folder of a record, or of a study's records, names the run in MLflow. The run of a
+point is a child of the run of its study.
 """
 
 import csv
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -22,7 +22,7 @@ from paceline.data.placement import Placement
 from paceline.record.key import declared_settings
 from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.tracking.mlflow_log import (
     TIMEOUT,
     KnownRun,
@@ -36,7 +36,7 @@ from paceline.record.tracking.mlflow_log import (
 
 MARKER = "mlflow.json"  # file in a record's folder, which names its run
 DEFAULT_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
-_WORDS = {  # of settings that a name alone does not make clear
+_WORDS = {  # for settings whose name and value do not make a readable text
     "scheme": "{}",
     "workers": "{} workers",
     "batch_size": "batch {}",
@@ -48,7 +48,7 @@ _FILES = ("config.yaml", "result.json", "curve.csv")
 _SYSTEM = ("wall_seconds", "launch_seconds")  # shown beside the numbers of bytes
 _STATUS = {"finished": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 _PERIOD = 1.0  # s between two looks at the progress of a point
-_PATIENCE = 10.0  # s, for which a run waits at its end for a store that does not answer
+_PATIENCE = 10.0  # s for which a run waits at its end for a store that does not answer
 _PATIENCE_WITH_A_LOST_STORE = 0.5
 
 
@@ -59,20 +59,18 @@ def prepare_log(mlflow: MLflow) -> None:
 
 
 def log(folder: Path, mlflow: MLflow, timeout: float = TIMEOUT) -> str | None:
-    """Log the record to MLflow, unless it is there. Returns the reason of a failure, or None.
+    """Log a record to MLflow unless it is logged. Returns the reason of a failure, or None.
 
     `timeout`: seconds for which each write is tried again.
     """
     uri = mlflow.tracking_uri
-    if uri is None:
-        return None
-    return _failure(lambda: log_record(folder, uri, mlflow.experiment, timeout))
+    return uri and _failure(lambda: log_record(folder, uri, mlflow.experiment, timeout))
 
 
 def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float = TIMEOUT) -> bool:
-    """Log the complete record in `folder` unless MLflow has it; continue a run begun live.
+    """Log the complete record in `folder`; if the point's run exists already, continue that run.
 
-    Returns False if there was nothing to do. Raises LogError, after which it can be called again.
+    Returns False if the record was already logged. Raises LogError, and may be called again then.
     """
     run = KnownRun.read(folder / MARKER, tracking_uri)
     log = PointLog.known(run, timeout=timeout)
@@ -85,52 +83,46 @@ def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float 
     if log is None:
         started = datetime.fromisoformat(result["started"]).timestamp()
         log = PointLog.begin(tracking_uri, experiment, name, tags, started, timeout=timeout)
-    name_record(folder, tracking_uri, log.run_id)
+    KnownRun(log.run_id, tracking_uri).write(folder / MARKER)
     log.describe(flat_params(config), tags)
     log.log([*_live_rows(folder), *_grouped("curve", _table(folder / "curve.csv")), _final(result)])
     log.describe_data(config["names"]["data"], _of_data(config))
     log.add_files(folder / name for name in _FILES)
     log.finish(_STATUS[result["status"]], result["wall_seconds"])
-    name_record(folder, tracking_uri, log.run_id, complete=True)
+    KnownRun(log.run_id, tracking_uri, complete=True).write(folder / MARKER)
     return True
 
 
-def name_record(folder: Path, tracking_uri: str, run_id: str, *, complete: bool = False) -> None:
-    """Note in `folder` the run that belongs to its record. Raises LogError."""
-    KnownRun(run_id, tracking_uri, complete).write(folder / MARKER)
-
-
 def end_lost_run(folder: Path, tracking_uri: str) -> None:
-    """Mark as killed the run that the partial record in `folder` began live. Raises LogError."""
+    """Mark the run of the partial record in `folder` as killed. Raises LogError."""
     log = PointLog.known(KnownRun.read(folder / MARKER, tracking_uri), timeout=0)
     if log is not None:
         log.finish("KILLED", None)
 
 
 def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> str:
-    """Return the values of `axes`, dotted names, in a point's settings; the seed comes last.
+    """Describe a point by its values of `axes` (dotted names), and by its seed, which comes last.
 
-    For example `gossip 16 workers tuned seed 3`. A setting that is null is left out. A run of a
-    tuning has what its trial tries in place of its rate.
+    For example `gossip 16 workers tuned seed 3`. Settings that are null are left out. For a trial
+    of a hyperparameter search, the tried values replace `training.rate`.
     """
-    named = [name for name in axes if name not in ("seed", "training.rate")]
-    parts = [_part(config, name) for name in named if _value(config, name) is not None]
-    trial = config.get("trial")
+    values, trial = {**flat_settings(config), **config.get("names", {})}, config.get("trial")
+    last = ["training.rate"] if "training.rate" in axes and not trial else []
+    named = [*(name for name in axes if name not in ("seed", "training.rate")), *last]
+    parts = [_part(name, values[name]) for name in named if values.get(name) is not None]
     if trial:
         tried = [f"{name} {trial[name]:.3g}" for name in ("lr", "momentum") if trial.get(name)]
         parts += ["tuning", *tried]
-    elif "training.rate" in axes:
-        parts.append(_part(config, "training.rate"))
     return " ".join([*parts, f"seed {config['seed']}"])
 
 
 class ProgressFollower:
-    """Context in which a thread logs the rows that a worker appends to `progress.csv`.
+    """Context manager: a thread logs the rows that a worker appends to `progress.csv`.
 
-    `folder`: of the partial record. Leave the context before the record is completed; `log_record`
-    then adds all other rows to the same run. An error inside ends the run as killed, unless its
-    record is logged after all. Does nothing if the point has no MLflow store. `answers`: whether
-    the store did, when it was asked last.
+    `folder`: folder of the partial record. The context must end before the record is completed;
+    `log_record` then adds all other rows to the same run. An exception marks the run as killed.
+    Does nothing if the point has no MLflow store. `answers`: False if the store did not answer the
+    last request.
     """
 
     def __init__(self, folder: Path, config: PointConfig) -> None:
@@ -146,15 +138,14 @@ class ProgressFollower:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopped.set()
-        if self._thread.is_alive():  # after this patience, it ends with the process
+        if self._thread.is_alive():  # if it does not end in time, it ends with the process
             self._thread.join(_PATIENCE if self.answers else _PATIENCE_WITH_A_LOST_STORE)
         if kind is not None and self._mlflow.tracking_uri is not None:
             with suppress(LogError):  # MLflow then shows the run as running
                 end_lost_run(self._folder, self._mlflow.tracking_uri)
 
     def _follow(self) -> None:
-        if sys.platform == "linux":  # a thread has its own priority there: workers come first
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        yield_to_workers()
         started, log, num_logged = time.time(), None, 0
         while not self._stopped.wait(_PERIOD):
             try:
@@ -180,16 +171,19 @@ class ProgressFollower:
             "status": "running",
         }
         log = PointLog.begin(uri, self._mlflow.experiment, name, tags, started, timeout=0)
-        name_record(self._folder, uri, log.run_id)
+        KnownRun(log.run_id, uri).write(self._folder / MARKER)
         log.describe(flat_params(config.values), {})
         return log
 
 
-def study_run(folder: Path, tracking_uri: str | None = None) -> KnownRun | None:
-    """Return the run of the study whose records are in `folder`; None if there is none.
+def yield_to_workers() -> None:
+    """Give this thread the lowest priority; only Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
-    `tracking_uri`: store in which it must be; None for any.
-    """
+
+def study_run(folder: Path, tracking_uri: str | None = None) -> KnownRun | None:
+    """Return the run of the study with records in `folder`, in this store or in any; or None."""
     return KnownRun.read(_named_in(folder), tracking_uri)
 
 
@@ -197,11 +191,8 @@ def begin_study_run(
     folder: Path, mlflow: MLflow, axes: Sequence[str], tags: Mapping[str, str]
 ) -> str | None:
     """Begin the run of a study, or continue it. Returns the reason of a failure, or None."""
-    uri = mlflow.tracking_uri
-    if uri is None:
-        return None
 
-    def begin() -> None:
+    def begin(uri: str) -> None:
         log = PointLog.known(study_run(folder, uri))
         if log is not None:
             log.go_on()
@@ -211,13 +202,14 @@ def begin_study_run(
         log.describe({}, tags)
         KnownRun(log.run_id, uri, axes=list(axes)).write(_named_in(folder))
 
-    return _failure(begin)
+    uri = mlflow.tracking_uri
+    return uri and _failure(lambda: begin(uri))
 
 
 def end_study_run(
     folder: Path, mlflow: MLflow, status: str, numbers: Mapping[str, float]
 ) -> str | None:
-    """End the run of a study. `status`: FINISHED, FAILED or KILLED; `numbers`: of its points.
+    """End the run of a study with a status (FINISHED, FAILED or KILLED) and some numbers.
 
     Returns the reason of a failure, or None.
     """
@@ -234,7 +226,7 @@ def end_study_run(
 
 
 def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
-    """Add files to the run of the study whose records are in `folder`, if it has one.
+    """Add files to the run of the study with records in `folder`, if there is one.
 
     Returns the reason of a failure, or None.
     """
@@ -247,7 +239,6 @@ def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
 
 
 def _failure(write: Callable[[], object]) -> str | None:
-    """Write to MLflow; return the reason of a failure, or None."""
     try:
         write()
     except LogError as error:
@@ -256,7 +247,7 @@ def _failure(write: Callable[[], object]) -> str | None:
 
 
 def _named_in(folder: Path) -> Path:
-    """Return the file that names the run of a study; an experiment of DVC has its own run."""
+    """Return the file that names the run of a study; each DVC experiment has a run of its own."""
     return folder / f"mlflow_parent{_experiment() and '_'}{_experiment()}.json"
 
 
@@ -267,31 +258,20 @@ def _experiment() -> str:
 def _run_about(
     config: Mapping[str, Any], folder: Path, tracking_uri: str
 ) -> tuple[str, dict[str, str]]:
-    """Return the name of a point's run, and the tags that its settings and its study decide."""
+    """Return the name of a point's run, and the tags that link it to its study."""
     parent = study_run(folder.parent, tracking_uri)
     name = run_label(config, parent.axes) if parent else run_label(config)
     tags = {"tuning": "true" if config.get("trial") else "false"}
     return name, tags | ({"mlflow.parentRunId": parent.run_id} if parent else {})
 
 
-def _part(config: Mapping[str, Any], name: str) -> str:
-    form = _WORDS.get(name, name.rpartition(".")[2].replace("_", " ") + " {}")
-    value = _value(config, name)
-    return "1 worker" if (name, value) == ("workers", 1) else form.format(value)
-
-
-def _value(config: Mapping[str, Any], name: str) -> Any:
-    if name in config.get("names", {}):
-        return config["names"][name]
-    value: Any = config
-    for part in name.split("."):
-        inside = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
-        value = inside.get(part)
-    return value
+def _part(name: str, value: Any) -> str:
+    if (name, value) == ("workers", 1):
+        return "1 worker"
+    return _WORDS.get(name, name.rpartition(".")[2].replace("_", " ") + " {}").format(value)
 
 
 def _live_rows(folder: Path, first: int = 0) -> list[Row]:
-    """Return the present rows of `progress.csv` from row `first` on; metrics become `live/...`."""
     return list(_grouped("live", _table(folder / "progress.csv", first)))
 
 
@@ -303,7 +283,7 @@ def _grouped(group: str, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _final(result: Mapping[str, Any]) -> Row:
-    """Return the numbers of `result.json` as a row: `system/...` and `final/...`."""
+    """Return the numbers of `result.json` as the metrics `system/...` and `final/...`."""
     units: dict[str, str] = dict.fromkeys(_SYSTEM, "bytes")
     units |= {number.name: number.unit for number in NUMBERS}
     numbers = {
@@ -315,7 +295,7 @@ def _final(result: Mapping[str, Any]) -> Row:
 
 
 def _of_data(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide the samples of the data set, and not where they are."""
+    """Return the settings that determine the samples, without those that say where they are."""
     places = ("root", *declared_settings(Placement))
     return {name: value for name, value in config["data"].items() if name not in places}
 

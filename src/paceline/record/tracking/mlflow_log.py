@@ -8,7 +8,7 @@ import random
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 TIMEOUT = 20.0  # s, for which a write is tried again
-PARAM_LENGTH = 6000  # limit of MLflow 3.17, which cuts longer values
-_PARAMS_PER_BATCH, _METRICS_PER_BATCH = 100, 1000
-_UNANSWERED = "INTERNAL_ERROR"  # codes of MLflow: a server does not answer,
-_BUSY = "TEMPORARILY_UNAVAILABLE"  # a database refuses a statement,
-_MISSING = "RESOURCE_DOES_NOT_EXIST"  # there is no such run
+_UNANSWERED = "INTERNAL_ERROR"  # MLflow's code if a server does not answer
+_BUSY = "TEMPORARILY_UNAVAILABLE"  # if a database refuses a statement
+_MISSING = "RESOURCE_DOES_NOT_EXIST"  # if there is no such run
 _SECONDS = 8  # until a store counts as locked, or a server as unreachable
 _LOCK_SECONDS = 120  # other processes may prepare the same file, each for about a second
 _PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
@@ -42,7 +40,6 @@ _ENVIRONMENT = {  # unless the user sets it
 
 Row = Mapping[str, float | None]
 T = TypeVar("T")
-Items = TypeVar("Items", str, Sequence[Any])
 
 
 class LogError(Exception):
@@ -61,8 +58,8 @@ class LogError(Exception):
 class KnownRun:
     """Run in MLflow that belongs to a record or to a study, as a file in its folder names it.
 
-    `complete`: True if all of the record is there. `axes`: settings that a study sweeps, by which
-    the runs of its points are named.
+    `complete`: True if the whole record is logged. `axes`: settings that a study sweeps; the names
+    of its points' runs contain their values.
     """
 
     run_id: str
@@ -93,8 +90,8 @@ class PointLog:
     """A run that exists in MLflow; `begin` creates a new one.
 
     `timeout`: seconds for which each write is tried again while the store is busy or does not
-    answer; 0 for one try. Writes wait for the store (3 ms, with many writers 50 ms): keep them out
-    of a worker. Writing the same row twice leaves one row. Methods raise LogError.
+    answer; 0 for one try. A write takes about 3 ms, with many writers 50 ms, so workers must not
+    log. Writing the same row twice leaves one row. Methods raise LogError.
     """
 
     def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
@@ -117,13 +114,16 @@ class PointLog:
 
         `started`: UTC seconds since 1970; a row's time in MLflow is `started` plus its `seconds`.
         """
-        store, trying = client(tracking_uri), ("the run", tracking_uri, timeout)
-        existing = _try(*trying, store.get_experiment_by_name, experiment)
-        if existing is None:
-            raise LogError(f"no experiment {experiment} in {tracking_uri}")
-        about = existing.experiment_id, round(1000 * started), dict(tags), run_name
-        run_id = _try(*trying, store.create_run, *about).info.run_id
-        return cls(tracking_uri, run_id, timeout=timeout)
+        store = client(tracking_uri)
+
+        def create() -> str:
+            existing = store.get_experiment_by_name(experiment)
+            if existing is None:
+                raise ValueError(f"there is no experiment {experiment}")
+            about = existing.experiment_id, round(1000 * started), dict(tags), run_name
+            return store.create_run(*about).info.run_id
+
+        return cls(tracking_uri, _try("the run", tracking_uri, timeout, create), timeout=timeout)
 
     @classmethod
     def known(cls, run: KnownRun | None, *, timeout: float = TIMEOUT) -> "PointLog | None":
@@ -136,47 +136,29 @@ class PointLog:
             raise
 
     def describe(self, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Log parameters and tags.
-
-        Parameters longer than MLflow allows become `name.part1`, `name.part2`, ...
-        """
+        """Log parameters and tags. MLflow cuts parameters of more than 6,000 characters."""
         from mlflow.entities import Param, RunTag
 
-        entities: list[Param] = []
-        for name, value in params.items():
-            parts = _batches(value, PARAM_LENGTH)
-            if len(parts) < 2:
-                entities.append(Param(name, value))
-            else:
-                entities += [Param(f"{name}.part{n}", part) for n, part in enumerate(parts, 1)]
-        for batch in _batches(entities, _PARAMS_PER_BATCH):
-            self._write(f"parameters {batch[0].key} to {batch[-1].key}", params=batch)
-        self._write("tags", tags=[RunTag(name, value) for name, value in tags.items()])
+        entities = [Param(name, value) for name, value in params.items()]
+        self._write("parameters", entities, [RunTag(*tag) for tag in tags.items()])
 
     def log(self, rows: Iterable[Row]) -> None:
-        """Log rows of `samples` (the step), `seconds` (of the training clock: when) and metrics.
+        """Log rows of metrics with `samples` (the step) and `seconds` (of the training clock).
 
         Metrics that are None are left out; NaN is kept as NaN, infinity as the largest float.
         """
         from mlflow.entities import Metric
 
         metrics = [
-            Metric(
-                name,
-                float(value),
-                self._start_ms + round(1000 * (row["seconds"] or 0.0)),
-                int(row["samples"] or 0),
-            )
+            Metric(name, value, self._milliseconds(row["seconds"] or 0), int(row["samples"] or 0))
             for row in rows
             for name, value in row.items()
             if name not in ("samples", "seconds") and value is not None
         ]
-        for batch in _batches(metrics, _METRICS_PER_BATCH):
-            what = f"{len(batch)} metrics from sample {batch[0].step} to {batch[-1].step}"
-            self._write(what, metrics=batch)
+        self._write(f"{len(metrics)} metrics", metrics=metrics)
 
     def describe_data(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Log the data set: its name, and the digest of the settings by which it is made."""
+        """Log the name of the data set, its settings, and their digest."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         text = json.dumps(settings, sort_keys=True)
@@ -201,18 +183,17 @@ class PointLog:
 
         `status`: FINISHED, FAILED or KILLED. `wall_seconds`: duration; None if it ends now.
         """
-        end = None if wall_seconds is None else self._start_ms + round(1000 * wall_seconds)
+        end = None if wall_seconds is None else self._milliseconds(wall_seconds)
         self._try("the end", self._client.set_terminated, self.run_id, status, end)
 
-    def _write(self, what: str, **entities: Any) -> None:
-        self._try(what, lambda: self._client.log_batch(self.run_id, **entities))
+    def _milliseconds(self, seconds: float) -> int:
+        return self._start_ms + round(1000 * seconds)
+
+    def _write(self, what: str, params: Any = (), tags: Any = (), metrics: Any = ()) -> None:
+        self._try(what, self._client.log_batch, self.run_id, metrics, params, tags)
 
     def _try(self, what: str, call: Callable[..., T], *arguments: Any) -> T:
         return _try(what, self._tracking_uri, self._timeout, call, *arguments)
-
-
-def _batches(items: Items, size: int) -> list[Items]:
-    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def _try(
@@ -232,21 +213,15 @@ def _try(
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
-    """Flatten settings to dotted names, as on the command line.
-
-    Text stays as it is; lists and other values become JSON.
-    """
-    return {
-        name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in flat_settings(config).items()
-    }
+    """Flatten settings to dotted names; text stays as it is, other values become JSON."""
+    flat = flat_settings(config).items()
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in flat}
 
 
 def client(tracking_uri: str) -> "MlflowClient":
-    """Make a client that writes nothing to the terminal and sends no telemetry.
+    """Make a client that prints nothing, sends no telemetry, and asks a server only once.
 
-    It asks a server once, and waits for 8 seconds at most; MLflow's variables in the environment
-    change that.
+    It waits for an answer for 8 seconds at most. MLflow's environment variables change that.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -258,25 +233,28 @@ def client(tracking_uri: str) -> "MlflowClient":
 
 
 def is_lost(tracking_uri: str) -> bool:
-    """Return True if the store was a file that is no longer there; a client would make it anew."""
+    """Return True if the store is a file that does not exist; a client would create it."""
     return tracking_uri.startswith("sqlite:") and not _path(tracking_uri).exists()
 
 
 def prepare_store(tracking_uri: str, experiment: str) -> None:
-    """Create the database and the experiment if missing; safe in many processes at once.
+    """Create the database and the experiment if missing; many processes may do so at once.
 
     Raises SettingError("measurement.mlflow.tracking_uri") if the store cannot be written, is locked
     or cannot be reached, after 10 seconds at most.
     """
     try:
         if tracking_uri.startswith("sqlite:"):
-            _prepare_file(tracking_uri, experiment)
-        else:
-            _prepare_server(tracking_uri, experiment)
+            return _prepare_file(tracking_uri, experiment)
+        address = urlsplit(tracking_uri)
+        if address.hostname:
+            port = address.port or _PORTS.get(address.scheme.partition("+")[0], 80)
+            socket.create_connection((address.hostname, port), timeout=_SECONDS).close()
+        _create_experiment(tracking_uri, experiment, None)  # the server has its own artifacts
     except SettingError:
         raise
     except Exception as error:  # each kind of store raises errors of its own
-        reason = f"cannot use {tracking_uri}: {_first_line(error)}; null goes without MLflow"
+        reason = f"cannot use {tracking_uri}: {_first_line(error)}; null turns MLflow off"
         raise SettingError("measurement.mlflow.tracking_uri", reason) from error
 
 
@@ -289,14 +267,6 @@ def _prepare_file(tracking_uri: str, experiment: str) -> None:
             database.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
         artifacts = (path.parent / "mlruns" / experiment.replace("/", "_")).absolute().as_uri()
         _create_experiment(tracking_uri, experiment, artifacts)
-
-
-def _prepare_server(tracking_uri: str, experiment: str) -> None:
-    address = urlsplit(tracking_uri)
-    if address.hostname:
-        port = address.port or _PORTS.get(address.scheme.partition("+")[0], 80)
-        socket.create_connection((address.hostname, port), timeout=_SECONDS).close()
-    _create_experiment(tracking_uri, experiment, None)  # artifacts are the server's own
 
 
 def _create_experiment(tracking_uri: str, name: str, artifacts: str | None) -> None:
@@ -319,6 +289,5 @@ def _path(tracking_uri: str) -> Path:
     return Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
 
 
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error's text; drivers append statements and links."""
+def _first_line(error: Exception) -> str:  # drivers append statements and links
     return errors.first_line(error).removeprefix("(sqlite3.OperationalError) ")
