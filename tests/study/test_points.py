@@ -157,7 +157,7 @@ def test_strong_scaling_divides_the_images_of_a_step(studied, root):
 @pytest.mark.parametrize(
     ("settings", "params", "message"),
     [
-        ({"global_batch_size": 64, "batch_size": 32}, {}, r"64, and batch_size=32 is given too"),
+        ({"global_batch_size": 64, "batch_size": 32}, {}, r"64, but batch_size=32 is also given"),
         (
             {"global_batch_size": 64},
             {"workers": "1,3"},
