@@ -1,3 +1,5 @@
+import functools
+import gc
 import os
 import shutil
 import subprocess
@@ -14,12 +16,25 @@ processes._PRELOADED.append("tests.unyielding")  # and so all that trains, once 
 REPOSITORY = Path(__file__).parent.parent
 
 
+def pytest_collection_finish():
+    """Imported modules and collected cases are no garbage, and are not looked at again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    gc.unfreeze()  # as libraries look for leaks when the interpreter ends
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _composed_once():
+def _done_once():
+    """What depends only on the content of files: settings, and the digest of the source."""
+    from paceline.record import provenance
     from tests import compose_once
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(compose_once.composing, "compose", compose_once.compose_once)
+        compose_once.patch(patched)
+        patched.setattr(provenance, "_meaning", functools.cache(provenance._meaning))
         yield
 
 
