@@ -55,13 +55,19 @@ def _command(root, arguments, patched, out, err):
     for stream, path in ((1, out), (2, err)):
         with Path(path).open("a") as file:
             os.dup2(file.fileno(), stream)
-    # that of the tests goes on: Python 3.11 starts another, whatever its documentation says
-    forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
+    keep_forkserver()
     for name, value in patched:
         pytest.MonkeyPatch().setattr(name, value)
     os.chdir(root)
     sys.argv = ["paceline", *arguments]
     cli.main()
+
+
+def keep_forkserver():
+    """In a process that it forked, that of the tests goes on: Python 3.11 starts another, whatever
+    its documentation says.
+    """
+    forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
 
 
 def _lines(file):

@@ -1,5 +1,6 @@
 """Agents of nodes: several on this machine, which share nothing with the head but the project."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -18,8 +19,10 @@ from paceline.cluster.agent_wire import HEAD, KEY, agent_key, head
 from paceline.cluster.agents import AgentsCluster
 from paceline.cluster.node_agent import serve
 from paceline.cluster.node_agents import NodeAgents
+from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.errors import SettingError
+from tests.command_line import keep_forkserver
 from tests.tiny import REPOSITORY, run_tiny, tiny_point
 
 TEST_KEY = "of these tests, 123456"
@@ -32,7 +35,22 @@ if __name__ == "__main__":
 """
 
 
+def fork_agent(port):
+    """An agent whose processes the forkserver of these tests forks, as those of the head."""
+    preload()
+    process = multiprocessing.get_context("forkserver").Process(target=serve_here, args=(port,))
+    process.start()
+    return process
+
+
+def serve_here(port):
+    keep_forkserver()
+    os.chdir(REPOSITORY)
+    serve(("127.0.0.1", port), TEST_KEY.encode(), "", 20)
+
+
 def start_agent(port):
+    """An agent with an interpreter and a forkserver of its own, which import torch for seconds."""
     command = [sys.executable, "-c", AGENT, "127.0.0.1", str(port), TEST_KEY]
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -42,13 +60,22 @@ def start_agent(port):
 def nodes():
     """Head and two agents; after a test that ends an agent, another one."""
     agents = NodeAgents(("127.0.0.1", 0), TEST_KEY.encode())
-    processes = [start_agent(agents.address[1]) for _ in range(2)]
+    processes = [fork_agent(agents.address[1]) for _ in range(2)]
     agents.meet(2, 100)
     yield agents, processes
     agents.close()
     for process in processes:
-        process.wait(100)  # a failure if an agent outlives its head
+        ended(process)  # a failure if an agent outlives its head
+
+
+def ended(process):
+    if isinstance(process, subprocess.Popen):
+        process.wait(100)
         process.stderr.close()
+    else:
+        process.join(100)
+        assert process.exitcode is not None
+        process.close()
 
 
 def cluster(workers_per_node=None, server_placement="beside_workers", nodes=2):
@@ -238,8 +265,7 @@ def test_the_end_of_an_agent_ends_its_processes_and_the_run(nodes, sent, tmp_pat
     pids = [int((tmp_path / f"log/worker_{rank}.log").read_text()) for rank in (0, 1)]
     while any(map(is_alive, pids)):  # until the test's own limit
         time.sleep(0.05)
-    processes[0].wait(100)
-    processes[0].stderr.close()
+    ended(processes[0])
     processes[0] = start_agent(agents.address[1])
     again = Task("tests.cluster.counting:count", (2,), 2, 0, tmp_path / "again")
     assert run_on(nodes, again, [0, 1]) == [2, 2]
