@@ -4,18 +4,27 @@ import pytest
 
 from paceline.exchange.find_collective import collective as named
 from paceline.exchange.find_collective import collective_names
-from tests.tiny import CLOCKS, run_tiny, tiny_point
+from paceline.record.certificate import run_log
+from tests.clock.wall.splits import trained_together
+from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point
 
 WORKERS, NUM_BYTES = 3, 103 * 8  # of the tiny network, in float64
 HALVES = {"none": 1, "fp16": 4}
+CASES = [(name, compression) for name in collective_names() for compression in HALVES]
+
+
+def configured(scheme, clock, **settings):
+    return tiny_point(scheme, WORKERS, 4, training__epochs=1, **settings, **CLOCKS[clock])
+
+
+def counted(workers):
+    """(bytes sent, received) of each worker, and its steps."""
+    return [(each.bytes_sent, each.bytes_received) for each in workers], workers[0].steps
 
 
 def exchanged(scheme, clock, folder, **settings):
-    """(bytes sent, received) of each worker, and its steps."""
-    config = tiny_point(scheme, WORKERS, 4, training__epochs=1, **settings, **CLOCKS[clock])
-    seen, _ = run_tiny(config, folder)
-    workers = seen.workers
-    return [(each.bytes_sent, each.bytes_received) for each in workers], workers[0].steps
+    seen, _ = run_tiny(configured(scheme, clock, **settings), folder)
+    return counted(seen.workers)
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +37,29 @@ def virtual(tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("compression", HALVES)
-@pytest.mark.parametrize("collective", collective_names())
-def test_both_clocks_count_the_same(collective, compression, virtual, tmp_path):
+@pytest.fixture(scope="module")
+def wall(tmp_path_factory):
+    """By collective and compression; all in the same processes, one after the other."""
+    configs = [
+        configured(
+            "sync_allreduce", "wall", scheme__collective=name, scheme__compression=compression
+        )
+        for name, compression in CASES
+    ]
+    found = {}
+    trained = trained_together(configs, tmp_path_factory.mktemp("wall"))
+    for case, config, (reports, _) in zip(CASES, configs, trained, strict=True):
+        workers = [worker for report in reports for worker in report.strategy.workers]
+        scheme = point_of(config).scheme
+        assert not scheme.broken(run_log(scheme, WORKERS, workers, []))
+        found[case] = counted(workers)
+    return found
+
+
+@pytest.mark.parametrize(("collective", "compression"), CASES)
+def test_both_clocks_count_the_same(collective, compression, virtual, wall):
     """fp16 sends a quarter of float64; the virtual clock compresses nothing."""
-    settings = {"scheme__collective": collective, "scheme__compression": compression}
-    found, steps = exchanged("sync_allreduce", "wall", tmp_path, **settings)
+    found, steps = wall[collective, compression]
     whole = [tuple(HALVES[compression] * count for count in each) for each in found]
     assert (whole, steps) == virtual[collective]
     assert sum(sent for sent, _ in whole) >= steps * 2 * (WORKERS - 1) * NUM_BYTES
