@@ -2,31 +2,19 @@
 
 import os
 import re
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from paceline.cluster.launcher import launch
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.source import Source, whole
 from paceline.errors import SettingError
 from tests.data.made_data import random_images, settings
 
 SIZES = {"image_shape": [1, 32, 32], "num_validation": 100}
-TWO_AT_ONCE = """
-import sys, time
-from tests.data.test_prepared import SIZES, Decoded, settings
-class Slow(Decoded):
-    def read(self):
-        time.sleep(0.3)
-        return super().read()
-data = Slow(**settings(sys.argv[1], **SIZES))
-print("ready", flush=True)
-sys.stdin.readline()  # until both are ready
-assert len(data.load().train) == 900
-"""
 
 
 class Decoded(AbstractPreparedImageData):
@@ -42,6 +30,20 @@ class Decoded(AbstractPreparedImageData):
             file.write("read\n")
         part = whole(random_images(1000, 1, 32, 32), np.arange(1000) % 2)
         return Source(part, part, 2, (1, 32, 32))
+
+
+class SlowlyDecoded(Decoded):
+    def read(self) -> Source:
+        time.sleep(0.3)
+        return super().read()
+
+
+def load_when_both_are_ready(folder: Path) -> int:
+    data = SlowlyDecoded(**settings(folder, **SIZES))
+    (folder / f"{os.environ['RANK']} is ready").touch()
+    while len(list(folder.glob("* is ready"))) < 2:
+        time.sleep(0.001)
+    return len(data.load().train)
 
 
 def prepared_folders(root: Path) -> list[Path]:
@@ -63,24 +65,9 @@ def test_another_split_is_another_folder(tmp_path):
 
 
 def test_processes_that_prepare_at_once_decode_once(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", TWO_AT_ONCE, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for _ in range(2)
-    ]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    errors = [process.communicate(timeout=60)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], errors
+    target = "tests.data.test_prepared:load_when_both_are_ready"
+    log = tmp_path / "log"
+    assert launch(target, (tmp_path,), workers=2, servers=0, log_folder=log) == [900, 900]
     assert (tmp_path / "reads").read_text() == "read\n"
 
 

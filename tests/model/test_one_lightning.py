@@ -1,39 +1,43 @@
 """Modules of `lightning` are those of pytorch_lightning in Paceline's processes."""
 
-import os
-import subprocess
-import sys
+import pytest
 
+from paceline.cluster.launcher import call_in_processes
 from tests.run.own import OWN_TRAINING
-from tests.tiny import REPOSITORY, run_tiny, tiny_point
+from tests.tiny import run_tiny, tiny_point
 
-BOTH = """
-import pytorch_lightning, lightning_fabric
-from paceline.model.one_lightning import use_one_lightning
-use_one_lightning()
-use_one_lightning()
-before = pytorch_lightning.callbacks.__spec__
-from tests.model import their_lightning as theirs
-names = (pytorch_lightning.Trainer,) * 3 + (lightning_fabric.Fabric,)
-names += (pytorch_lightning.Callback, pytorch_lightning.callbacks.ModelCheckpoint)
-assert theirs.NAMES == names
-assert issubclass(theirs.Theirs, pytorch_lightning.LightningModule)
-assert pytorch_lightning.callbacks.__spec__ is before
-assert pytorch_lightning.__spec__.name == "pytorch_lightning"
-import lightning
-assert not hasattr(lightning, "nothing")
-try:
-    import lightning.nothing
-except ModuleNotFoundError as error:
-    print(error)
-"""
+
+def use_both_names():
+    """In a process that has pytorch_lightning, and `lightning` not yet."""
+    import sys
+
+    assert "pytorch_lightning" in sys.modules
+    assert "lightning" not in sys.modules
+    import lightning_fabric
+    import pytorch_lightning
+
+    from paceline.model.one_lightning import use_one_lightning
+
+    use_one_lightning()
+    use_one_lightning()
+    before = pytorch_lightning.callbacks.__spec__
+    from tests.model import their_lightning as theirs
+
+    names = (pytorch_lightning.Trainer,) * 3 + (lightning_fabric.Fabric,)
+    names += (pytorch_lightning.Callback, pytorch_lightning.callbacks.ModelCheckpoint)
+    assert names == theirs.NAMES
+    assert issubclass(theirs.Theirs, pytorch_lightning.LightningModule)
+    assert pytorch_lightning.callbacks.__spec__ is before
+    assert pytorch_lightning.__spec__.name == "pytorch_lightning"
+    import lightning
+
+    assert not hasattr(lightning, "nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'lightning\.nothing'$"):
+        import lightning.nothing
 
 
 def test_both_names_are_one_package():
-    command = [sys.executable, "-c", BOTH]
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "No module named 'lightning.nothing'\n"), done
+    assert call_in_processes(use_both_names) == [None]
 
 
 def test_a_module_of_lightning_trains(tmp_path):
