@@ -14,36 +14,46 @@ ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 STAGES = PIPELINE["stages"]
 LISTS = {name: studies for lists in PIPELINE["vars"] for name, studies in lists.items()}
-STUDIES = [study for studies in LISTS.values() for study in studies]
-REPORTS = {"trained": "report", "predicted": "report_predicted", "exchanged": "report_exchanged"}
+STUDIES = [*LISTS["reports"], "collectives"]
 
 
 def sweep(study):
     """The stage that runs the points of a study."""
-    return of(study, STAGES[study], "study")
+    return of(STAGES[study], study=study)
 
 
 def report(study):
-    (kind,) = (name for name, studies in LISTS.items() if study in studies)
-    return of(study, STAGES[REPORTS[kind]]["do"], "item")
+    if study == "collectives":
+        return of(STAGES["report_collectives"])
+    return of(STAGES["report"]["do"], key=study, item=LISTS["reports"][study])
 
 
-def of(study, stage, variable):
-    """A stage of a study: commands, dependencies, files of parameters, and outputs by options."""
-    entries = json.loads(json.dumps(stage).replace(f"${{{variable}}}", study))
+def predict(study):
+    return of(STAGES["predict"]["do"], item=study)
+
+
+def of(stage, **values):
+    """A stage: its command, the files that it depends on, and outputs by options."""
+    text = json.dumps(stage)
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    entries = json.loads(text)
     outs = [*entries["outs"], *entries.get("metrics", [])]
-    params = [path for each in entries.get("params", []) for path in each]
-    return entries["cmd"], entries["deps"], params, {k: v for out in outs for k, v in out.items()}
+    files = [*entries.get("deps", []), *(path for e in entries.get("params", []) for path in e)]
+    return entries["cmd"], files, {path: options for out in outs for path, options in out.items()}
 
 
-def test_every_study_has_a_stage_and_is_in_one_list():
+def test_every_study_has_a_stage_that_runs_it_and_one_that_reports_it():
     studies = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
     assert sorted(STUDIES) == studies
-    assert {name: STAGES[name]["vars"] for name in studies} == {
-        name: [{"study": name}] for name in studies
-    }
-    assert set(STAGES) - set(studies) == {*REPORTS.values(), "predict", "published"}
-    assert STAGES["predict"]["foreach"] == "${predicted}"
+    assert [sweep(name)[0] for name in studies] == [f"paceline sweep {name}" for name in studies]
+    named = [name for name in studies if "${study}" in STAGES[name]["cmd"]]
+    assert {name: STAGES[name]["vars"] for name in named} == {n: [{"study": n}] for n in named}
+    others = {"report", "report_collectives", "predict", "published"}
+    assert set(STAGES) - set(studies) == others
+    assert STAGES["report"]["foreach"] == "${reports}"
+    predicted = [name for name, source in LISTS["reports"].items() if source == "predictions.csv"]
+    assert LISTS["predicted"] == predicted
 
 
 @pytest.mark.parametrize(
@@ -51,9 +61,9 @@ def test_every_study_has_a_stage_and_is_in_one_list():
 )
 def test_a_stage_depends_on_the_settings_that_its_points_compose(study):
     """On no others, so that an added file makes no stage stale."""
-    _, deps, params, _ = sweep(study)
-    assert f"experiments/{study}.yaml" in params
-    assert sorted({*deps, *params} - {f"experiments/{study}.yaml"}) == sorted(composed(study))
+    _, files, _ = sweep(study)
+    assert f"experiments/{study}.yaml" in files
+    assert sorted({*files} - {f"experiments/{study}.yaml"}) == sorted(composed(study))
 
 
 def composed(study):
@@ -101,7 +111,7 @@ def with_inherited(file):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_interruption_loses_nothing_and_a_report_is_made_of_what_was_collected(study):
-    (_, _, _, collected), (command, deps, _, pages) = sweep(study), report(study)
+    (_, _, collected), (command, deps, pages) = sweep(study), report(study)
     assert command == f"paceline report {study}"
     made = {path for path in deps if not path.startswith("src/")}
     assert made - {f"reports/{study}/predictions.csv"} <= set(collected)
@@ -110,7 +120,7 @@ def test_an_interruption_loses_nothing_and_a_report_is_made_of_what_was_collecte
 
 def test_only_quick_is_measured_by_each_machine():
     committed = {
-        study: {options.get("cache") for options in sweep(study)[3].values()} for study in STUDIES
+        study: {options.get("cache") for options in sweep(study)[2].values()} for study in STUDIES
     }
     assert committed == {study: {False} for study in STUDIES} | {"quick": {None}}
     ignored = (ROOT / ".gitignore").read_text().splitlines()
@@ -124,7 +134,7 @@ def test_published_numbers_are_predicted_by_files_that_the_stage_names():
     groups = ("cluster=", "workload=")
     files = {f"conf/{w.replace('=', '/')}.yaml" for w in words if w.startswith(groups)}
     files = {each for file in files for each in with_inherited(file)}
-    assert files == {each for each in STAGES["published"]["deps"] if each.startswith("conf/")}
+    assert files == {each for each in of(STAGES["published"])[1] if each.startswith("conf/")}
 
 
 @pytest.mark.slow
@@ -147,13 +157,10 @@ def test_a_fresh_clone_runs_the_quick_study_and_none_of_the_long(tmp_path):
     for name in ("dvc.yaml", "conf", "experiments", "papers"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
-    published = STAGES["published"]
-    files = [*published["deps"], *(path for out in published["outs"] for path in out)]
-    files += STAGES["predict"]["do"]["deps"]
-    for study in STUDIES:
-        for _, deps, _, outs in (sweep(study), report(study)):
-            files += [*deps, *outs]
-    for path in (tmp_path / each for each in files if "${" not in each):
+    stages = [of(STAGES["published"]), *map(predict, LISTS["predicted"])]
+    stages += [find(study) for study in STUDIES for find in (sweep, report)]
+    files = [path for _, deps, outs in stages for path in (*deps, *outs)]
+    for path in (tmp_path / each for each in files):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_text(path.name)
@@ -181,7 +188,7 @@ def test_make_study_leaves_the_pipeline_alone():
 
 
 def test_plots_are_figures_that_a_stage_writes():
-    folders = {out for study in STUDIES for out in report(study)[3] if "." not in out}
+    folders = {out for study in STUDIES for out in report(study)[2] if "." not in out}
     assert {str(Path(plot).parent) for plot in PIPELINE["plots"]} <= folders
     assert [plot for plot in PIPELINE["plots"] if not (ROOT / plot).is_file()] == []
 
