@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse, table_path
-from paceline.analysis.decision import decision, is_faster
-from paceline.analysis.family import tiers
+from paceline.analysis.decision import decision, is_faster, tiers
 from paceline.analysis.statistics.times import NEVER, Crossing, restricted_mean
 from paceline.analysis.tables import read_tables
 from tests.made_decisions import AXES, arm, made_family, write_decided

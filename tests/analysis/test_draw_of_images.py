@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from paceline.analysis.decision import decision
-from paceline.analysis.family import variance_of_draw
+from paceline.analysis.decision import decision, variance_of_draw
 from paceline.analysis.tables import read_tables
 from paceline.record.rows import bits_of, text_of
 from tests.made_reports import make_run, write_points, write_reports

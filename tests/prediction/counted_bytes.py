@@ -63,7 +63,7 @@ def of_plans(settings, num_random):
     ]
     for _ in range(num_random):
         plans.append(programme.plan([draw.choice(block.options) for block in programme.blocks]))
-    peaks = [plan_peak(point, choice_of(programme, plan)).allocated for plan in plans]
+    peaks = [plan_peak(point, choice_of(programme, plan)) for plan in plans]
     return [(plan.fullest.bytes, peak) for plan, peak in zip(plans, peaks, strict=True)]
 
 
@@ -79,7 +79,7 @@ def _of_step(build, shape, batch_size):
         lambda: Step(Classifier(build(), momentum), shape, batch_size).take, torch.device("cpu")
     )
     constant = counted.weights + counted.gradients + counted.optimizer
-    return counted.peak - constant, measured.allocated - constant
+    return counted.peak - constant, measured - constant
 
 
 def momentum(parameters):

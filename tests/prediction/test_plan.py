@@ -92,10 +92,10 @@ def test_plans_need_what_a_gpu_counts(model):
     point = Point.of(composed([*chosen, "cluster.accelerator=gpu"], ROOT))
     programme = in_process(measure_blocks, point, 1).programme
     plain = programme.plan([block.option(PLAIN) for block in programme.blocks])
-    counted = in_process(plan_peak, point, choice_of(programme, plain)).allocated
+    counted = in_process(plan_peak, point, choice_of(programme, plain))
     assert plain.fullest.bytes == pytest.approx(counted, rel=0.1)
     smallest = programme.smallest()
-    counted = in_process(plan_peak, point, choice_of(programme, smallest)).allocated
+    counted = in_process(plan_peak, point, choice_of(programme, smallest))
     assert 0.97 * counted <= smallest.fullest.bytes <= 1.35 * counted
 
 

@@ -23,11 +23,10 @@ from paceline.analysis.tables import Tables, read_tables
 
 
 class Conclusion(NamedTuple):
-    """Declaration of a table of conclusions, tables/`name`.csv, which `make` derives from a study.
+    """Table of conclusions, tables/`name`.csv, which `make` derives from a study.
 
-    With a `caption` the page shows the table as it is; without one, the report has a layout of its
-    own for it, or only links to it. An `exact` table is written with all digits, as runs.csv is,
-    because figures need them.
+    The page shows a table with a `caption` as it is; the report lays out the others, or links to
+    them. An `exact` table is written with all digits, because figures need them.
     """
 
     name: str
@@ -56,7 +55,7 @@ FOLDER = "tables"  # name of the folder in the report of a study
 def analyse(folder: Path) -> None:
     """Write a CSV for each of CONCLUSIONS, and metrics.json, into `folder`, reports/<study>.
 
-    Equal tables result in equal bytes. Raises SettingError("study") if one of them is missing.
+    Equal tables result in equal bytes. Raises SettingError("study") if a table is missing.
     """
     tables = read_tables(folder)
     made = {each.name: each.make(tables) for each in CONCLUSIONS}
@@ -75,20 +74,16 @@ def table_path(folder: Path, name: str) -> Path:
 
 
 def metrics(tables: Tables, configurations: Frame, decided: Frame) -> Row:
-    """Return the numbers that `dvc metrics diff` compares; one that does not exist is left out.
+    """Return the numbers that `dvc metrics diff` compares; those that do not exist are left out.
 
-    `n_situations`: those of several workers with several schemes to choose from. `n_decided`: those
-    of them in which one scheme is shown to be faster than one worker, and none tied with it.
-    `best_speedup` is the largest that is shown, and has `best_speedup_workers`.
+    `n_situations` counts situations with several workers and several schemes. In `n_decided` of
+    them one scheme is shown to be faster than one worker, and no other is tied with it.
+    `best_speedup` is the largest that is shown, `best_speedup_workers` its number of workers.
     """
-    numbers = {
-        "n": len(tables.runs),
-        **counts(tables.runs),
-        "n_missing": len(tables.about["missing"]),
-        **_decisions(tables, decided),
-        "best_test_top1": _short(configurations["test_top1_mean"].max()),
-        "best_images_per_second": _short(configurations["images_per_second_mean"].max()),
-    }
+    numbers: Row = {"n": len(tables.runs)} | counts(tables.runs)
+    numbers |= {"n_missing": len(tables.about["missing"])} | _decisions(tables, decided)
+    for name in ("test_top1", "images_per_second"):
+        numbers[f"best_{name}"] = _short(configurations[f"{name}_mean"].max())
     return {name: value for name, value in numbers.items() if not pd.isna(value)}
 
 

@@ -1,7 +1,7 @@
-"""Judges the blocks of a study by how far the machine drifted between their two references.
+"""Judges the blocks of a study by the drift of the machine between their two reference runs.
 
-A block has all configurations of one seed. Its reference ran first, and again last: the second run
-has a `repeat` in runs.csv, and is no point.
+A block has all configurations of one seed. Its reference runs first and again last; the second run
+has a `repeat` in runs.csv and is no point.
 """
 
 import math
@@ -19,11 +19,11 @@ _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "ve
 
 
 def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
-    """Return one row per block, by its seed in `block`; none without `repeats`.
+    """Return one row per block; none if no reference was repeated.
 
-    `started` is the time of the first run of a block, `hour` that of the day (UTC), and `minutes`
-    the time to the end of its last. `first` and `last` are images/s of the reference, `drift` is
-    last / first - 1. `verdict` is KEPT, or says why the block is dropped.
+    `block` is its seed, `started` the start of its first run, `hour` that of the day (UTC), and
+    `minutes` the time until its last run ended. `first` and `last` are images/s of the reference,
+    and `drift` is last / first - 1. `verdict` is KEPT or the reason why the block is dropped.
     """
     seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
     reference = repeats[["kind", *axes]].drop_duplicates()
@@ -39,7 +39,7 @@ def minutes_of(runs: Frame) -> float:
 
 
 def without_dropped(runs: Frame, blocks: Frame) -> Frame:
-    """Return the points without the throughput of those in dropped blocks."""
+    """Return the points, without the throughput of those in dropped blocks."""
     dropped = runs["seed"].isin(blocks.loc[blocks["verdict"] != KEPT, "block"])
     numbers = [name for name in THROUGHPUT if name in runs]
     return runs.assign(**{name: runs[name].mask(dropped) for name in numbers})
@@ -63,7 +63,7 @@ def _row(once: Frame, again: Frame, reference: Frame) -> Row:
 
 
 def _speed(points: Frame) -> float:
-    """Return images/s of the only point, NaN if there is none that finished."""
+    """Return images/s of the only point; NaN if it did not finish."""
     done = finished(points)
     return float(done["images_per_second"].iloc[0]) if len(done) else math.nan
 

@@ -24,17 +24,17 @@ def cautions(tables: Tables) -> Frame:
     The column `what` is the condition:
 
     - virtual: the time of the points is modelled;
-    - crowded: the points had more processes than cores; `value` lists them: "8 on 4, 9 on 4";
+    - crowded: the points had more processes than cores; `value` lists them, as "8 on 4, 9 on 4";
     - late: paced workers were late in more than LATE of their steps; `share` is the maximum;
     - unlike: the points differ in the condition `name`, which is no axis; `value` lists its values;
     - uncertified: a run contradicts the claim of its scheme; `value` says how;
-    - one_machine: the measured points ran on the machine `name` in `value` hours of the clock;
-      `started` is the first of them, and `minutes` passed until the last had ended;
-    - dropped: blocks (counted instead of points) do not count in throughput; `value` says why;
-    - super_linear: configurations (likewise) have an efficiency above 1, beyond its interval or by
-      more than 5 %; `value` lists them;
-    - few_seeds: configurations (counted instead of points) have one finished seed;
-    - at_edge: configurations (likewise) are tuned to a trial at the edge of the search range: a
+    - one_machine: the measured points ran on the machine `name` in `value` different hours;
+      `started` is the start of the first, and `minutes` later the last had ended;
+    - dropped: these blocks have no throughput; `value` says why;
+    - super_linear: these configurations have an efficiency above 1, beyond its interval or by more
+      than 5 %; `value` lists them;
+    - few_seeds: these configurations have one finished seed;
+    - at_edge: the best trial of these configurations is at the edge of the search range, so that a
       better one may be beyond it; `value` lists them.
     """
     rows = [row for find in _FOUND for row in find(tables)]
@@ -52,7 +52,7 @@ def _virtual(tables: Tables) -> Iterator[Row]:
 
 
 def _crowded(tables: Tables) -> Iterator[Row]:
-    """Yield rows of kinds with more processes than cores; a virtual run has one process."""
+    """Yield a row per kind with more processes than cores; virtual runs have one process."""
     runs = tables.runs
     runs = runs.assign(processes=runs["jobs"] * (num_processes(runs) + runs["servers"].fillna(0)))
     for kind in ("measured", "paced"):
@@ -90,7 +90,7 @@ def _uncertified(tables: Tables) -> Iterator[Row]:
 
 
 def _one_machine(tables: Tables) -> Iterator[Row]:
-    """Yield a row per machine whose images/s were measured."""
+    """Yield a row per machine on which images/s were measured."""
     runs = tables.runs
     measured = runs[(runs["kind"] == "measured") & (runs["started"] != "")]
     for machine, points in groups(measured, ["hardware.cpu", "hardware.cores"]):
@@ -117,7 +117,7 @@ def _dropped(tables: Tables) -> Iterator[Row]:
 
 
 def _super_linear(tables: Tables) -> Iterator[Row]:
-    """Yield a row if speed-ups exceed what their workers can give."""
+    """Yield a row if speed-ups exceed the number of workers."""
     several, texts = list[Row](), list[str]()
     for configuration, points in configurations(tables.runs, tables.axes):
         row = scaling(tables, configuration, points)
@@ -151,7 +151,7 @@ def _at_edge(tables: Tables) -> Iterator[Row]:
 
 
 def _settings(row: Row | Frame, names: list[str]) -> list[str]:
-    """Say the settings of a row that are known."""
+    """Describe the settings of a row that have a value."""
     known = [name for name in names if not pd.isna(row[name])]
     return [str(row[name]) if name == "scheme" else f"{name} {row[name]}" for name in known]
 

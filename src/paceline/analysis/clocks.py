@@ -19,12 +19,11 @@ _COLUMNS = ("what", "measure", "verdict", "distance", *_NUMBERS)
 
 
 def clocks(tables: Tables) -> Frame:
-    """Return one row per pair of a virtual and a paced or measured configuration.
+    """Return one row per virtual configuration and paced or measured one of equal settings.
 
-    The two have equal settings. `against` is the kind of the other, `against_<axis>` its value of
-    an axis that determines the clock. Ratios are virtual over the other, differences virtual minus
-    the other; if the mean staleness of the other is below LITTLE [updates], `staleness_difference`
-    is filled instead of `staleness_ratio`. The table has no rows if a study has one clock.
+    `against` is the kind of the other, `against_<axis>` its value of an axis that determines the
+    clock. Ratios are virtual over the other, differences virtual minus the other. Staleness has a
+    difference in place of a ratio if the mean of the other is below LITTLE [updates].
     """
     of_clock, runs, rows = clock_axes(tables), tables.runs, list[Row]()
     wall = runs[runs["kind"].isin(WALL)]
@@ -53,13 +52,13 @@ def _agreement(virtual: Frame, wall: Frame) -> Row:
 
 
 def clock_agreement(tables: Tables) -> Frame:
-    """Return rows per virtual configuration and kind `against` which it is compared.
+    """Return rows that judge each pair of `clocks`.
 
-    `what` is images_per_second, staleness_mean, or test_top1, only at the largest number of workers
-    of each scheme and setting. `measure` is ratio or difference. `verdict` is within or outside:
-    the mean of a ratio must be within CLOSE, the whole interval of a top-1 difference within
-    POINTS; it is unknown without a pair of seeds or without an interval. `distance` from agreement
-    is on the scale of CLOSE; rows of one kind and number are sorted by it in descending order.
+    `what` is images_per_second, staleness_mean or, at the largest number of workers of each scheme
+    and setting, test_top1. `measure` is ratio or difference. The `verdict` is within if the mean of
+    a ratio is within CLOSE of 1, or the interval of a top-1 difference within POINTS; else outside,
+    or unknown without a pair of seeds or an interval. Rows of one kind and number are in descending
+    order of `distance` from agreement, on the scale of CLOSE.
     """
     rows: list[Row] = []
     for _, same in groups(as_written(clocks(tables)), ["against"]):

@@ -1,16 +1,12 @@
 """Compares a configuration with others, paired by seed.
 
-The others are one worker at the same settings otherwise, the reference scheme, the same runs
-without a fault, and the reference runs of the same block of time.
-
     speed-up = images/s of K workers / images/s of one worker
     efficiency = speed-up / number of processes of the K workers
 
-The one worker is one process, also where each of the others is several. If a scheme has no run with
-one worker, the baseline is the fastest scheme that has one, since a single worker is plain SGD
-under any scheme. Scaling is weak in the batch if the images per worker and step are constant: a
-step of K workers takes K times as many images. It is strong in a study that sets global_batch_size:
-K workers share the images that one takes in a step. The total of samples is constant in both.
+The baseline is one worker in one process, with otherwise equal settings. If the scheme has no such
+run, it is that of the scheme with the fastest one, since one worker trains by plain SGD under any
+scheme. Scaling is weak in the batch if the images per worker and step are constant, and strong if K
+workers share global_batch_size images. The total of samples is constant in both.
 """
 
 from collections.abc import Iterator
@@ -46,12 +42,11 @@ def reference_scheme(runs: Frame) -> str:
 
 
 def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on speed-up, efficiency and accuracy against one worker.
+    """Return the columns on speed-up, efficiency and accuracy against one worker.
 
-    `baseline`: the one-worker points in words, or why there are none, with `baseline_scheme`;
-    `n_unpaired`: finished points without a baseline of equal seed; `speedup`, paired by seed;
-    `efficiency`. `baseline_verdict` and the other fields of EqualAccuracy are empty without a
-    speed-up and for one process.
+    `baseline` describes the one-worker points, or why there are none; `n_unpaired` counts finished
+    points without a baseline of equal seed. `baseline_<field>` are fields of EqualAccuracy, empty
+    for one process and without a speed-up.
     """
     own, base = finished(points), baseline(tables.finished, configuration)
     processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
@@ -86,9 +81,9 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
 class EqualAccuracy(NamedTuple):
     """Comparison of the accuracy of many workers with that of one.
 
-    `difference`: top-1 of `metric` minus that of the baseline, paired by seed, a share like
-    `margin`. `verdict`: equal, if its interval is within the margin; different, if it is outside,
-    or if `lost_seeds` diverged, which no mean contains; else not shown.
+    `difference` is top-1 of `metric` minus that of the baseline, paired by seed. The `verdict` is
+    equal if its interval lies within the `margin`, different if it lies outside or if `lost_seeds`
+    diverged, which no mean contains, and else not shown.
     """
 
     verdict: Verdict
@@ -99,11 +94,10 @@ class EqualAccuracy(NamedTuple):
 
 
 def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
-    """Test whether points are as accurate as their baseline: two one-sided tests (TOST).
+    """Test whether points are as accurate as their baseline by two one-sided tests (TOST).
 
     Schuirmann 1987, J. Pharmacokinet. Biopharm. 15: two means are equivalent if the interval of
-    their difference, of 95 % here, so that each test is one of 2.5 %, is within a margin stated
-    before. Only the speed-up of equal accuracies is more than one of throughput.
+    their difference, here of 95 %, lies within a margin that was stated before.
     """
     found, metric = top1_difference(finished(points), base)
     lost = int((points["status"] == "diverged").sum())
@@ -116,10 +110,7 @@ def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
 
 
 def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
-    """Return the difference of top-1, paired by seed, and the name of the metric.
-
-    It is that of test, unless no seed has one on both sides.
-    """
+    """Return the difference of test top-1, else of validation top-1, and the metric's name."""
     for metric in reversed(METRICS):
         found = difference(points, base, metric)
         if found.n:
@@ -130,7 +121,7 @@ def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
 def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
     """Yield each configuration of several processes that has a speed-up.
 
-    With it come its points, also those that did not finish, and those of its baseline.
+    With it come its points, including those that did not finish, and the points of its baseline.
     """
     for configuration, points in configurations(tables.runs, tables.axes):
         base = baseline(tables.finished, configuration)
@@ -139,7 +130,7 @@ def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
 
 
 def baseline(finished: Frame, configuration: Configuration) -> Frame:
-    """Return the points of one process that a configuration is compared with; perhaps none."""
+    """Return the one-process points that a configuration is compared with, if there are any."""
     one = one_process(configuration)
     same_scheme = matching(finished, one)
     if len(same_scheme):
@@ -150,20 +141,17 @@ def baseline(finished: Frame, configuration: Configuration) -> Frame:
 
 
 def unequal_samples(tables: Tables) -> tuple[float, float] | None:
-    """Return the smallest and the largest number of samples of a finished point.
-
-    The result is None if all are equal to within 1 %, which the last global batch can add.
-    """
+    """Return the least and most samples of a finished point; None if within 1 %."""
     samples = tables.finished["samples"].dropna()
     equal = samples.empty or samples.max() <= 1.01 * samples.min()
     return None if equal else (samples.min(), samples.max())
 
 
 def comparison(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on the `reference` scheme, which has none itself.
+    """Return the columns on the comparison with the `reference` scheme; it has none itself.
 
-    `reference_speed_ratio`: images/s over those of the reference; `reference_<metric>_difference`:
-    top-1 less that of the reference, a share. Both are paired by seed.
+    `reference_speed_ratio` is of images/s, `reference_<metric>_difference` of top-1, paired by
+    seed.
     """
     reference = reference_scheme(tables.runs)
     if configuration["scheme"] == reference:
@@ -178,13 +166,13 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
 
 
 def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on a fault in the middle of a run, of a study of faults.
+    """Return the columns on a fault in the middle of a run.
 
-    `fault_seconds_ratio` and `fault_test_top1_difference`: runs that went on to the end, against
-    the run of the same seed without the fault. `fault_seconds_to_end`: the longest from the fault
-    to the end of a failed run. `fault_images_lost`: the mean number of images whose gradients are
-    in no weights in the end: of a run that failed all until the fault, else those of late pushes
-    and of the step that a lost worker was in. `fault_reason`: what a run says about its end.
+    `fault_seconds_ratio` and `fault_test_top1_difference` compare finished runs with the run of the
+    same seed without the fault. `fault_seconds_to_end` is the longest time from the fault to the
+    end of a failed run. `fault_images_lost` is the mean number of images whose gradients are in no
+    weights at the end: all until the fault if a run failed, else those of late pushes and of a lost
+    worker's last step. `fault_reason` is what a run reports.
     """
     if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
         return {}
@@ -201,10 +189,9 @@ def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
 
 
 def block_ratio(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on the references of blocks, of a study that has blocks.
+    """Return the column `block_ratio`: images/s over the mean of the block's two reference runs.
 
-    `block_ratio`: images/s over the mean of the two reference runs of the same block. The
-    reference has none itself, nor a configuration that finished in no block that is kept.
+    It is empty for the reference, and without a finished point in a block that is kept.
     """
     kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
     references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")

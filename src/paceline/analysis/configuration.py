@@ -23,10 +23,7 @@ def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
 
 
 def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configuration, Frame]]:
-    """Yield each configuration with its points, in the order of `runs`.
-
-    Points of different kinds (measured, paced, virtual) are in different configurations.
-    """
+    """Yield each kind and combination of `axes` with its points, in the order of `runs`."""
     yield from groups(runs, ["kind", *axes])
 
 
@@ -42,21 +39,21 @@ def finished(points: Frame) -> Frame:
 
 
 def num_processes(settings: Configuration | Frame) -> Entry:
-    """Return the number of processes that train, of one configuration or of each row."""
+    """Return the number of training processes, of one configuration or of each row."""
     return settings["workers"] * settings.get(_SHARDS, 1)
 
 
 def size_of(situation: Configuration) -> int:
-    """Return the number of workers of a situation, or of processes where workers may be split."""
+    """Return the number of workers of a situation, or of processes if workers may be split."""
     return int(situation.get("workers") or situation[PROCESSES])
 
 
 def situation_columns(axes: Sequence[str]) -> list[str]:
-    """Return the columns that identify a situation, in which schemes are compared.
+    """Return the columns that identify a situation, within which schemes are compared.
 
-    They are the kind, the data set, and those of `axes` that are not the scheme's. Where workers
-    may be split, the situation is the number of all their processes, `with_processes`, and how many
-    of them make a worker is a choice like the scheme.
+    They are the kind, the data set, and those of `axes` that are not settings of the scheme. If
+    workers may be split over processes, the situation has the number of all processes, and how many
+    of them form a worker is a choice like the scheme.
     """
     own = [name for name in axes if name != "scheme" and not name.startswith("scheme.")]
     if _SHARDS in own:
@@ -65,14 +62,14 @@ def situation_columns(axes: Sequence[str]) -> list[str]:
 
 
 def with_processes(table: Frame) -> Frame:
-    """Return the rows with their numbers of processes, if workers may be split."""
+    """Add the number of processes to each row, if workers may be split."""
     if _SHARDS not in table or "workers" not in table:
         return table
     return table.assign(**{PROCESSES: num_processes(table) if len(table) else []})
 
 
 def one_process(configuration: Configuration) -> Configuration:
-    """Return the settings of a configuration, but of one worker that is one process."""
+    """Return the settings of a configuration with one worker that is one process."""
     kept = {name: value for name, value in configuration.items() if name not in SPLIT}
     return kept | {"workers": 1} | ({_SHARDS: 1} if _SHARDS in configuration else {})
 

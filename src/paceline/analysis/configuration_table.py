@@ -1,8 +1,4 @@
-"""Makes configurations.csv: a row for each configuration, with all that is concluded about it.
-
-Parts of the table answer one question each, in the functions of `_PARTS`, which say what their
-columns mean. A part is empty where its question does not arise.
-"""
+"""Makes configurations.csv: one row per configuration, with all that is concluded about it."""
 
 import numpy as np
 import pandas as pd
@@ -28,15 +24,14 @@ _QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 
 
 def configuration_table(tables: Tables) -> Frame:
-    """Return one row per configuration, named by its kind, data set and axes.
+    """Return one row per configuration, identified by its kind, data set and axes.
 
-    `n` counts its points, `n_finished`, `n_diverged` and `n_failed` those of each status. The means
-    of all shown numbers (`record.numbers`) over finished seeds follow, and the columns of
-    _PARTS. A mean has four columns: <name>_mean, <name>_low and <name>_high, the ends of its 95 %
-    interval, empty if n is less than 2, and <name>_n, the number of observations, without points
-    that lack the number. A number that no record of the study contains has no columns. Means of
-    what is above 0 are geometric; those of accuracies are of their logits, and their intervals
-    contain the draw of the scored images.
+    `n` counts its points, `n_finished`, `n_diverged` and `n_failed` those of each status. Means
+    over finished seeds follow, of all numbers that record.numbers shows, and then the columns that
+    the functions in _PARTS document. Each mean has the columns <name>_mean, <name>_low and
+    <name>_high (95 % interval, empty for one observation) and <name>_n. Means of positive numbers
+    are geometric; those of accuracies are means of logits, and their intervals include the random
+    draw of the test images.
     """
     numbers = [number for number, _ in shown_numbers() if number.name in tables.runs]
     names = dict.fromkeys(["data", *tables.axes])
@@ -52,14 +47,14 @@ def configuration_table(tables: Tables) -> Frame:
 
 
 def known(table: Frame, column: str) -> Frame:
-    """Return the rows of which a column is not empty; none if the table has no such column."""
+    """Return the rows with a value in `column`; none if the table has no such column."""
     if column not in table:
         return table.iloc[:0].assign(**{column: None})
     return table[table[column].notna() & (table[column] != "")]
 
 
 def mean(number: Number, points: Frame) -> Interval:
-    """Return the mean of a number over points, with an interval that does not leave its range."""
+    """Return the mean of a number over points, with an interval that stays in its range."""
     values = points[number.name].dropna().astype(float)
     images = points[number.of].dropna() if number.of in points else []
     if len(values) and len(images):
@@ -71,10 +66,9 @@ def mean(number: Number, points: Frame) -> Interval:
 
 
 def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on phases, of configurations with a finished point.
+    """Return the columns on the phases of a step: compute, exchange (with waiting), and loading.
 
-    `phase_<name>` is a share of the seconds of all workers, `phase_<name>_seconds` are those of the
-    mean worker: compute, exchange with waiting for others, and loading, waiting for samples.
+    `phase_<name>` is a share of the seconds of all workers, `phase_<name>_seconds` a worker's mean.
     """
     workers = _of_finished(tables.phases, points)
     if not len(workers):
@@ -84,10 +78,9 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 
 def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on staleness [updates], of configurations with pushes.
+    """Return the columns on staleness [updates] of the pushes that servers applied, over seeds.
 
-    `pushes` counts those that servers applied, of all finished seeds; `pushes_mean`, `_low`,
-    `_median` and `_high` are their mean and the quantiles _QUANTILES.
+    `pushes` is their number; `pushes_mean`, `_low`, `_median` and `_high` are mean and quantiles.
     """
     own = _of_finished(tables.staleness, points)
     if not len(own):
@@ -100,12 +93,12 @@ def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 
 def _of_finished(table: Frame, points: Frame) -> Frame:
-    """Select the rows of the finished ones of some points."""
+    """Select the rows of finished points."""
     return table[table["key"].isin(finished(points)["key"])]
 
 
 def _quantile(values: np.ndarray, number: np.ndarray, at: float) -> float:
-    """Return the smallest value that at least the share `at` of all does not exceed."""
+    """Return the smallest value that is at least as large as the share `at` of all."""
     return float(values[int(np.searchsorted(number.cumsum(), at * number.sum() * (1 - 1e-12)))])
 
 

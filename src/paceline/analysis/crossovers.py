@@ -1,4 +1,4 @@
-"""Finds the number of workers from which a scheme is sooner at the target than the reference."""
+"""Finds the number of workers from which a scheme reaches the target before the reference."""
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,12 @@ _SEED = 0  # of the bootstrap: equal tables result in equal bytes
 def crossovers(tables: Tables) -> Frame:
     """Return one row per scheme and situation that was run with several numbers of workers.
 
-    `ahead_from` is the number of workers, between `least` and `most`, from which its time to the
-    target is the shorter: 0 if it is at every number, infinity if it is not at the largest.
-    `everywhere` and `nowhere` are the shares of draws that say so, and `at_edge` is an edge of the
-    search range at which a best trial of the scheme is: then nothing may be said against it.
-    Numbers of workers at which a run of either did not reach the target are left out. The table has
-    no rows without a target, or with several settings of the reference.
+    `ahead_from` is the number of workers, from `least` to `most`, from which the scheme is faster
+    to the target: 0 if it always is, infinity if it is not at the largest. `everywhere` and
+    `nowhere` are the shares of bootstrap draws that say so. `at_edge` is an edge of the search
+    range at which a best trial of the scheme is, so that it is not judged. Numbers of workers at
+    which a run of either did not reach the target are left out. There are no rows without a target,
+    or if the reference has several settings.
     """
     rows: list[Row] = []
     if len(targets(tables)) and "workers" in tables.axes and not {*SPLIT} & {*tables.axes}:
@@ -46,7 +46,7 @@ def crossovers(tables: Tables) -> Frame:
 
 
 def _times(points: Frame, found: Crossings) -> dict[int, Array]:
-    """Return the seconds of all runs to the target by workers, of which all runs reach it."""
+    """Return the seconds to the target by number of workers, where all runs reach it."""
     return {
         int(own["workers"]): np.array([found[key].middle for key in rows["key"]])
         for own, rows in groups(points, ["workers"])
@@ -56,15 +56,8 @@ def _times(points: Frame, found: Crossings) -> dict[int, Array]:
 
 def _crossover(workers: list[int], own: dict[int, Array], reference: dict[int, Array]) -> Row:
     """Return the columns of one scheme, by the times at these numbers of workers."""
-    rng = np.random.default_rng(_SEED)
     sides = [reference[n] for n in workers], [own[n] for n in workers]  # swapped: less is better
-    place = crossover(workers, *sides, rng, space=POSITIVE)
-    return {
-        "least": workers[0],
-        "most": workers[-1],
-        "ahead_from": place.workers,
-        "ahead_from_low": place.low,
-        "ahead_from_high": place.high,
-        "everywhere": place.everywhere,
-        "nowhere": place.nowhere,
-    }
+    place = crossover(workers, *sides, np.random.default_rng(_SEED), space=POSITIVE)
+    found = {"least": workers[0], "most": workers[-1], "ahead_from": place.workers}
+    found |= {"ahead_from_low": place.low, "ahead_from_high": place.high}
+    return found | {"everywhere": place.everywhere, "nowhere": place.nowhere}

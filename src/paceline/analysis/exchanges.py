@@ -19,9 +19,9 @@ _SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_f
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges of a study. `rows`: one for each turn, and one for an exchange that failed.
+    """Exchanges of a study: one of `rows` for each turn, and for each exchange that failed.
 
-    `facets`: columns beside the cluster's name by which clusters differ.
+    `facets` are the columns, besides the cluster's name, by which clusters differ.
     """
 
     study: str
@@ -31,7 +31,7 @@ class Exchanges:
 
     @property
     def situation(self) -> list[str]:
-        """Return the columns that say where and what is exchanged, but not by which collective."""
+        """Columns that identify an exchange, except for its collective."""
         return ["kind", "cluster", *self.facets, "workers", "num_bytes"]
 
 
@@ -44,10 +44,10 @@ def read_exchanges(folder: Path) -> Exchanges:
 
 
 def exchange_seconds(exchanges: Exchanges) -> Frame:
-    """Return one row per exchange: its seconds, mean over the turns, with what is predicted.
+    """Return one row per exchange: mean seconds over the turns, beside the prediction.
 
-    `updates_per_second` is 1 / seconds, FireCaffe's axis (Iandola et al. 2016, arXiv:1511.00175,
-    figure 5). `error` is of the prediction, relative.
+    `updates_per_second` is 1 / seconds, as in figure 5 of FireCaffe (Iandola et al. 2016,
+    arXiv:1511.00175). `error` is the relative error of the prediction.
     """
     rows = []
     for group, turns in groups(exchanges.rows, [*exchanges.situation, "collective"]):
@@ -62,8 +62,8 @@ def exchange_seconds(exchanges: Exchanges) -> Frame:
 def recommendation(exchanges: Exchanges) -> Frame:
     """Return one row per situation in which an exchange finished.
 
-    `collective` has the fewest mean seconds, `runner_up` the next. `ratio`: seconds of the
-    runner-up over those of the first, paired by turn. `verdict`: first, or NO_DIFFERENCE, if the
+    `collective` has the fewest mean seconds, `runner_up` the next. `ratio` is the runner-up's
+    seconds over those of the first, paired by turn. The `verdict` is first, or NO_DIFFERENCE if the
     interval of the ratio contains 1 or does not exist.
     """
     finished = exchanges.rows[exchanges.rows["status"] == "finished"]
@@ -83,10 +83,7 @@ TABLES = (exchange_seconds, recommendation)
 
 
 def analyse_exchanges(folder: Path) -> None:
-    """Write a CSV for each of TABLES into `folder`, reports/<study>.
-
-    Raises SettingError("study") without exchanges.csv.
-    """
+    """Write the CSVs of TABLES, or raise SettingError("study") without exchanges.csv."""
     exchanges = read_exchanges(folder)
     (folder / FOLDER).mkdir(exist_ok=True)
     for make in TABLES:

@@ -23,19 +23,16 @@ DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 
 def require(path: Path, command: str) -> Path:
-    """Return `path` if it is a file.
-
-    Raises SettingError("study") otherwise; its message names the `command` that writes the file.
-    """
+    """Return `path`; raise SettingError("study"), which names the `command` to run, without it."""
     if not path.is_file():
         raise SettingError("study", f"there is no {path}; first: {command}")
     return path
 
 
 def read_table(source: Path | io.StringIO) -> Frame:
-    """Read a CSV. A column is numeric, with NaN for empty cells, if all its cells are numbers.
+    """Read a CSV; columns that are declared as text, or have a cell that is no number, are text.
 
-    Other columns, and those that are declared as text, are text.
+    Other columns are numeric, with NaN for empty cells.
     """
     text = pd.read_csv(source, dtype=str, keep_default_na=False)
     return text.apply(_typed) if len(text) else text
@@ -48,7 +45,7 @@ def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
 
 
 def as_written(table: Frame) -> Frame:
-    """Round numbers to DIGITS, so that a verdict agrees with the table that it is based on."""
+    """Round numbers to DIGITS, so that verdicts follow from the numbers that the table shows."""
     numbers = table.select_dtypes("float")
     return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
 

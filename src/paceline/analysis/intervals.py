@@ -39,7 +39,8 @@ def interval(
 ) -> Interval:
     """Return the mean and its 95 % interval by Student's t; NaNs are left out of n.
 
-    Both are made in `space`, in which `extra_variance` is that of an error that all values share.
+    Both are computed in `space`; `extra_variance` is the variance there of an error that all values
+    share.
     """
     numbers = [float(value) for value in values if not math.isnan(value)]
     if not numbers:
@@ -49,20 +50,15 @@ def interval(
 
 
 def not_negative(values: Iterable[float]) -> Space:
-    """Return the space of numbers of which none is below 0, such as times; some may be 0."""
+    """Return the space of numbers that are at least 0, such as times."""
     return POSITIVE if all(value > 0 for value in values if not math.isnan(value)) else COUNTS
 
 
 def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
-    """Return the `metric` of both tables as columns `value` and `base`.
-
-    There is one row per seed for which both have a number.
-    """
-    sides = [
-        side.set_index("seed")[metric].rename(name)
-        for side, name in ((points, "value"), (baseline, "base"))
-    ]
-    return pd.concat(sides, axis=1, join="inner").dropna().astype(float)
+    """Return the `metric` of both tables as columns `value` and `base`, a row per common seed."""
+    sides = {"value": points, "base": baseline}
+    columns = [side.set_index("seed")[metric].rename(name) for name, side in sides.items()]
+    return pd.concat(columns, axis=1, join="inner").dropna().astype(float)
 
 
 def ratio(points: Frame, baseline: Frame, metric: str, divisor: float = 1) -> Interval:

@@ -1,4 +1,4 @@
-"""Concludes on single points and from curves: speed-up, time to the target, equal budgets, means.
+"""Compares single points: speed-up, time to the target, accuracy at equal budgets, and mean curves.
 
 The common time of several points is the smallest total `seconds` of those that finished with the
 same number of workers, kind and settings, over all schemes and rates. The common number of updates
@@ -32,9 +32,9 @@ _OF_CURVES = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
 def points(tables: Tables) -> Frame:
     """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
 
-    `speedup` and `efficiency` are against one process of the same scheme, settings and seed.
-    `target` is what is to be reached, of the study's metric; `target_seconds` is the time of the
-    first evaluation that is as good. `common_*` and `top1_equal_*` are those of at_equal_budgets.
+    `speedup` and `efficiency` compare with one process of the same scheme, settings and seed.
+    `target_seconds` is the time of the first evaluation at which the `target` counts as reached.
+    `at_equal_budgets` documents the other columns.
     """
     goals, found = targets(tables)[["kind", "data", "target"]], crossings(tables, "seconds")
     reached = {key: own.high for key, own in found.items() if own.reached}
@@ -58,11 +58,11 @@ def _with_speedup(tables: Tables) -> Frame:
 
 
 def equal_time(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on the validation top-1 at equal budgets.
+    """Return the columns on validation top-1 at equal budgets.
 
-    `top1_equal_samples` is that of the last evaluation; `top1_equal_time` and `top1_equal_updates`
-    those when `common_seconds` or `common_updates` are spent. A finished run without an
-    evaluation within the common budget is left out of that mean.
+    `top1_equal_samples` is the mean at the end; `top1_equal_time` and `top1_equal_updates` are
+    means when `common_seconds` or `common_updates` are spent, without runs that were not evaluated
+    by then.
     """
     values = at_equal_budgets(tables)
     own = values[values.index.isin(points.index)]
@@ -75,9 +75,9 @@ def equal_time(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 @lru_cache(maxsize=1)
 def at_equal_budgets(tables: Tables) -> Frame:
-    """Return one row per finished point, by the index of `runs`.
+    """Return one row per finished point, with the index of `runs`.
 
-    Columns: `key`, `top1`, and for both budgets the columns of equal_time.
+    Its columns are `key`, `top1`, and for both budgets `common_<budget>` and `top1_equal_<budget>`.
     """
     finished = tables.finished
     same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(_RATES))]
@@ -94,10 +94,10 @@ def at_equal_budgets(tables: Tables) -> Frame:
 
 
 def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
-    """Return the top-1 of the last row of `curve` with `name` <= limit, or NaN without one.
+    """Return the top-1 of the last evaluation within the limit, or NaN.
 
-    If the whole run lies within the limit, its last row is taken in any case, since the time of the
-    last snapshot may be later than that of the last step.
+    A run that ends within the limit counts by its last evaluation, whose time may be later than
+    that of its last step.
     """
     rows = curve if run[name] <= limit else curve[curve[name] <= limit]
     return math.nan if rows.empty else float(rows["top1"].iloc[-1])
@@ -106,9 +106,8 @@ def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
 def mean_curves(tables: Tables) -> Frame:
     """Return one row per configuration and evaluation, with means over finished seeds.
 
-    `evaluation` counts from 1; evaluations that a seed lacks are left out. `top1` is that of
-    validation, a share. `is_front` is 1 where no other configuration of the same situation (kind,
-    workers, settings that are not the scheme's) had a top1 as high by then.
+    `evaluation` counts from 1; evaluations that a seed lacks are left out. `top1` is of validation.
+    `is_front` is 1 where no other configuration of the same situation reached that top1 by then.
     """
     axes = ["kind", "data", *tables.axes]
     curves = tables.curves.sort_values(["key", "samples"], kind="stable")
@@ -126,7 +125,7 @@ def mean_curves(tables: Tables) -> Frame:
 
 
 def _front(rows: Frame) -> Frame:
-    """Return 1 for each row with a top1 above those of all rows that took as long or less."""
+    """Return 1 for each row with a higher top1 than all rows that took no longer, else 0."""
     ordered = rows.sort_values(["seconds", "top1"], ascending=[True, False], kind="stable")
     before = ordered["top1"].cummax().shift(fill_value=-1.0)
     return (ordered["top1"] > before).astype(int)

@@ -19,12 +19,12 @@ _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "ver
 
 
 def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on images/s, of measured or paced points with predictions.
+    """Return the columns on images/s of measured or paced points with predictions.
 
-    `rate_observed` and `rate_predicted` are harmonic means over the `rate_n` seeds, as of one long
-    run, `rate_least` and `rate_most` those of a seed; `rate_error` is of the prediction, relative;
-    `rate_half`: validation or development, if the study has both; `rate_verdict`: near, far, or
-    calibrated, which went into the prediction.
+    `rate_observed` and `rate_predicted` are harmonic means over `rate_n` seeds, as of one long run;
+    `rate_least` and `rate_most` are the extremes. `rate_error` is the relative error of the
+    prediction. `rate_half` is validation or development, if the study has both. `rate_verdict` is
+    near, far, or calibrated if the points went into the prediction.
     """
     runs = _with_predictions(tables)
     own = runs[runs.index.isin(points.index)]
@@ -48,13 +48,12 @@ def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 
 def predicted_exchange(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on exchange and staleness, of paced points with predictions.
+    """Return the columns on exchange and staleness of paced points with predictions.
 
-    `exchange_observed` and `exchange_predicted` are the seconds that messages and servers add to a
-    step, over what the same steps take if they took no time, means over the seeds; other columns
-    are as those of `predicted`. `exchange_staleness_distance` is the total variation between the
-    distributions of staleness, `_p` the least p of a seed times their number, `_verdict` alike or
-    apart.
+    `exchange_observed` and `exchange_predicted` are mean seconds that messages and servers add to a
+    step. `exchange_staleness_distance` is the total variation between the distributions of
+    staleness, `_p` the smallest p-value of a seed times their number, `_verdict` alike or apart.
+    The other columns are as in `predicted`.
     """
     runs = _with_predictions(tables)
     own = runs[runs.index.isin(points.index) & (runs["kind"] == "paced")]
@@ -88,19 +87,19 @@ def _staleness(own: Frame) -> Row:
 
 @lru_cache(maxsize=1)
 def _with_predictions(tables: Tables) -> Frame:
-    """Return the points that are predicted and have a rate: so do those at chance."""
+    """Return the points with a rate and a prediction."""
     found = tables.predictions.set_index("key").add_prefix("predicted_")
     runs = tables.runs.join(found, on="key", how="inner")
     return runs.dropna(subset=["images_per_second"])
 
 
 def predicted_comparisons(tables: Tables) -> Frame:
-    """Return a row for each predicted configuration and one that it is compared with.
+    """Return a row for each predicted configuration and each one that it is compared with.
 
-    Those are sync_allreduce at the same settings, and the same scheme with one worker. Calibrated
-    configurations are only the others of a comparison. Ratios are of images/s. `error`: of the
-    predicted ratio, relative. `verdict`: right if both ratios are on the same side of 1, wrong if
-    not, too close if the observed one differs from 1 by no more than NOISE.
+    Those are the reference scheme at the same settings and the same scheme with one worker. Ratios
+    are of images/s; `error` is that of the predicted ratio. The `verdict` is right if both ratios
+    are on the same side of 1, wrong if not, too close if the observed one differs from 1 by at most
+    NOISE. Calibrated configurations have no row of their own.
     """
     runs, rows = _with_predictions(tables), list[Row]()
     found = [

@@ -1,7 +1,7 @@
-"""Holds a study to the five rules of comparison of FireCaffe (Iandola et al. 2016).
+"""Checks a study against five rules of comparison, after FireCaffe (Iandola et al. 2016).
 
-Of the source, arXiv:1511.00175, it is certain that there is such a list; what its rules ask for is
-in our words, and follows a study of any size: theirs asks for ImageNet.
+The paper (arXiv:1511.00175) has such a list for ImageNet; the wording here is ours, and applies to
+a study of any size.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,9 +42,9 @@ Sides = Sequence[tuple[Configuration, Frame, Frame]]  # each with a speed-up, it
 
 
 class RuleFinding(NamedTuple):
-    """Cases of a rule: `broken` of `of`, the `evidence` in words with numbers, and its `place`.
+    """Result of checking one rule in `of` cases, of which `broken` break it.
 
-    `place` is the table of reports/<study> that the numbers are from.
+    `evidence` is a sentence with numbers, `place` the table of reports/<study> that they are from.
     """
 
     broken: int
@@ -57,17 +57,17 @@ _NO_SPEEDUP = RuleFinding(0, 0, "no speed-up against one worker", _TABLE)
 
 
 def rules(tables: Tables) -> Frame:
-    """Return a row for each of the five rules, what each `asks`, and its RuleFinding.
+    """Return one row per rule: what it `asks`, its `verdict`, and the fields of RuleFinding.
 
-    `verdict`: holds; broken, in `broken` of `of` cases; or not applicable, if there is no case.
+    The verdict is holds, broken, or, without any case, not applicable.
     """
-    rows, sides = [], list(speedups(tables))
-    for asks, find in _OF_SPEEDUPS.items():
-        rows.append((asks, find(tables, sides) if sides else _NO_SPEEDUP))
-    rows += [(asks, find(tables)) for asks, find in _OF_POINTS.items()]
+    sides = list(speedups(tables))
+    found = {asks: find(tables, sides) for asks, find in _OF_SPEEDUPS.items() if sides}
+    found = found or dict.fromkeys(_OF_SPEEDUPS, _NO_SPEEDUP)
+    found |= {asks: find(tables) for asks, find in _OF_POINTS.items()}
     return pd.DataFrame(
-        {"rule": number, "asks": asks, "verdict": _verdict(found)} | found._asdict()
-        for number, (asks, found) in enumerate(rows, 1)
+        {"rule": number, "asks": asks, "verdict": _verdict(each)} | each._asdict()
+        for number, (asks, each) in enumerate(found.items(), 1)
     )
 
 
@@ -78,10 +78,7 @@ def _verdict(found: RuleFinding) -> str:
 
 
 def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Judge rule 1: a speed-up is at equal accuracy, or of throughput only.
-
-    It is broken where accuracies are shown to differ.
-    """
+    """Check rule 1: a speed-up is at equal accuracy, or is called one of throughput only."""
     found = [
         (configuration, equal_accuracy(points, base, tables.margin))
         for configuration, points, base in sides
@@ -110,30 +107,30 @@ def _points(accuracy: EqualAccuracy) -> str:
 
 
 def _baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Judge rule 2: no one-worker run on the same hardware is faster than the baseline."""
+    """Check rule 2: no one-worker run on the same hardware is faster than the baseline."""
     broken, better = [], dict[tuple[str, ...], str]()
     for configuration, points, base in sides:
         keys = tuple(base["key"])
         if keys not in better:  # many speed-ups have the same baseline
             better[keys] = _better(tables, configuration, base)
-        found = _unlike(points, base) or better[keys]
-        if found:
+        if found := _unlike(points, base) or better[keys]:
             broken.append(f"{name_of(configuration, tables.axes)}: {found}")
-    evidence = (
-        f"{len(sides) - len(broken)} of {len(sides)} speed-ups are against the best "
-        f"one-worker run on the same hardware and versions"
+    return _of_sides(
+        sides, broken, "are against the best one-worker run on the same hardware and versions"
     )
-    return RuleFinding(len(broken), len(sides), evidence + _first(broken), _RUNS)
 
 
-def _first(broken: Sequence[str]) -> str:
-    return f"; not {broken[0]}" if broken else ""
+def _of_sides(sides: Sides, broken: Sequence[str], what: str) -> RuleFinding:
+    """Count the speed-ups that keep a rule, and name the first that breaks it."""
+    evidence = f"{len(sides) - len(broken)} of {len(sides)} speed-ups {what}"
+    evidence += f"; not {broken[0]}" if broken else ""
+    return RuleFinding(len(broken), len(sides), evidence, _RUNS)
 
 
 def _unlike(points: Frame, base: Frame) -> str:
-    """Name the hardware or version that differs between the sides; "" if none does.
+    """Name the hardware or version that differs between the two sides; "" if none does.
 
-    What a kernel keeps of the memory differs from start to start: a hundredth is no other machine.
+    The memory that a kernel reserves varies between boots, so sizes within 1 % count as equal.
     """
     for name in (column for column in base if column.startswith(_HARDWARE)):
         both = pd.concat([points[name], base[name]]).unique()
@@ -144,7 +141,7 @@ def _unlike(points: Frame, base: Frame) -> str:
 
 
 def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
-    """Describe the one-worker run that is faster than the baseline by most; "" if none is."""
+    """Describe the one-worker run that is faster than the baseline by the most; "" if none is."""
     one = one_process(configuration)
     places = [name for name in one if name.split(".")[0] in _PLACES]
     same = {name: one[name] for name in ("kind", *places)}
@@ -166,7 +163,7 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
 
 
 def _network_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Judge rule 3: both sides train the same network, by its name, settings and weights."""
+    """Check rule 3: both sides train the same network, by its name, settings and weights."""
     names = [name for name in tables.runs if name in _NETWORK or name.startswith("model.")]
     names = [name for name in names if name not in SPLIT]
     unlike, sizes = [], set()
@@ -178,16 +175,12 @@ def _network_rule(tables: Tables, sides: Sides) -> RuleFinding:
         else:
             pairs = zip(both["model"], both["num_parameters"], strict=True)
             sizes |= {f"{model} of {size:,.0f}" for model, size in pairs}
-    evidence = f"{len(sides) - len(unlike)} of {len(sides)} speed-ups are of one network"
-    evidence += f" ({', '.join(sorted(sizes))} parameters)" if sizes else ""
-    return RuleFinding(len(unlike), len(sides), evidence + _first(unlike), _RUNS)
+    known = f" ({', '.join(sorted(sizes))} parameters)" if sizes else ""
+    return _of_sides(sides, unlike, f"are of one network{known}")
 
 
 def _evaluation_rule(tables: Tables) -> RuleFinding:
-    """Judge rule 4: accuracies are of images that nothing was tuned on, and of several seeds.
-
-    Cases are configurations with a finished point.
-    """
+    """Check rule 4: no accuracy is of images that rates were tuned on, or of a single seed."""
     found = configurations(tables.runs, tables.axes)
     seeds = [(each, number) for each, own in found if (number := counts(own)["n_finished"])]
     single = [each for each, number in seeds if number == 1]
@@ -199,23 +192,22 @@ def _evaluation_rule(tables: Tables) -> RuleFinding:
         whole.append("there are no top-1 on test images")
     if tables.finished["key"].isin(tables.tuning["key"]).any():
         whole.append("there are points that a rate was tuned on")
-    tuned = "no rate was tuned by the study"
-    if len(tables.tuning):
-        tuned = (
-            f"rates were tuned on validation images by {len(tables.tuning)} runs that are not "
-            "reported, and accuracies are of test images"
-        )
+    tuned = (
+        f"rates were tuned on validation images by {len(tables.tuning)} runs that are not "
+        "reported, and accuracies are of test images"
+    )
     most = tables.finished.groupby("data")["distinct_samples"].max()
     sizes = [f"{name}: trained on {number:,.0f} images" for name, number in most.items()]
+    told = tuned if len(tables.tuning) else "no rate was tuned by the study"
+    evidence = "; ".join([*reasons, *whole, told, *sizes])
     broken = len(seeds) if whole else len(single)
-    evidence = "; ".join([*reasons, *whole, tuned, *sizes])
     return RuleFinding(broken, len(seeds), evidence, f"{_RUNS}, tuning.csv")
 
 
 def _reporting_rule(tables: Tables) -> RuleFinding:
-    """Judge rule 5: settings, hardware, versions and code of each finished point are known.
+    """Check rule 5: settings, hardware, versions and code of each finished point are known.
 
-    Settings that are no column of runs.csv are those of the commit, if nothing differed from it.
+    Settings that runs.csv lacks are those of the commit, if no file differed from it.
     """
     columns: Frame = tables.finished.reindex(columns=[*_SETTINGS, *_MACHINE, *_CODE])
     lacks: Frame = columns.replace("", None).isna()

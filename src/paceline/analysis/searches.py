@@ -1,4 +1,4 @@
-"""Says how much luck was in tuning, where its best trials are, and what it finds by its cost."""
+"""Measures the luck of hyperparameter searches, where their best trials are, and their cost."""
 
 import math
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ _COLUMNS += ("top1_sd", "test_top1_sd")
 def tuning_curve(tables: Tables) -> Frame:
     """Return one row per configuration and number `trials` of trials that a search may spend.
 
-    `expected_best` is the mean validation top-1 of the best of so many of its `of` trials.
-    `searches_median` is the median over its searches of the best of their first trials, as
-    AlgoPerf reports (arXiv:2306.07179); `top1_sd` and `test_top1_sd` are the standard deviations of
-    these bests on validation and test images. They are empty where a search has no more trials. A
-    trial that did not finish has the accuracy of chance.
+    `expected_best` is the mean validation top-1 of the best of that many of its `of` trials.
+    `searches_median` is the median over its searches of the best of their first trials, as AlgoPerf
+    reports (arXiv:2306.07179); `top1_sd` and `test_top1_sd` are the standard deviations of these
+    bests. All three are empty beyond the length of a search. An unfinished trial has the accuracy
+    of chance.
     """
     axes = tuning_axes(tables)
     rows: list[Row] = []
@@ -44,7 +44,7 @@ def tuning_curve(tables: Tables) -> Frame:
 def expected_best(scores: Frame, trials: int) -> float:
     """Return the mean, over all choices of `trials` of the `scores`, of the best one.
 
-    The unbiased form (Tang et al. 2020, arXiv:2004.13705) of the expected performance by budget of
+    This is the unbiased form (Tang et al. 2020, arXiv:2004.13705) of the expected performance of
     Dodge et al. 2019 (arXiv:1909.03004): the i-th smallest of n is the best of comb(i-1, trials-1)
     of the comb(n, trials) choices.
     """
@@ -56,8 +56,8 @@ def expected_best(scores: Frame, trials: int) -> float:
 def edge_of(tables: Tables, configuration: Configuration) -> str:
     """Return the edge of the search range at which a configuration's best trial is, or "".
 
-    A better one may be beyond it, so that nothing may be said against the configuration, nor before
-    its tuning has ended. This does not concern a rate by rule, which is not tuned.
+    A better rate may be beyond the edge, so the configuration is not judged, as before its tuning
+    has ended. Rates by rule are not tuned and have no edge.
     """
     if tables.tuning.empty or configuration.get(_RATE, "tuned") != "tuned":
         return ""
@@ -70,9 +70,8 @@ def tuning_variance(
 ) -> float:
     """Return the variance that tuning adds to a difference of mean `metric` within a family.
 
-    It is what repeating the searches would change, whose trials are at the same points for all.
-    `metric` is top1 or test_top1, `noise` its variance between seeds. 0 if their rates are not
-    tuned, or none has two searches.
+    `metric` is top1 or test_top1, `noise` its variance between seeds. The result is 0 if no rate is
+    tuned, or no configuration has two searches.
     """
     tuned = [each for each in configurations if each.get(_RATE, "tuned") == "tuned"]
     searched = _scored(tables)
@@ -97,7 +96,7 @@ def best_trials(tables: Tables) -> Frame:
 
 
 def _scored(tables: Tables) -> Frame:
-    """Return tuning.csv with a `score` on validation and one on `test` images for every trial."""
+    """Return tuning.csv with a `score` on validation and one on `test` images per trial."""
     tuning = tables.tuning
     done = tuning["status"] == "finished"
     scores = {"score": tuning["top1"], "test": tuning["test_top1"]}

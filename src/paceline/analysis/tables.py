@@ -1,4 +1,4 @@
-"""Reads the tables of a study in `reports/<study>/`, and those in its archive, with types."""
+"""Reads the tables of a study from its report and from the archive of its records."""
 
 import csv
 import io
@@ -28,12 +28,11 @@ _STRONG = "global_batch_size"  # axis of a study of strong scaling
 class Tables:
     """Tables of a study: those that were collected, and those in the archive of its records.
 
-    `runs` has one row per point, in the order of the study, without the throughput of blocks that
-    were dropped. `curves` has evaluations on the same images: the final one is left out if it used
-    more images, so that curves stay comparable. `blocks` judges the blocks, and `repeats` has the
-    last reference run of each; both have no row if the study has no blocks. The other tables have
-    any number of rows per point, which they name by `key`. `predictions` has no row if the study
-    asks for none, `tuning` (tuning.csv) none if no rate was tuned.
+    `runs` has one row per point, in the order of the study; throughput in dropped blocks is left
+    out. `curves` has evaluations on the same images: a final one on more images is left out, so
+    that curves stay comparable. `blocks` judges the blocks, and `repeats` has the last reference
+    run of each; both are empty without blocks. `predictions` and `tuning` are empty if the study
+    has none. The remaining tables have any number of rows per point, each with its `key`.
     """
 
     about: StudyState
@@ -50,20 +49,20 @@ class Tables:
 
     @property
     def is_strong(self) -> bool:
-        """True if the images of all workers in a step are constant, and not those of each."""
+        """True if all workers of a step share a constant number of images."""
         return _STRONG in self.about["axes"]
 
     @property
     def axes(self) -> list[str]:
-        """Return the columns of `runs` that identify a configuration: all axes but the seed."""
+        """Columns of `runs` that identify a configuration: all axes but the seed."""
         return ["scheme", *self.facets, "workers"]
 
     @cached_property
     def facets(self) -> list[str]:
-        """Return the axes other than scheme, workers and seed that the scheme does not imply.
+        """Axes other than scheme, workers and seed, without those that the scheme implies.
 
-        The first is always batch_size, even if it is no axis of the study; in a study of strong
-        scaling it is global_batch_size, which decides batch_size.
+        The first is always the batch size: global_batch_size in a study of strong scaling, else
+        batch_size, even if that is no axis of the study.
         """
         batch = _STRONG if self.is_strong else "batch_size"
         core = ("scheme", batch, "workers", "seed")
@@ -78,16 +77,16 @@ class Tables:
 
     @property
     def margin(self) -> float:
-        """Return the difference of accuracies, a share, up to which the study calls them equal."""
+        """Largest difference of accuracies, a share, that the study calls equal."""
         return self.about["margin"] / 100
 
     @property
     def tuned_at(self) -> Row:
-        """Return the axes that the trials of tuning had at one value, by name."""
+        """Axes, with their values, that all trials of tuning had in common."""
         return {n: value for n, value in self.about["tuned_at"].items() if n in self.axes}
 
     def curve(self, key: str) -> Frame:
-        """Return the rows of `curves` of one point, by their samples; none if it has none."""
+        """Return the rows of `curves` of one point, sorted by samples; it may have none."""
         return self._curves_by_key.get(key, self.curves.iloc[:0])
 
     @cached_property
@@ -99,21 +98,21 @@ class Tables:
 
     @cached_property
     def right(self) -> dict[str, np.ndarray]:
-        """Test images [bool] on which a point was right, by its key, where that is known."""
+        """Test images [bool] that each point classified correctly, by its key, where known."""
         rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 
     @property
     def finished(self) -> Frame:
-        """Return the points that finished; only these enter a mean, others are counted."""
+        """Points that finished; only these enter a mean, others are counted."""
         return finished(self.runs)
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read the collected tables of the study in `folder`, reports/<study>.
+    """Read the tables of the study in `folder`, reports/<study>.
 
-    Raises SettingError("study") if a table or a column is missing, or if there is no point; its
-    message names the command to run first.
+    Raises SettingError("study"), which names the command to run first, if a table or a column is
+    missing, or if there is no point.
     """
     first = f"paceline sweep {folder.name}"
     runs = read_table(require(folder / "runs.csv", first))
@@ -139,7 +138,7 @@ def read_tables(folder: Path) -> Tables:
 
 
 def _on_equal_images(tables: Tables) -> Frame:
-    """Leave out the evaluation at the end of each run that is on more images than the others."""
+    """Leave out each run's final evaluation if it used more images than the others."""
     curves, runs, everywhere = tables.curves, tables.runs, tables.about["settings"]
     fewer = runs.get(CURVE_IMAGES, pd.Series(everywhere.get(CURVE_IMAGES), runs.index))
     fewer = runs[pd.Series(pd.to_numeric(fewer, errors="coerce"), runs.index).notna()]
@@ -151,7 +150,7 @@ def _on_equal_images(tables: Tables) -> Frame:
 
 
 def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], runs: Frame) -> Frame:
-    """Join the tables of all points. A record may lack the table, or columns, which stay empty."""
+    """Join the tables of all points; a table or column that a record lacks stays empty."""
     text, files = io.StringIO(), archive[f"{table.name}.csv"]
     joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
     joined.writeheader()
@@ -174,20 +173,14 @@ def _read_predictions(path: Path) -> Frame:
 
 
 def varying(tables: Tables) -> list[str]:
-    """Return the axes besides scheme, workers and seed that take more than one value.
-
-    Axes that the kind of a number implies are left out.
-    """
-    runs, implied = tables.runs, implied_by_kind(tables)
+    """Return the facets with several values, without those that the kind of a number implies."""
+    implied = implied_by_kind(tables)
     axes = [axis for axis in tables.facets if axis not in implied]
-    return [axis for axis in axes if runs[axis].nunique(dropna=False) > 1]
+    return [axis for axis in axes if tables.runs[axis].nunique(dropna=False) > 1]
 
 
 def implied_by_kind(tables: Tables) -> list[str]:
-    """Return the axes of the cluster that have a single value for each kind of number.
-
-    The result is empty if the study has a single kind.
-    """
+    """Return the axes of the cluster with one value per kind; none if there is one kind."""
     kinds = tables.runs.groupby("kind")
     if len(kinds) < 2:
         return []
@@ -195,7 +188,7 @@ def implied_by_kind(tables: Tables) -> list[str]:
 
 
 def implied_by_scheme(tables: Tables) -> Frame:
-    """Return a row per scheme with those of its settings that have one value wherever it runs."""
+    """Return a row per scheme with those of its settings that never vary in the study."""
     names = [name for name in tables.about["axes"] if name.startswith("scheme.")]
     names = [name for name in names if name in tables.runs and name not in tables.axes]
     own = tables.runs[["scheme", *names]]
@@ -205,8 +198,8 @@ def implied_by_scheme(tables: Tables) -> Frame:
 def clock_axes(tables: Tables) -> list[str]:
     """Return the axes whose values determine the clock.
 
-    They are only `cluster` if that is an axis, and else those axes `cluster.*` that have no value
-    in common on both clocks.
+    That is `cluster` if it is an axis, and else each axis `cluster.*` of which no value occurs on
+    both clocks.
     """
     axes = [axis for axis in tables.axes if axis.startswith("cluster")]
     if "cluster" in axes:

@@ -1,7 +1,7 @@
 """Computes when runs first reach a target of top-1, top-5 or loss on validation images.
 
-The target is the one that the study asks for, or else two points below the best mean top-1 of one
-worker at the last evaluation of its curves, which are on the same images as those of other runs.
+The study sets the target, or else it is two points below the best mean top-1 of one worker at the
+last evaluation of its curves.
 """
 
 import math
@@ -38,13 +38,13 @@ Crossings = Mapping[str, Crossing]  # by the key of the run
 
 
 class TargetMetric(NamedTuple):
-    """Metric of validation. `sign`: 1 if more of it is better, -1 if less is."""
+    """Validation metric; `sign` is 1 if more of it is better, -1 if less is."""
 
     column: str
     sign: int
 
     def gain(self, table: Frame) -> Frame:
-        """Return the metric of each row, its sign changed if less is better."""
+        """Return the metric of each row, negated if less is better."""
         return self.sign * table[self.column]
 
 
@@ -53,7 +53,7 @@ _METRICS = (TOP1, TargetMetric("top5", 1), TargetMetric("validation_loss", -1))
 
 
 def target_metric(tables: Tables) -> TargetMetric:
-    """Return the metric that the study's target is of; top-1 if it asks for none."""
+    """Return the metric of the study's target, top-1 by default."""
     asked = tables.about["target"]
     if not asked:
         return TOP1
@@ -64,9 +64,8 @@ def target_metric(tables: Tables) -> TargetMetric:
 def targets(tables: Tables) -> Frame:
     """Return one row per kind and data set: kind, data, target, set_by.
 
-    `set_by` names the configuration with the best mean, or BY_STUDY for a value of the study's own.
-    Without such a value, there is no row for a kind and data set without a finished point of one
-    worker.
+    `set_by` names the one-worker configuration with the best mean, or is BY_STUDY for a value that
+    the study sets. In the first case a kind and data set needs a finished point of one worker.
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
@@ -90,35 +89,31 @@ def targets(tables: Tables) -> Frame:
 
 
 def target_of(tables: Tables, configuration: Configuration) -> Row | None:
-    """Return the row of `targets` that a configuration is held to, if there is one."""
+    """Return the row of `targets` that applies to a configuration, if there is one."""
     same = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
     return dict(same.iloc[0]) if len(same) else None
 
 
 def settings_of(configuration: Configuration, without: tuple[str, ...], *first: str) -> str:
-    """Name a configuration by its keys and values, after some words."""
+    """Name a configuration by its keys and values, after the words `first`."""
     parts = [f"{key}={value}" for key, value in configuration.items() if key not in without]
     return " ".join([*first, *parts])
 
 
 def last_evaluations(tables: Tables, points: Frame) -> Frame:
-    """Return the last row of each point's curve, or the point itself if it has none.
-
-    The rows have `key` and the metrics of validation; their order is not that of `points`.
-    """
+    """Return the last row of each point's curve, or the point itself, in any order."""
     ends = [tables.curve(key).tail(1) for key in points["key"]]
     without = [not len(end) for end in ends]
     return pd.concat([*ends, points.loc[without]])
 
 
 def time_to_target(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return what fills the columns on the target, of a kind and data set that has one.
+    """Return the columns on the target, if the kind and data set has one.
 
-    `target` of the study's metric, a share or nats, and `target_set_by`; `target_n_reached` runs
-    reached it, `target_n_censored` finished or diverged without. `target_seconds` and
-    `target_samples` until the first evaluation that is as good have a mean only if every run
-    reached it, because a mean of only the fast runs would be biased. In their `_median` a run that
-    did not reach it counts as later than all others.
+    `target_n_reached` runs reached it, `target_n_censored` finished or diverged without.
+    `target_seconds` and `target_samples`, until the target is reached, have a mean only if every
+    run reached it, because a mean of only the fast runs would be biased. In their `_median` a run
+    that did not reach it counts as later than all others.
     """
     goal = target_of(tables, configuration)
     if goal is None:
@@ -137,10 +132,7 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
 
 
 def _median(values: list[float], num_later: int) -> float:
-    """Return the median of `values` and of `num_later` unknown larger numbers.
-
-    It is NaN if it depends on an unknown number.
-    """
+    """Return the median with `num_later` unknown larger numbers; NaN if it depends on one."""
     n = len(values) + num_later
     ordered = sorted(values) + [math.nan] * num_later
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
@@ -148,9 +140,9 @@ def _median(values: list[float], num_later: int) -> float:
 
 @lru_cache(maxsize=2)
 def crossings(tables: Tables, axis: str) -> Crossings:
-    """Return the crossing, on an axis of its curve, of each run that has a target.
+    """Return the crossing of the target, on an axis of the curve, of each run that has a target.
 
-    A run that diverged never reaches it; others that did not might have, after their end.
+    A run that diverged never reaches it; others might have after their end.
     """
     runs = tables.runs.merge(targets(tables)[["kind", "data", "target"]], on=["kind", "data"])
     metric, found = target_metric(tables), {}
@@ -162,9 +154,9 @@ def crossings(tables: Tables, axis: str) -> Crossings:
 
 
 def target_times(tables: Tables, points: Frame, horizon: float) -> RestrictedMean:
-    """Return the restricted mean of the seconds of points to the target; its n may be 0.
+    """Return the restricted mean of the points' seconds to the target; its n may be 0.
 
-    A run that failed is left out: the machine failed, and not the scheme.
+    Failed runs are left out: the machine failed, not the scheme.
     """
     found, keys = crossings(tables, "seconds"), points.loc[points["status"] != "failed", "key"]
     return restricted_mean([found[key] for key in keys], horizon)
@@ -184,10 +176,10 @@ class OneWorker(NamedTuple):
 
 
 def best_one_worker(tables: Tables, situation: Configuration, horizon: float) -> OneWorker | None:
-    """Return the one-worker runs that are first at the target, or None if none reach it.
+    """Return the one-worker runs that reach the target first, or None if none do.
 
-    Its scheme, rate and batch are free. What a situation is given (data, network, cluster) it
-    shares, as far as one worker was run with it.
+    They may have any scheme, rate and batch size, but share the situation's data, network and
+    cluster as far as one worker was run with these.
     """
     runs = matching(tables.runs, {"kind": situation["kind"], "workers": 1})
     runs = runs[num_processes(runs) == 1]
@@ -205,6 +197,6 @@ def best_one_worker(tables: Tables, situation: Configuration, horizon: float) ->
 
 
 def horizon_of(tables: Tables, situation: Configuration) -> float:
-    """Return the seconds of the longest run of the same kind and data: the horizon of the study."""
+    """Return the seconds of the longest run of the same kind and data."""
     same = {name: situation[name] for name in ("kind", "data")}
     return float(matching(tables.runs, same)["seconds"].max())

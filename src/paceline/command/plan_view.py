@@ -18,7 +18,6 @@ from paceline.prediction.lemma import (
 from paceline.prediction.plan import Planned
 from paceline.prediction.programme import Plan
 from paceline.prediction.race import Compared, VerifiedPlan, differences, rank
-from paceline.prediction.step_memory import Peak
 
 _PARTS = ("weights", "gradients", "optimizer", "images", "saved", "workspace", "peak")
 _HALF = 0.5  # efficiency below which another worker is hardly worth it
@@ -42,16 +41,15 @@ def plan_view(
     yield "\n".join(_reasons(compared, memory))
 
 
-def peak_view(planned: Sequence[Planned], peaks: Sequence[Peak]) -> Iterator[RenderableType]:
+def peak_view(planned: Sequence[Planned], peaks: Sequence[int]) -> Iterator[RenderableType]:
     """Yield the counted memory of unchanged steps beside the measured, by batch size."""
     rows = list[list[str]]()
     for each, peak in zip(planned, peaks, strict=True):
         counted = each.measured.memory.peak
-        error = f"{100 * (counted / peak.allocated - 1):+.1f} %"
-        rows.append([f"{each.batch_size:,}", _megabytes(counted), *_peak(peak), error])
+        error = f"{100 * (counted / peak - 1):+.1f} %"
+        rows.append([f"{each.batch_size:,}", _megabytes(counted), _megabytes(peak), error])
     yield "peak memory of an unchanged step [MB]"
-    yield plain_table(_numbers("batch_size", "counted", "allocated", "resident", "error"), rows)
-    yield "allocated: by torch; resident: with what malloc and libraries keep"
+    yield plain_table(_numbers("batch_size", "counted", "allocated", "error"), rows)
 
 
 def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
@@ -64,11 +62,11 @@ def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
             _milliseconds(median(each.seconds)),
             str(apart) if each is not verified[0] else "-",
             _megabytes(each.plan.fullest.bytes),
-            *(_peak(each.peak) if each.peak else ["-", "-"]),
+            _megabytes(each.peak) if each.peak else "-",
         ]
         for each, apart in zip(verified, compared, strict=True)
     ]
-    names = ["predicted", "measured", "against the choice", "counted MB", "allocated", "resident"]
+    names = ["predicted", "measured", "against the choice", "counted MB", "allocated"]
     yield "whole steps by feasible plans, the choice first"
     yield plain_table(["plan", *_numbers(*names)], rows)
     ratio = median(verified[0].seconds) / min(median(each.seconds) for each in verified)
@@ -149,7 +147,7 @@ def _json_verified(verified: Sequence[VerifiedPlan], planned: Planned) -> dict[s
                 "plan": _json_plan(each.plan, planned),
                 "measured_seconds": median(each.seconds),
                 "beside_choice": apart._asdict(),
-                "peak": each.peak._asdict() if each.peak else None,
+                "peak": each.peak,
             }
             for each, apart in zip(verified, compared, strict=True)
         ],
@@ -275,11 +273,6 @@ def _lemma_row(row: LemmaRow) -> list[str]:
 def _numbers(*names: str) -> list[str]:
     """Return headings of columns that are set to the right."""
     return [f">{name}" for name in names]
-
-
-def _peak(peak: Peak) -> list[str]:
-    resident = "-" if peak.resident is None else _megabytes(peak.resident)
-    return [_megabytes(peak.allocated), resident]
 
 
 def _milliseconds(seconds: float) -> str:

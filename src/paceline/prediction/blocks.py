@@ -1,11 +1,11 @@
 """Blocks of a network, and the ways to carry them out that change their time and memory.
 
-A block is a run of modules of one Sequential, begun by each module that has matrices of weights and
-continued by those that have none (normalization, activation, pool); or a module with such weights
-inside any other container. Sequentials inside Sequentials are entered, other modules are not.
+A block is a run of modules of one Sequential, each of which begins with a module that has weight
+matrices and continues with modules that have none (normalization, activation, pool); or a module
+with weight matrices inside any other container. Nested Sequentials are entered, other modules not.
 
 Recomputation is torch.utils.checkpoint (Chen 2016, arXiv:1604.06174). Values between blocks have 32
-bits and the layout of the block that they leave, so that any alternative may follow any other.
+bits, so that any alternative may follow any other.
 """
 
 import itertools
@@ -27,7 +27,7 @@ _FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channe
 
 @dataclass(frozen=True)
 class Block:
-    """Modules that run one after the other. `name`: path of the first one in the network."""
+    """Modules that run one after another; `name` is the path of the first in the network."""
 
     name: str
     modules: Sequence[nn.Module]
@@ -40,8 +40,8 @@ class Block:
 class Alternative(NamedTuple):
     """Way to carry out a block.
 
-    `layout`: of its input and output in memory. `recompute`: forward again in backward instead of
-    keeping what it saved. `precision`: bf16 is torch's autocast.
+    `layout` is that of its input and output in memory. `recompute` runs forward again in backward,
+    instead of keeping what it saved. `precision` bf16 is torch's autocast.
     """
 
     layout: Layout = "contiguous"
@@ -55,12 +55,12 @@ class Alternative(NamedTuple):
 
 
 PLAIN = Alternative()
-ALTERNATIVES = list(
-    itertools.starmap(
-        Alternative,
-        itertools.product(("contiguous", "channels_last"), (False, True), ("32", "bf16")),
-    )
-)
+ALTERNATIVES = [
+    Alternative(layout, recompute, precision)
+    for layout in ("contiguous", "channels_last")
+    for recompute in (False, True)
+    for precision in ("32", "bf16")
+]
 Choice = Mapping[str, Alternative]  # by the block's name; blocks without one stay as they are
 
 
@@ -77,9 +77,9 @@ def find_blocks(network: nn.Module) -> list[Block]:
 
 
 def inputs_of(blocks: Sequence[Block], forward: Callable[[], object]) -> dict[str, Tensor]:
-    """Run `forward`; return what each block was given, by its name, in the order of execution.
+    """Run `forward`; return the input of each block by its name, in the order of execution.
 
-    Blocks that are called with anything but one tensor, or more than once, are left out.
+    Blocks that are called more than once, or with anything but one tensor, are left out.
     """
     found: dict[str, Tensor] = {}
     unfit = set[str]()
@@ -104,8 +104,8 @@ def inputs_of(blocks: Sequence[Block], forward: Callable[[], object]) -> dict[st
 def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
     """Let a network carry out its blocks by their chosen alternatives.
 
-    Weights, their names, gradients and BatchNorm statistics are those of the network itself, except
-    for the rounding of bf16. Raises KeyError for a chosen block that is not among `blocks`.
+    Weights, gradients and BatchNorm statistics are those of the unchanged network, except for the
+    rounding of bf16. Raises KeyError for a chosen block that is not among `blocks`.
     """
     by_name = {block.name: block for block in blocks}
     chosen = [(by_name[name], each) for name, each in choice.items()]
@@ -122,10 +122,10 @@ def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
 
 
 def laid_out(value: Tensor, layout: Layout) -> Tensor:
-    """Return `value` in a layout; itself if it has it. Raises RuntimeError for other than images.
+    """Return a tensor in a layout; raise RuntimeError if it cannot have it.
 
-    A tensor without four dimensions has only one layout, and is contiguous. Its gradient comes back
-    in the layout that the value had.
+    Only tensors of four dimensions have two layouts. The gradient comes back in the original
+    layout.
     """
     wanted = _FORMATS[layout]
     if value.is_contiguous(memory_format=wanted):
@@ -169,7 +169,7 @@ def _forward(block: Block, alternative: Alternative) -> Callable[[Tensor], Tenso
 
 @contextmanager
 def _kept_statistics(block: Block) -> Generator[None]:
-    """Leave BatchNorm's running statistics as they are: forward has already counted the batch."""
+    """Do not update BatchNorm's statistics again: forward has already counted the batch."""
     normalizations = [
         (module, module.momentum, module.num_batches_tracked)
         for each in block.modules

@@ -1,7 +1,4 @@
-"""Writes what `paceline calibrate` measures and counts, as files of conf/cluster and conf/workload.
-
-They hold this machine as a modelled cluster, and the layers of a network.
-"""
+"""Writes the results of `paceline calibrate` as files of conf/cluster and conf/workload."""
 
 import math
 import re
@@ -47,8 +44,8 @@ layers: # in the order of forward: name, weights, multiply-adds and activations 
 def cluster_path(folder: Path, name: str) -> Path:
     """Return the path of a cluster's file in `folder`.
 
-    Raises SettingError("write") for a name that cannot be chosen on the command line, and for that
-    of a cluster that was not calibrated.
+    Raises SettingError("write") for a name that the command line cannot have, and for that of a
+    cluster that was not calibrated.
     """
     if not _CLUSTER_NAME.fullmatch(name):
         raise SettingError("write", f"{name!r} is no name of a cluster: small letters, digits, _")
@@ -59,7 +56,7 @@ def cluster_path(folder: Path, name: str) -> Path:
 
 
 def write_cluster(measured: Measured, point: Point, path: Path) -> None:
-    """Write the cluster's file, replacing it. `point` is the point that was measured."""
+    """Write the file of a cluster, replacing it; `point` was measured."""
     comments = "".join(f"# {line}\n" for line in _comments(measured, point))
     values = _values(measured, point.cluster.threads_per_worker)
     _replace(path, comments + yaml.safe_dump(values, sort_keys=False, default_flow_style=None))
@@ -70,8 +67,8 @@ def write_workload(
 ) -> Path:
     """Write a counted network as `folder`/`name`.yaml, replacing it; return its path.
 
-    `command`: arguments of paceline that count this network. Raises SettingError("write") for a
-    name that cannot be chosen on the command line.
+    `command` has the arguments of paceline that count this network. Raises SettingError("write")
+    for a name that the command line cannot have.
     """
     if not _WORKLOAD_NAME.fullmatch(name) or name in ("own", "sized"):
         raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")
@@ -98,7 +95,6 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _comments(measured: Measured, point: Point) -> list[str]:
-    """Return what was measured, where and how."""
     machine, packages = provenance.hardware(), provenance.versions()
     commit = provenance.commit()
     of_code = commit[:12] + "+dirty" * commit.endswith("+dirty") or "unknown"
@@ -122,7 +118,7 @@ def _comments(measured: Measured, point: Point) -> list[str]:
 
 
 def _values(measured: Measured, threads_per_worker: int) -> dict[str, Any]:
-    """Return the settings of the cluster that are measured."""
+    """Return the measured settings of the cluster."""
     profile, worker = profile_of_measured(measured), measured.worker
     assert profile.allreduce_link is not None
     steps = _rounded({size: fmean(seconds) for size, seconds in worker.steps.items()})
@@ -160,5 +156,5 @@ def _rounded(values: Mapping[int, float]) -> dict[int, float | None]:
 
 
 def _number(value: float) -> float | None:
-    """Round to three digits; no limit is None."""
+    """Round to three digits; infinity becomes None."""
     return None if math.isinf(value) else float(f"{value:.3g}")

@@ -1,13 +1,12 @@
 """Lemmas of Zou 2017 (doi 10.1007/978-3-319-69179-4_2) on the number of workers and of servers.
 
-A step of a batch takes one worker T_C + T_O, and G workers that share the batch T_C / G + T_O: T_C
-computing, T_O overhead that computing does not hide, R = T_O / T_C. So
+A step of a batch takes one worker T_C + T_O, and G workers that share the batch T_C / G + T_O. T_C
+is computing, T_O overhead that is not hidden by computing, and R = T_O / T_C. So
 
     speed-up = G alpha,   alpha = (1 + R) / (1 + G R)
 
-The premise is that T_O does not depend on G: over a ring it grows by less than 2, over one server
-in proportion (a test holds the cost models to that). The formulas are derived anew from these
-times, since the paper's text was not at hand. `lemma_rows` sets them beside predictions.
+This assumes that T_O does not depend on G: over a ring it grows by less than 2, over one server in
+proportion to G. The formulas were derived anew from these times, without the paper's text.
 """
 
 import math
@@ -26,11 +25,11 @@ _ROUNDING = 1e-9  # relative; a smaller excess needs no further server
 
 @dataclass(frozen=True)
 class LemmaRow:
-    """One number of workers. `lemma`, `predicted`: images/s.
+    """One number of workers; `lemma` and `predicted` are images/s.
 
-    `overhead`: R. `growth`: seconds of a step besides computing, as predicted, by those of two
-    workers, which are the lemma's. `servers`: by the lemma; None for a scheme that has none.
-    `predicted_servers`: images/s with as many. `served`: most workers that they suffice for.
+    `overhead` is R. `growth` is the predicted overhead, divided by that of two workers, which the
+    lemma assumes. `servers` are those that the lemma asks for, None for a scheme without servers;
+    `predicted_servers` are images/s with them, `served` is the most workers that they suffice for.
     """
 
     point: Point
@@ -44,19 +43,19 @@ class LemmaRow:
 
 
 def efficiency(overhead: float, workers: float) -> float:
-    """Return alpha for R = `overhead`."""
+    """Return the efficiency alpha for R = `overhead`."""
     return (1 + overhead) / (1 + workers * overhead)
 
 
 def largest_overhead(efficiency: float, workers: float) -> float:
-    """Return the greatest R with which `workers` have at least this efficiency, inf for any."""
+    """Return the largest R at which `workers` have at least this efficiency, inf for any."""
     if efficiency * workers <= 1:
         return math.inf
     return (1 - efficiency) / (efficiency * workers - 1)
 
 
 def most_workers(efficiency: float, overhead: float) -> float:
-    """Return the greatest number of workers, not rounded, with at least this efficiency."""
+    """Return the largest number of workers, not rounded, with at least this efficiency."""
     if not overhead:
         return math.inf
     return (1 + overhead - efficiency) / (efficiency * overhead)
@@ -70,14 +69,14 @@ def limit_of_speedup(overhead: float) -> float:
 def servers_needed(num_bytes: float, workers: int, bandwidth: float, seconds: float) -> int:
     """Return the fewest servers whose links carry all pushes and answers during computing.
 
-    `num_bytes`: of the weights, spread evenly; `bandwidth`: of a server [bytes/s]; `seconds`: that
-    a worker computes between two pushes.
+    `num_bytes` are those of all weights, `bandwidth` [bytes/s] that of a server, and `seconds` the
+    time that a worker computes between two pushes.
     """
     return max(1, math.ceil(2 * num_bytes * workers / (bandwidth * seconds) * (1 - _ROUNDING)))
 
 
 def workers_served(num_bytes: float, servers: int, bandwidth: float, seconds: float) -> int:
-    """Return the most workers for which so many servers suffice; `servers_needed` inverted."""
+    """Return the most workers for which so many servers suffice."""
     return math.floor(servers * bandwidth * seconds / (2 * num_bytes) * (1 + _ROUNDING))
 
 
@@ -119,7 +118,7 @@ def _row(point: Point, steps: int) -> LemmaRow:
 def _step_seconds(
     point: Point, steps: int, *, workers: int | None = None, servers: int | None = None
 ) -> float:
-    """Return the mean seconds of a worker's step, by images/s over all workers."""
+    """Return the mean seconds of a worker's step."""
     config = point.config
     if servers is not None:
         config = config.replaced(scheme={**config.values["scheme"], "servers": servers})

@@ -67,10 +67,10 @@ def measure(
 ) -> Measured:
     """Measure this machine with the model and data of a point: three to four minutes on two cores.
 
-    The scheme and the number of workers of the point have no effect. Where its cluster emulates
-    steps, processes sleep up to that long before a message. `seconds` is the time for steps of each
-    batch size, and of each number of workers; messages are measured `repetitions` times. Raises
-    SettingError for a wrong setting, and ProcessFailure if a process fails.
+    The scheme and the number of workers of the point have no effect. `seconds` is the time for
+    steps of each batch size, and of each number of workers; messages are measured `repetitions`
+    times, each after a pause up to the duration of an emulated step. Raises SettingError for a
+    wrong setting, and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
@@ -125,10 +125,10 @@ def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
 
 
 def measure_together(point: Point, counts: list[int], seconds: float) -> dict[int, float]:
-    """Return the mean seconds of a worker's step while `count` workers take steps at once.
+    """Return the mean seconds of a step while `count` workers take steps at once, by count.
 
-    Processes with the ranks 0 to max(`counts`) - 1 must call this; the result has the counts in
-    which this one takes part.
+    Processes with the ranks 0 to max(`counts`) - 1 must call this; each returns the counts in which
+    it takes part.
     """
     steps = TimedSteps(point)
     join(_TIMEOUT, "cpu")
@@ -145,10 +145,7 @@ def measure_together(point: Point, counts: list[int], seconds: float) -> dict[in
 
 
 def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, float]:
-    """Measure what exchanges add to a step; two processes must call this.
-
-    Every other `block` of the steps has an exchange.
-    """
+    """Measure what exchanges add to a step; two processes must call this."""
     take_steps = partial(TimedSteps(point).exchanging, block=block)
     return measure_in_training(num_weights, take_steps, block)
 
@@ -178,7 +175,7 @@ def batch_sizes(batch_size: int, num_train: int) -> list[int]:
 
 
 class TimedSteps:
-    """Steps of a worker of `point` in this process: draw, forward, backward and the optimizer."""
+    """Steps of a worker of `point` in this process: data, forward, backward and optimizer."""
 
     def __init__(self, point: Point) -> None:
         silence()
@@ -207,9 +204,9 @@ class TimedSteps:
         return durations[max(1, int(_WARM_UP * len(durations))) :]
 
     def exchanging(self, exchange: Callable[[], object], block: int) -> list[float]:
-        """Take steps, every other `block` of them with an exchange; return the seconds of each.
+        """Take steps, every other `block` with an exchange; return the seconds of each.
 
-        The first block has none; a block that is not counted comes before it.
+        The first block has none; a block before it is not counted.
         """
         exchanges = Exchanges(exchange, block)
         num_steps = (2 * _PAIRS_OF_BLOCKS + 1) * block
@@ -236,9 +233,9 @@ class TimedSteps:
 
 
 class Exchanges(Callback):
-    """Exchange at the end of each step of every other `block`, but not of the first.
+    """Exchanges at the end of each step in every other `block`, but not the first.
 
-    `seconds`: of each step, with its exchange, without the first block.
+    `seconds` are those of each step, with its exchange, without the first block.
     """
 
     def __init__(self, exchange: Callable[[], object], block: int) -> None:

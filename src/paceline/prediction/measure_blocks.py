@@ -40,8 +40,8 @@ _ROUNDED = 0.1  # distance of gradients, as a share of their norm, that bf16 may
 class MeasuredBlocks:
     """Measurements of a network at one batch size.
 
-    `step_seconds`: median of a whole step as it is. `left_out`: alternatives that this machine
-    cannot carry out, or not with the same gradients, as (block, alternative, reason).
+    `step_seconds` is the median of an unchanged step. `left_out` has (block, alternative, reason)
+    for alternatives that this machine cannot carry out, or whose gradients differ.
     """
 
     batch_size: int
@@ -54,15 +54,15 @@ class MeasuredBlocks:
 def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     """Measure all alternatives by turns, `rounds` times; call it in a process of its own.
 
-    A block's seconds are those of its forward and backward by themselves, on what it is given in
-    the network; what is between blocks, the loss and the update are the rest of a whole step.
+    A block's seconds are those of its own forward and backward. The remainder of a whole step is
+    what lies between blocks, the loss, and the update of weights.
     """
     step, keeps_gradients = built_step(point), point.workers > 1
     shape = point.config.values["data"]["image_shape"]
     counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=keeps_gradients)
     memory = counted  # on a CPU with the libraries' workspace
     if point.device == "cuda":
-        allocated = measure_peak(lambda: step.take, device("cuda", 0)).allocated
+        allocated = measure_peak(lambda: step.take, device("cuda", 0))
         memory = counted.with_libraries(allocated)
     found = {block.name: block for block in find_blocks(step.module)}
     given = inputs_of(list(found.values()), step.forward)
@@ -92,7 +92,7 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
 
 
 def built_step(point: Point) -> Step:
-    """Return the step of one worker of `point`, on its device; gradients stay as in its scheme."""
+    """Return the step of one worker of `point`, on its device."""
     torch.set_num_threads(point.cluster.threads_per_worker)
     torch.manual_seed(point.seed)
     module = point.model.build().to(device(point.device, 0))
@@ -103,9 +103,9 @@ def built_step(point: Point) -> Step:
 def timed(
     work: Callable[[], None], least: float, before: Callable[[], None] = lambda: None
 ) -> float:
-    """Return the seconds of one call, as the mean of as many as take `least` seconds in all.
+    """Return the mean seconds of a call, over as many calls as take `least` seconds in all.
 
-    `before`: called before each of them, and not counted.
+    `before` is called before each of them, and not timed.
     """
     total, number = 0.0, 0
     while not number or total < least:
@@ -120,9 +120,9 @@ def timed(
 
 
 class MeasuredBlock:
-    """A block and what it is given. `counted`: kept, forward and backward bytes by alternative.
+    """A block and its input. `counted`: kept, forward and backward bytes by alternative.
 
-    `failed`: reasons of the alternatives that are not among these.
+    `failed` has the reasons of the alternatives that are left out.
     """
 
     def __init__(self, block: Block, given: Tensor) -> None:
@@ -180,7 +180,7 @@ class MeasuredBlock:
             self.failed[alternative] = str(error).splitlines()[0]
 
     def _gradients(self, alternative: Alternative) -> Tensor:
-        """Return all gradients as one vector, with the same dropout for every alternative."""
+        """Return all gradients as one vector, with equal dropout for every alternative."""
         given = self._leaf(alternative)
         with torch.random.fork_rng(), applied([self._block], {self.name: alternative}):
             torch.manual_seed(0)
@@ -200,7 +200,7 @@ class MeasuredBlock:
         return forward.left, forward.peak, backward.peak
 
     def _phases(self, given: Tensor) -> Iterator[None]:
-        """Carry out forward; what comes after the block, which frees its output; and backward."""
+        """Carry out forward, then what follows the block and frees its output, then backward."""
         output = self._output(given)
         yield
         end = _End.apply(output, self._numbers_like(output))
@@ -214,7 +214,7 @@ class MeasuredBlock:
         return given
 
     def _numbers_like(self, output: Tensor) -> Tensor:
-        """Return numbers for the gradient of an output, the same for every alternative."""
+        """Return the same gradient of an output for every alternative."""
         if self._numbers is None:
             generator = torch.Generator(output.device).manual_seed(0)
             self._numbers = torch.randn(output.shape, generator=generator, device=output.device)
@@ -226,7 +226,7 @@ class MeasuredBlock:
         return value.requires_grad_(self._given.requires_grad)
 
     def _convert(self) -> None:
-        """Bring what is given, and as much of a gradient, into the other layout and back."""
+        """Convert the input, and as much of a gradient, to the other layout and back."""
         other = laid_out(self._given.detach(), "channels_last")
         laid_out(other, "contiguous")
 
@@ -236,7 +236,7 @@ class MeasuredBlock:
 
 
 class _End(torch.autograd.Function):
-    """Ends a block with a scalar; its gradient is made in backward, and nobody else holds it."""
+    """Ends a block with a scalar, whose gradient only backward makes and holds."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, numbers: Tensor) -> Tensor:

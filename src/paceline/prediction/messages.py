@@ -34,9 +34,9 @@ def measure_in_training(
 ) -> dict[str, float]:
     """Measure what exchanges of `num_weights` add to a step; a worker and a server must call this.
 
-    `take_steps(exchange)` takes steps, every other `block` of them with an exchange at its end, and
-    returns the seconds of each. Returns "push_pull", with the server's work, from the worker only,
-    and "allreduce", between both, which compute alike.
+    `take_steps(exchange)` returns the seconds of steps of which every other `block` ends with an
+    exchange. Only the worker returns "push_pull", which includes the server's work; both return
+    "allreduce".
     """
     join(_TIMEOUT, "cpu")
     found = {}
@@ -60,8 +60,7 @@ def measure_in_training(
 def added_by(seconds: Sequence[float], block: int) -> float:
     """Return what an exchange adds to a step, if every other `block` of the steps has one.
 
-    It is the median over pairs of adjacent blocks of the difference of their means, since other
-    guests of a host come and go.
+    It is the median difference of adjacent blocks, since the load of a shared host varies.
     """
     means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
     return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
@@ -70,11 +69,11 @@ def added_by(seconds: Sequence[float], block: int) -> float:
 def measure_pair(
     sizes: list[int], repetitions: int = REPETITIONS, pause: float = PAUSE
 ) -> dict[str, Times]:
-    """Measure messages of `sizes` weights; two processes must call this, a worker and a server.
+    """Measure messages of `sizes` weights; a worker and a server must call this.
 
-    `pause`: seconds before a message, at most. The worker returns the times "push_pull", both ways
-    without any work of the server between them, and "allreduce", native. The server returns the
-    times "serve" of its own work for a push: bookkeeping, and SGD with momentum.
+    `pause` is the longest pause before a message [seconds]. The worker returns the times
+    "push_pull", without work of the server, and "allreduce". The server returns "serve", the time
+    of its own work for a push: bookkeeping, and SGD with momentum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
@@ -88,8 +87,8 @@ def measure_pair(
 def measure_allreduce(sizes: list[int], repetitions: int, pause: float) -> Times:
     """Measure native all-reduces of `sizes` weights; all processes must call this.
 
-    `pause`: seconds before each, at most. Returns the seconds from the arrival of the last worker
-    until a worker has the sum, their mean: most that have it late are not the last next time.
+    `pause` is the longest pause before each. Returns the mean seconds from the arrival of the last
+    worker until a worker has the sum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
@@ -138,7 +137,7 @@ def _pushes(wire: ServerWire) -> Iterator[Header]:
 
 
 def _served(wire: ServerWire) -> ServedWeights:
-    """Return a server's weights, of one group with the options of the default optimizer."""
+    """Return a server's weights with the options of the default optimizer."""
     weights = torch.zeros(1, requires_grad=True)
     sgd = torch.optim.SGD([weights], lr=1e-3, momentum=0.9, weight_decay=5e-4)
     (segment,) = group_segments(sgd)
@@ -154,10 +153,7 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 
 def _allreduce_seconds(size: int, pause: float) -> float:
-    """Return the mean seconds from the arrival of the last worker until a worker has the sum.
-
-    As under DDP, a worker does not wait for it, but for what follows it.
-    """
+    """Return the mean seconds from the arrival of the last worker until a worker has the sum."""
     vector, begun, ended = torch.zeros(size), [], []
 
     def reduce() -> None:
@@ -171,7 +167,7 @@ def _allreduce_seconds(size: int, pause: float) -> float:
 
 
 def _timed(action: Callable[[], object], size: int, pause: float) -> list[float]:
-    """Return the seconds of each round, after one round that is not timed, and a pause each."""
+    """Return the seconds of each round, with pauses between them and one untimed round first."""
     action()
     seconds = []
     for _ in range(_rounds(size, pause)):
@@ -183,8 +179,5 @@ def _timed(action: Callable[[], object], size: int, pause: float) -> list[float]
 
 
 def _rounds(size: int, pause: float) -> int:
-    """Return the number of rounds for messages of `size` weights, the same in all processes.
-
-    All repetitions of one size take a few seconds.
-    """
+    """Return the number of rounds for messages of `size` weights, equal in all processes."""
     return max(5, min(100, 10_000_000 // size, int(_SECONDS / pause)))

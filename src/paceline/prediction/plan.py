@@ -1,9 +1,9 @@
 """Plans a step: batch size, and an alternative for each block, within a bound on memory.
 
 The procedure is that of Zou 2017 (doi 10.1007/978-3-319-69179-4_2): solve the integer programme for
-each batch size; multiply the time of a step by the updates to the target, where records tell
-them; take the batch size that reaches it first, else the one with the most images per second. That
-is a prediction from blocks; `race` chooses among the plans that are nearly as fast.
+each batch size, and choose the one that reaches the target first, where records contain the number
+of updates that takes; else the one with the most images per second. `race` then compares the plans
+with nearly equal predictions by measurement.
 """
 
 import re
@@ -30,10 +30,10 @@ _NUM_PLANS = 2  # the choice, and the next best
 
 @dataclass(frozen=True)
 class Planned:
-    """Plans of one batch size. `plans`: the fastest within memory and the next, or none.
+    """Plans of one batch size: the fastest within memory and the next, or none.
 
-    `unbounded`: the fastest with any memory. `smallest`: the one that needs the least. `updates`:
-    to the target, where records tell them.
+    `unbounded` is the fastest with any memory, `smallest` needs the least. `updates` are those to
+    the target, if records contain them.
     """
 
     measured: MeasuredBlocks
@@ -47,14 +47,14 @@ class Planned:
         return self.measured.batch_size
 
     def cost(self, step_seconds: float) -> float:
-        """Return the seconds to the target by such steps; without records, of an image."""
+        """Return the seconds to the target by such steps; for an image, without records."""
         return step_seconds * (self.updates or 1 / self.batch_size)
 
 
 def bytes_of(memory: str | None, device: str) -> float:
-    """Return the bound that is asked for, as 40MB or 2GB; None: what this machine has free [bytes].
+    """Return the bytes of a text such as 40MB or 2GB; for None, what this machine has free.
 
-    Raises SettingError("memory") for what is no size.
+    Raises SettingError("memory") for a text that is no size.
     """
     if memory is None:
         return (
@@ -67,10 +67,10 @@ def bytes_of(memory: str | None, device: str) -> float:
 
 
 def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
-    """Return the updates by batch size, as means over the runs of one worker in reports/<study>/.
+    """Return the updates to the target by batch size, means over the one-worker runs of a study.
 
-    Batch sizes with runs that never got there are left out. Raises SettingError("study") if the
-    tables are missing or of another model or data set.
+    Batch sizes with runs that missed it are left out. Raises SettingError("study") if the tables
+    are missing or of another model or data set.
     """
     table, runs = folder / "tables/configurations.csv", folder / "runs.csv"
     if not table.is_file():
@@ -95,8 +95,8 @@ def plan_batches(
 ) -> list[Planned]:
     """Measure and plan one batch size per point, in a process of its own each.
 
-    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes], as `check`
-    does, and ProcessFailure if a process fails.
+    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes], and as
+    `check` does, and ProcessFailure if a process fails.
     """
     for point in points:
         check(point)
@@ -128,12 +128,12 @@ def check(point: Point) -> None:
 
 
 def best(planned: Sequence[Planned]) -> Planned:
-    """Return the batch size whose best plan costs the least, by prediction."""
+    """Return the batch size whose best plan has the smallest predicted cost."""
     return min(comparable(planned), key=lambda each: each.cost(each.plans[0].seconds))
 
 
 def comparable(planned: Sequence[Planned]) -> list[Planned]:
-    """Return the batch sizes with plans; where records tell updates, only those that they tell."""
+    """Return the batch sizes with plans, and with known updates if any has them."""
     possible = [each for each in planned if each.plans]
     return [each for each in possible if each.updates is not None] or possible
 

@@ -36,12 +36,11 @@ COVERED = 0.9  # of the draws, by an interval
 
 @dataclass(frozen=True)
 class TimedRun:
-    """Times of a run without training. All seconds are virtual.
+    """Times of a run without training, in virtual seconds.
 
-    `computing`, `exchanging`, `waiting`: shares of the workers' time; waiting is for other workers,
-    and in front of a server or a link. `staleness`: number of pushes to the first server by their
-    staleness [updates]. `busiest`: the link or server that was busy for the longest time, and for
-    which share of the run.
+    `computing`, `exchanging` and `waiting` are shares of the workers' time; they wait for other
+    workers, servers and links. `staleness` counts pushes to the first server by their staleness
+    [updates]. `busiest` is the link or server that was busy the longest, with its share of the run.
     """
 
     images_per_second: float
@@ -62,8 +61,8 @@ class TimedRun:
 class Prediction:
     """Prediction for one point.
 
-    `interval`: images/s between which `COVERED` of the draws of what the profile assumes are; None
-    if it was not asked for. `swept`: values of the settings by which it differs from others.
+    `interval` contains the images/s of COVERED of the draws, or is None without draws. `swept` has
+    the settings by which the point differs from others.
     """
 
     point: Point
@@ -83,12 +82,12 @@ class Prediction:
 
     @property
     def rate(self) -> StepRate | None:
-        """Rate of the accelerators; None if cluster.step_seconds decides."""
+        """Rate of the accelerators; None if cluster.step_seconds sets the time of a step."""
         return self.cluster.rate_of(self.point.workload)
 
     @property
     def rows(self) -> list[str]:
-        """Ids of the published rows that went into the rate and into the rest of the profile."""
+        """Ids of the published rows to which the rate and the profile were fitted."""
         return [*(self.rate.rows if self.rate else ()), *self.cluster.fitted_to]
 
 
@@ -97,8 +96,8 @@ def predict(
 ) -> Prediction:
     """Predict from `steps` steps of every worker; Prediction documents `swept`.
 
-    `draws`: number of random draws of what the profile assumes, for the interval; 0 for none.
-    Raises SettingError for a cluster that is not modelled, and for fewer than two steps.
+    `draws` is the number of random draws of the profile's assumed values, for the interval. Raises
+    SettingError for a cluster that is not modelled, and for fewer than two steps.
     """
     if steps < 2:
         raise SettingError("steps", f"{steps} are too few for a rate")
@@ -114,10 +113,9 @@ def predict(
 def interval(
     config: PointConfig, workload: AbstractWorkload, steps: int, draws: int
 ) -> tuple[float, float]:
-    """Predict `draws` times, each with other values of what the point's profile assumes.
+    """Return the interval of images/s over `draws` random draws of the profile's assumed values.
 
-    Raises SettingError for an assumption about a setting that does not exist, and for a range
-    whose least value is above its greatest.
+    Raises SettingError for an unknown setting, and for a range whose start is above its end.
     """
     rates = [
         timed_run(Point.of(drawn), steps, workload).images_per_second
@@ -128,11 +126,11 @@ def interval(
 
 
 def drawn_configs(config: PointConfig, draws: int) -> Iterator[PointConfig]:
-    """Yield configurations whose clusters have values from the ranges in cluster.assumed.
+    """Yield configurations whose clusters have random values from the ranges in cluster.assumed.
 
-    Each is uniform in its logarithm, or uniform where the range begins at 0. Of a step that was
-    timed at one batch size, the part that does not grow with the batch is drawn as well. The seed
-    of the jitter differs between draws.
+    Values are log-uniform, or uniform in a range that begins at 0. For a step that was timed at one
+    batch size, the share that does not grow with the batch is drawn as well. Draws differ in the
+    seed of the jitter.
     """
     cluster = Point.of(config).cluster
     assert isinstance(cluster, VirtualCluster)
@@ -171,10 +169,10 @@ def _set(values: Mapping[str, Any], setting: str, value: float) -> None:
 
 
 def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None) -> TimedRun:
-    """Run `steps` steps of every worker of a point.
+    """Run `steps` steps of every worker of a point without training.
 
-    `workload`: the network whose messages are sent; None for that of the point. Raises SettingError
-    for a cluster that is not modelled, and for too few steps.
+    Messages are those of `workload`, by default the point's own. Raises SettingError for a cluster
+    that is not modelled, and for too few steps.
     """
     clock = point_clock(point, steps, workload=workload)
     ends = [np.array(worker.step_ends) for worker in clock.workers]
@@ -206,8 +204,8 @@ def point_clock(
 ) -> VirtualClock:
     """Return the clock of a point at the end of `steps` steps of every worker.
 
-    `snapshot_samples`: as in RunSpec; `workload`: see `timed_run`. Raises SettingError for a
-    cluster that is not modelled.
+    `snapshot_samples` are those of RunSpec, `workload` that of `timed_run`. Raises SettingError for
+    a cluster that is not modelled.
     """
     cluster = point.cluster
     if not isinstance(cluster, VirtualCluster):
@@ -235,8 +233,8 @@ def timed_clock(
 ) -> VirtualClock:
     """Return the clock at the end of `steps` steps of every worker, with one weight per server.
 
-    Of the run, the number of steps and the seed are those of the other arguments; a batch_size is
-    only needed for snapshots. Raises SettingError for more servers than pushes.
+    `steps` and the seed of `step_times` replace those of the run, whose batch size matters only for
+    snapshots. Raises SettingError for more servers than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
     accounting = Accounting(scheme, run.num_workers)
@@ -260,7 +258,7 @@ def timed_clock(
 
 
 def sized_workload(point: Point) -> AbstractWorkload:
-    """Return the workload of a run without training: its own, or one with the model's bytes."""
+    """Return the point's workload; one without a size gets that of the model."""
     if point.workload.name != OWN:
         return point.workload
     model = point.model.build()

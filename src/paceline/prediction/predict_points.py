@@ -1,6 +1,6 @@
-"""Predicts a study's real processes, by the profiles that the study names.
+"""Predicts the real processes of a study, by the modelled clusters that the study names.
 
-Of paced points, whose steps and links are emulated, staleness is compared with the predicted one.
+For paced points, whose steps and links are emulated, it also compares the staleness.
 """
 
 import csv
@@ -47,10 +47,10 @@ UNEVENNESS = 0.6
 
 
 class ComparedStaleness(NamedTuple):
-    """Staleness of a run beside that of predicted ones.
+    """Comparison of the staleness of a run with that of predicted runs.
 
-    `distance`: total variation between its distribution and the pooled predicted one, 0 to 1. `p`:
-    share of runs, itself included, that are as far from all together.
+    `distance` is the total variation between the two distributions, 0 to 1. `p` is the share of
+    runs, itself included, that are at least as far from the pool of all.
     """
 
     distance: float
@@ -60,18 +60,16 @@ class ComparedStaleness(NamedTuple):
 def predict_points(study: str, root: Path) -> Path:
     """Write reports/<study>/predictions.csv and return its path.
 
-    It has a row for each measured or paced point of runs.csv with a rate: the images/s of as many
-    steps on the modelled cluster that the study's `predicted_by` names for its model, without
-    training; for a paced point, with what `_of_paced` says of its messages.
+    It has a row for each measured or paced point of runs.csv with a rate: images/s of as many steps
+    on the modelled cluster that `predicted_by` names for the model, without training. For paced
+    points `_of_paced` adds columns.
 
-    How fast a shared machine computes changes from hour to hour. So on a cluster with shared cores
-    the duration of a step by itself is the mean over the study's own runs of one worker without
-    a server, for each model and batch size; the kind of these runs is calibrated, not predicted.
+    The speed of a shared machine changes from hour to hour. So on a cluster with shared cores the
+    seconds of a step are means over the study's own one-worker runs without a server, for each
+    model and batch size. Those runs have the kind calibrated, others predicted. The half of a point
+    is validation or development, if the study has `validated_on`.
 
-    Where the study says what it is `validated_on`, the half of a point is validation or
-    development.
-
-    Raises SettingError if there is no runs.csv, or no profile for a model.
+    Raises SettingError without runs.csv, or without a profile for a model.
     """
     folder = root / "reports" / study
     if not (folder / "runs.csv").is_file():
@@ -108,10 +106,10 @@ def predict_points(study: str, root: Path) -> Path:
 
 
 def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
-    """Return a function that predicts the seconds of a point, as its study's `predicted_by` asks.
+    """Return a function that predicts the seconds of an exchange on its `predicted_by` cluster.
 
-    It returns None where the study names no modelled cluster. Between emulated nodes the links are
-    those of the point itself. Nobody computes, so that only messages take time.
+    It returns None without such a cluster. Links between emulated nodes are those of the point.
+    Nothing but messages takes time.
     """
     clusters = dict[str, Values]()
 
@@ -132,7 +130,7 @@ def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
 
 
 def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
-    """Run as many steps of a point on another cluster, without training."""
+    """Run the steps of a point on another cluster, without training."""
     point = Point.of(config.replaced(cluster=cluster))
     return timed_run(point, samples // (point.batch_size * point.workers))
 
@@ -140,8 +138,8 @@ def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
 def emulating(cluster: Values, paced: Values, processes: int) -> dict[str, Any]:
     """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
 
-    Messages take no less than inside a node, and all nodes share the cores of one machine, whose
-    costs are those of all `processes` of workers.
+    Messages take no less than inside a node. All nodes share the cores of one machine, whose costs
+    are those of all `processes`.
     """
     own = {name: value for name, value in paced.items() if name in _EMULATED}
     own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
@@ -159,11 +157,11 @@ def emulating(cluster: Values, paced: Values, processes: int) -> dict[str, Any]:
 def compared_staleness(
     pushes: Counter[int], predicted: Sequence[Counter[int]]
 ) -> ComparedStaleness:
-    """Compare a run with predicted runs of other seeds; each has pushes by their staleness.
+    """Compare a run with predicted runs of other seeds, by pushes per staleness.
 
-    If it is one more draw from the prediction, each rank of its distance from the pool of all runs
-    is equally probable: p <= 5 % in at most 5 % of such runs (Barnard 1963, J. R. Stat. Soc. B 25;
-    Hope 1968, J. R. Stat. Soc. B 30).
+    If the run is one more draw from the prediction, all ranks of its distance are equally probable,
+    so that p <= 5 % in at most 5 % of such runs (Barnard 1963, J. R. Stat. Soc. B 25; Hope 1968, J.
+    R. Stat. Soc. B 30).
     """
     runs = (pushes, *predicted)
     length = 1 + max(max(each) for each in runs)
@@ -183,10 +181,9 @@ def _distance(shares: np.ndarray, of: np.ndarray) -> np.ndarray:
 def _of_paced(
     config: PointConfig, cluster: Values, samples: int, pushes: Counter[int] | None
 ) -> tuple[str, ...]:
-    """Return images/s, those with free messages, distance and p of staleness, as text.
+    """Return images/s, those with free messages, and distance and p of staleness, as text.
 
-    Free: of the same steps if messages and servers took no time. `pushes`: to the first server, by
-    their staleness; None without one.
+    `pushes` to the first server are counted by staleness; None without a server.
     """
     processes = config.values["workers"] * config.of_the_run("model")["shards"]
     paced = emulating(cluster, config.values["cluster"], processes)
@@ -203,7 +200,7 @@ def _of_paced(
 
 
 def _staleness_of(folder: Path) -> dict[str, Counter[int]]:
-    """Return the pushes to the first server by their staleness, of each point with servers."""
+    """Return pushes to the first server by staleness, for each point with servers."""
     found: dict[str, Counter[int]] = {}
     for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
         for row in csv.DictReader(io.StringIO(table.decode())):
@@ -236,7 +233,7 @@ def _computes(run: Run) -> tuple[str, str]:
 
 
 def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float]]:
-    """Return {batch size: mean seconds of a step} of runs of one worker, by what they compute."""
+    """Return {batch size: mean seconds of a step} of one-worker runs, by model and batch size."""
     found: dict[tuple[str, str], list[float]] = {}
     for run in filter(_is_alone, runs):
         seconds = int(run["batch_size"]) / float(run["images_per_second"])
@@ -247,7 +244,7 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
 def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
     """Return the half of each point of a study, by key; "" if the study has only one.
 
-    Raises SettingError("validated_on") for what is no axis, no list, or no value of a point.
+    Raises SettingError("validated_on") for a wrong axis or list of values.
     """
     chosen = points[0].config.values.get("validated_on")
     if not chosen:
@@ -261,19 +258,12 @@ def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
         if not isinstance(values, list) or not all(each in known for each in values):
             message = f"a list of values of {axis} is needed, not {values}"
             raise SettingError("validated_on", message)
-    return {
-        each.key: "validation"
-        if all(each.axes.get(axis) in values for axis, values in chosen.items())
-        else "development"
-        for each in points
-    }
+    halves = ("development", "validation")
+    return {p.key: halves[all(p.axes.get(a) in of for a, of in chosen.items())] for p in points}
 
 
 def _profile_of(config: PointConfig) -> str:
-    """Return the name of the modelled cluster that predicts a measured point.
-
-    Raises SettingError("predicted_by") if the study names none for its model.
-    """
+    """Return the modelled cluster of a point; raise SettingError("predicted_by") without it."""
     chosen, model = config.values.get("predicted_by"), config.names["model"]
     if not isinstance(chosen, Mapping) or model not in chosen:
         message = f"{{model: file of conf/cluster}} is needed, with {model}"

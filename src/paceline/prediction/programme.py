@@ -28,8 +28,8 @@ _MOMENTS = ("forward", "backward")  # of a block
 class Option(NamedTuple):
     """Alternative of one block, with its measurements.
 
-    `seconds`: of forward and backward. `kept`: bytes from the end of forward until backward.
-    `forward`, `backward`: most bytes during these, above those before forward.
+    `seconds` are those of forward and backward. `kept` bytes stay from the end of forward until
+    backward; `forward` and `backward` are peaks, above the bytes before forward.
     """
 
     alternative: Alternative
@@ -42,8 +42,8 @@ class Option(NamedTuple):
 class BlockCosts(NamedTuple):
     """Measurements of a block. `gradients`: bytes of its weights' gradients.
 
-    `conversion_seconds`, `conversion_bytes`: to bring what it is given from one layout into the
-    other, and its gradient back.
+    `conversion_seconds` and `conversion_bytes` convert its input to the other layout, and the
+    gradient back.
     """
 
     name: str
@@ -53,7 +53,7 @@ class BlockCosts(NamedTuple):
     conversion_bytes: int
 
     def option(self, alternative: Alternative) -> Option:
-        """Return the option with this alternative, or the plain one, which every block has."""
+        """Return the option with this alternative, or else the plain one."""
         by_alternative = {each.alternative: each for each in self.options}
         return by_alternative.get(alternative) or by_alternative[PLAIN]
 
@@ -66,7 +66,7 @@ class Moment(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Chosen option of each block, with what the step takes [seconds], and its fullest moment."""
+    """Chosen option of each block, the seconds of a step, and the moment with the most bytes."""
 
     options: Sequence[Option]
     seconds: float
@@ -80,11 +80,12 @@ class Plan(NamedTuple):
 class Programme:
     """Integer programme of one batch size.
 
-    `seconds`, `bytes`: of a step, besides its blocks' and their gradients. `update_bytes`: while
-    weights are updated. `keeps_gradients`: gradients are there also before they are computed.
+    `seconds` and `bytes` of a step are those besides its blocks and their gradients; `update_bytes`
+    are needed while weights are updated. `keeps_gradients`: gradients exist before they are
+    computed.
 
-    Its columns are the options of all blocks, the change of layout before each block, and the
-    memory that is needed, in units of the largest number of bytes.
+    The columns are the options of all blocks, the change of layout before each block, and the
+    memory, in units of the largest number of bytes.
     """
 
     blocks: Sequence[BlockCosts]
@@ -118,7 +119,7 @@ class Programme:
         return found
 
     def _solved(self, costs: np.ndarray, memory: float, excluded: Sequence[Plan]) -> Plan | None:
-        """Return the plan with the least costs that is not one of `excluded`."""
+        """Return the cheapest plan that is not one of `excluded`."""
         num_blocks, num_options = self._changes.shape
         others = ((0, 0), (0, num_blocks + 1))  # columns besides those of options
         scale = float(np.abs(self._needed).max() + np.abs(self._constant).max())
@@ -166,10 +167,7 @@ class Programme:
 
     @cached_property
     def _changes(self) -> np.ndarray:
-        """Layout of each block less that of the block before it, [blocks, options].
-
-        Images come contiguous.
-        """
+        """Change of layout before each block, [blocks, options]; images are contiguous."""
         is_last = [option.alternative.layout == "channels_last" for option in self._options]
         return np.diff(self._of_block * is_last, axis=0, prepend=0)
 

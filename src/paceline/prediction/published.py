@@ -48,13 +48,12 @@ Verdict = Literal["judged", "calibrated", "not verified", "settings assumed", "s
 
 @settings("prediction")
 class Entry:
-    """A published number, and the settings that predict it.
+    """Published number, and the settings that predict it.
 
-    `row`: its id in papers/published.csv. `epochs`: passes over ImageNet-1k, for a time.
-    `baseline`, `baseline_epochs`: what a speed-up is over; both passes are given if it is one of
-    times. `steps`: of each worker. `assumed`: what of the settings is not in the source.
-    `same_as`: row of which this one is only another form. `error_from`: what the model lacks, for
-    an error that is far from nothing.
+    `row` is its id in papers/published.csv; `epochs` are passes over ImageNet-1k, for a time. A
+    speed-up is over the `baseline`, with `baseline_epochs` if it is one of times. `steps` are those
+    of each worker. `assumed` names settings that the source does not state, `same_as` a row of the
+    same runs, `error_from` what the model lacks to explain a large error.
     """
 
     row: str
@@ -70,11 +69,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Judged:
-    """Prediction of one published number, with its `interval` over what the profile assumes.
+    """Prediction of one published number, with its `interval` over the draws of assumed values.
 
-    `naive`: N times one accelerator, by the same rate; None where there is no rate. `verdict`:
-    calibrated if the number went into the prediction itself, same runs if it is another form of one
-    that is judged. `rows`: ids of those that went into it.
+    `naive` is N times one accelerator at the same rate, None without a rate. The `verdict` is
+    calibrated if the number went into the prediction, same runs if another form of it is judged.
+    `rows` are the ids of those that went into it.
     """
 
     entry: Entry
@@ -122,7 +121,7 @@ def write_published(root: Path) -> Path:
 
 
 def published_rows(root: Path) -> dict[str, Mapping[str, str]]:
-    """Return the published numbers by id. Raises SettingError("papers") where there are none."""
+    """Return the published numbers by id; raise SettingError("papers") without the file."""
     path = root / "papers/published.csv"
     if not path.is_file():
         raise SettingError("papers", f"there is no {path}; they are in Paceline's repository")
@@ -138,10 +137,9 @@ def entries(root: Path) -> list[Entry]:
 def judge(
     entry: Entry, known: Mapping[str, Mapping[str, str]], root: Path, draws: int = 0
 ) -> Judged:
-    """Predict a published number. Raises SettingError for a row or a unit that is not known.
+    """Predict a published number. Raises SettingError for an unknown row or unit.
 
-    `draws`: number of random draws of the assumed values, used for the interval; the baseline is
-    not varied.
+    `draws` of the assumed values yield the interval; the baseline is not varied.
     """
     if entry.row not in known:
         raise SettingError("prediction.row", f"papers/published.csv has no {entry.row}")
@@ -197,7 +195,7 @@ def _in_unit(
 def summary(found: Sequence[Judged]) -> str:
     """Return the errors of the judged predictions in two or three sentences.
 
-    Skill: 1 - the median error over that of N times one accelerator, on the same numbers.
+    Skill is 1 minus our median error over that of N times one accelerator, on the same numbers.
     """
     judged = [each for each in found if each.verdict == "judged"]
     if not judged:
@@ -223,7 +221,7 @@ def summary(found: Sequence[Judged]) -> str:
 
 
 def _explanations(found: Sequence[Judged]) -> list[str]:
-    """Return a line for each explanation, with the errors that it is of."""
+    """Return a line for each explanation, with the errors that it explains."""
     errors: dict[str, list[str]] = {}
     for each in found:
         if abs(each.error) > FAR:

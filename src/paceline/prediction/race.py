@@ -1,13 +1,12 @@
-"""Chooses batch size and plan by whole steps, among the few that are the fastest by prediction.
+"""Chooses batch size and plan by whole steps, among those with the fastest predictions.
 
 A prediction adds up blocks that were measured one by one, with their code and data in caches: in a
-whole step on a CPU a small recomputed block took 0.3 to 0.8 ms more. Plans that are predicted to be
-within a few percent of each other can only be ranked by whole steps, if at all.
+whole step on a CPU a small recomputed block took 0.3 to 0.8 ms more. So only whole steps can rank
+plans that are predicted to be within a few percent of each other.
 
-They are measured by turns, and the slower half is dropped again and again (Karnin, Koren and Somekh
-2013, "Almost optimal exploration in multi-armed bandits", sequential halving), so that most of the
-time goes to those that are hardest to distinguish. `verify` measures the choice again: in the race
-it was the fastest of many, to which luck has contributed.
+Plans are measured by turns, and the slower half is dropped repeatedly (sequential halving: Karnin,
+Koren and Somekh 2013, "Almost optimal exploration in multi-armed bandits"). `verify` measures the
+choice again, because the fastest of many was also lucky.
 """
 
 import itertools
@@ -27,7 +26,7 @@ from paceline.prediction.blocks import ALTERNATIVES, Block, Choice, applied, fin
 from paceline.prediction.measure_blocks import STEP_SECONDS, built_step, timed
 from paceline.prediction.plan import Planned, best, comparable, in_process
 from paceline.prediction.programme import Plan, Programme
-from paceline.prediction.step_memory import Peak, Step, measure_peak
+from paceline.prediction.step_memory import Step, measure_peak
 from paceline.record.point import Point
 
 _MOST_COMBINATIONS = 32  # up to which all of them are feasible plans
@@ -42,10 +41,9 @@ Turn = Callable[[], float]  # takes a measurement and returns its seconds
 
 
 class Difference(NamedTuple):
-    """Relative difference in time: median over rounds, and its interval.
+    """Relative difference in time: its median over rounds, with a 95 % interval.
 
-    `low`, `high`: of 95 %, by the sign test, which assumes no distribution; None for fewer than
-    the six rounds that it needs.
+    The interval is that of the sign test, and None for fewer than the six rounds that it needs.
     """
 
     share: float
@@ -54,7 +52,7 @@ class Difference(NamedTuple):
 
     @property
     def faster(self) -> bool:
-        """Say whether the other is significantly faster."""
+        """True if the other is significantly faster."""
         return self.high is not None and self.high < 0
 
     @property
@@ -89,18 +87,18 @@ class Compared:
         return self.planned.cost(self.step_seconds)
 
     def to(self, other: "Compared") -> Difference:
-        """Return how much more time `other` takes to the target, or for an image."""
+        """Return how much more time `other` takes, to the target or for an image."""
         costs = [[each.planned.cost(s) for s in each.seconds] for each in (self, other)]
         return difference(*costs)
 
 
 @dataclass(frozen=True)
 class VerifiedPlan:
-    """A plan, the seconds of its whole steps by round, and the `peak` of the first few plans."""
+    """Plan with the seconds of its whole steps by round; some also have a `peak` of bytes."""
 
     plan: Plan
     seconds: Sequence[float]
-    peak: Peak | None
+    peak: int | None
 
 
 def compare(
@@ -118,7 +116,7 @@ def compare(
 
 
 def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
-    """Return the feasible plans of all batch sizes that are near the fastest by prediction."""
+    """Return the feasible plans of all batch sizes with a prediction near the fastest one."""
     fastest = best(planned)
     limit = _NEAR * fastest.cost(fastest.plans[0].seconds)
     found = [
@@ -132,7 +130,7 @@ def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
 
 
 def ordered(candidates: Sequence[Compared], seconds: Sequence[Sequence[float]]) -> list[Compared]:
-    """Return the choice, the runner-up, and the others in the order in which the race left them.
+    """Return the choice, the runner-up, and the others, by the rounds that they stayed in the race.
 
     The choice has the smallest median of those with the most rounds.
     """
@@ -146,8 +144,8 @@ def feasible_plans(
 ) -> list[Plan]:
     """Return the plans to measure within `memory` [bytes], the fastest first.
 
-    If there are many combinations, those with the same alternative for all blocks that have it are
-    among them.
+    These are all combinations if they are few; else the fastest ones, and for each alternative the
+    plan that uses it wherever possible.
     """
     options = [block.options for block in programme.blocks]
     if math.prod(map(len, options)) <= _MOST_COMBINATIONS:
@@ -183,7 +181,7 @@ def verify(
 
 
 def rank(verified: Sequence[VerifiedPlan]) -> int:
-    """Return the place of the first plan by measured median, 1 for the fastest."""
+    """Return the rank of the first plan by measured median, 1 for the fastest."""
     medians = [median(each.seconds) for each in verified]
     return 1 + sum(seconds < medians[0] for seconds in medians)
 
@@ -194,7 +192,7 @@ def differences(verified: Sequence[VerifiedPlan]) -> list[Difference]:
 
 
 def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
-    """Return by which share `other` takes longer, by the first rounds, which both have."""
+    """Return the share by which `other` takes longer, in the rounds that both have."""
     num_rounds = min(len(first), len(other))
     shares = np.array(other[:num_rounds]) / np.array(first[:num_rounds]) - 1
     low, high = quantile_test(shares, q=0, p=0.5).confidence_interval(_CONFIDENCE)
@@ -216,11 +214,8 @@ def repeat_steps(
     return by_turns(_turns(steps), rounds, seconds, Random(_VERIFY_SEED))
 
 
-def plan_peak(point: Point, choice: Choice) -> Peak:
-    """Return the peak of a step by a choice; call it in a process of its own.
-
-    With an empty choice all blocks are carried out unchanged.
-    """
+def plan_peak(point: Point, choice: Choice) -> int:
+    """Return the peak bytes of a step by a choice; call it in a process of its own."""
 
     def build() -> Callable[[], None]:
         step = built_step(point)
@@ -262,9 +257,9 @@ def by_turns(
     random: Random,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[list[float]]:
-    """Return the seconds of each by round. There are `rounds`, and more until `seconds` are over.
+    """Return the seconds of each turn by round, for at least `rounds` rounds and `seconds` seconds.
 
-    The order is drawn anew in every round, so that no turn always follows the same other one.
+    Every round has a random order, so that no turn always follows the same other one.
     """
     found: list[list[float]] = [[] for _ in turns]
     order, start = list(range(len(turns))), clock()

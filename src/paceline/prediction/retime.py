@@ -1,8 +1,7 @@
 """Times of a record's curve on another modelled cluster, without training it again.
 
-Where workers meet in each mean, and nothing but the draws of step times decides which comes first,
-a run on another network has the same weights, and a run of the clock without gradients has its
-times.
+Where all workers take part in each mean, and only the draws of step times decide their order, a run
+on another network has the same weights. A run of the clock without gradients has its times.
 """
 
 import csv
@@ -47,7 +46,7 @@ _NUMBERS = (  # of result.json, that change with the times and the bytes of mess
 
 
 class Retimed(NamedTuple):
-    """Evaluation of a record; `before`: its virtual seconds, `seconds`: on the other cluster."""
+    """Evaluation of a record: virtual seconds `before`, and `seconds` on the other cluster."""
 
     samples: int
     top1: float
@@ -57,7 +56,7 @@ class Retimed(NamedTuple):
 
 @dataclass(frozen=True)
 class _Timed:
-    """Part of a TrainingReport that the numbers of time read."""
+    """Part of a TrainingReport that numbers of time read."""
 
     strategy: StrategyReport
     shard: int = 0
@@ -66,9 +65,9 @@ class _Timed:
 def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     """Return the evaluations of the record `key` with the times of the cluster in `overrides`.
 
-    The weights are those of a run that trains there, bit for bit. Raises SettingError for a record
-    that does not exist or does not fit, for a scheme whose updates have an order that depends on
-    time, and for a cluster on which other steps are slow.
+    The weights are bit for bit those of a run that trains there. Raises SettingError for a record
+    that is missing or does not fit, for a scheme whose order of updates depends on time, and for a
+    cluster with other slow steps.
     """
     path = next(iter(sorted(root.glob(f"runs/*/{key}/result.json"))), None)
     if path is None:
@@ -111,10 +110,10 @@ def _is_ordered_by_steps(point: Point) -> bool:
 
 
 def retime_points(points: Sequence[StudyPoint]) -> None:
-    """Write the records of those `points` whose weights a record has; print a line for each.
+    """Write the records of those `points`, which need a run, whose weights another record has.
 
-    That record may be of any study, but is finished and made by the present code. `points`: those
-    that need a run.
+    That record may be of any study, but is finished and made by the present code. Prints a line for
+    each.
     """
     asked = [p for p in points if p.config.sweep.takes_over and has_weights_of_any_network(p.point)]
     if not asked:
@@ -144,7 +143,7 @@ def key_of_weights(config: PointConfig) -> str:
 
 
 def _write_retimed(point: Point, folder: Path, source: Path) -> None:
-    """Write the record of `point` to `folder`, with the weights' numbers of the record `source`.
+    """Write the record of `point` to `folder`, with the results of the record `source`.
 
     Real seconds are those of the training. Raises SettingError if it cannot be written.
     """
@@ -181,10 +180,7 @@ def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], 
 
 
 def _trained_records(runs: Path) -> dict[str, Path]:
-    """Return the folders of trainings on a virtual clock, by the key of their weights.
-
-    They are what the present code has trained to the end.
-    """
+    """Return folders of finished virtual trainings by the present code, by key of their weights."""
     digest, found = source_digest(), dict[str, Path]()
     for path in sorted(runs.glob("[!.]*/[!.]*/result.json")):
         result = read_result(path.parent)

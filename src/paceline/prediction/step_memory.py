@@ -2,11 +2,10 @@
 
     peak = weights + gradients + optimizer's state + images + saved tensors + workspace
 
-A step on fake tensors counts each part from shapes, without the memory, so that batches are counted
-that do not fit. Only convolutions on a CPU are carried out, one at a time, since
-their workspace differs between processors. Zou 2017 (doi 10.1007/978-3-319-69179-4_2) counts the
-same parts from layers' sizes; here autograd itself says what it saves, and the workspace is
-whatever else is alive at the peak.
+A step on fake tensors counts each part from shapes, so that batches are counted that do not fit.
+Only convolutions on a CPU are carried out, one at a time, since their workspace differs between
+processors. Zou 2017 (doi 10.1007/978-3-319-69179-4_2) counts the same parts from layers' sizes;
+here autograd reports what it saves, and the workspace is whatever else is alive at the peak.
 """
 
 import json
@@ -44,23 +43,12 @@ class Phase(NamedTuple):
     left: int
 
 
-class Peak(NamedTuple):
-    """Greatest bytes in a process since the step's network was built.
-
-    `allocated`: by torch's allocator. `resident`: growth of the process's resident set, which
-    includes what malloc keeps and the libraries' own; None where the system does not tell.
-    """
-
-    allocated: int
-    resident: int | None
-
-
 @dataclass(frozen=True)
 class StepMemory:
-    """Bytes of a step's parts. `weights`: with the network's buffers. `images`: with labels.
+    """Bytes of a step's parts: `weights` include the network's buffers, `images` the labels.
 
-    `saved`: by autograd between forward and backward, each storage once. `workspace`: what else is
-    alive at the peak. `update_peak`: the peak while the optimizer updates weights.
+    Autograd saves `saved` bytes between forward and backward. `workspace` is what else is alive at
+    the peak, `update_peak` the peak while the optimizer updates weights.
     """
 
     weights: int
@@ -73,7 +61,7 @@ class StepMemory:
 
     @property
     def constant(self) -> int:
-        """Bytes that are there in all steps but the first, whatever the plan."""
+        """Bytes that exist in all steps but the first, whatever the plan."""
         return self.weights + self.gradients + self.optimizer + self.images
 
     @property
@@ -81,10 +69,9 @@ class StepMemory:
         return self.constant + self.saved + self.workspace
 
     def with_libraries(self, allocated: int) -> "StepMemory":
-        """Return it with what libraries hold besides, of a step whose measured peak is `allocated`.
+        """Add what libraries hold, given the measured peak of a step.
 
-        That is workspace of cuBLAS and cuDNN on a GPU, which does not follow from shapes: cuBLAS
-        keeps 68 MB for good on an H200.
+        This is workspace of cuBLAS and cuDNN on a GPU, which does not follow from shapes.
         """
         more = max(0, allocated - self.peak)
         return replace(self, workspace=self.workspace + more, update_peak=self.update_peak + more)
@@ -93,8 +80,8 @@ class StepMemory:
 class Step:
     """Training steps of a module on random images, in the order of Lightning's loop.
 
-    `keeps_gradients`: gradients are zeroed, not freed: under DDP they are views of its buckets, and
-    under servers of a vector. Raises SettingError("model") for a module without one optimizer.
+    `keeps_gradients` zeroes gradients instead of freeing them, as DDP and servers do, which hold
+    them in one vector. Raises SettingError("model") for a module without exactly one optimizer.
     """
 
     def __init__(
@@ -136,7 +123,7 @@ def count_memory(
 ) -> StepMemory:
     """Count the memory of a step with `batch_size` images [C, H, W]; `Step` has the arguments.
 
-    The module is left as it is. Raises SettingError("model") as `Step` does.
+    The module is not changed. Raises SettingError("model") as `Step` does.
     """
     mode = FakeTensorMode()
     with FakeCopyMode(mode):
@@ -158,32 +145,28 @@ def count_memory(
     return replace(counted, workspace=max(peak, update_peak) - counted.peak)
 
 
-def measure_peak(build: Callable[[], Callable[[], None]], device: torch.device) -> Peak:
-    """Measure the second of two steps; call it in a fresh process.
+def measure_peak(build: Callable[[], Callable[[], None]], device: torch.device) -> int:
+    """Return the most bytes of torch's allocator in the second of two steps.
 
-    `build` makes the network and returns the step. Everything is built inside, since a CPU's
-    allocator tells nothing of what was there before; the first step makes gradients and the
+    Call it in a fresh process: `build` makes the network and returns the step, since a CPU's
+    allocator reports nothing of what existed before. The first step makes gradients and the
     optimizer's state.
     """
-    before = _resident("VmRSS", reset=True)
     steps = _two_steps(build)
-    if device.type == "cuda":
-        next(steps)
-        torch.cuda.reset_peak_memory_stats()
-        next(steps, None)
-        torch.cuda.synchronize()
-        allocated = torch.cuda.max_memory_allocated()
-    else:
-        allocated = phases_on_cpu(steps)[1].peak
-    peak = _resident("VmHWM")
-    return Peak(allocated, None if before is None or peak is None else peak - before)
+    if device.type != "cuda":
+        return phases_on_cpu(steps)[1].peak
+    next(steps)
+    torch.cuda.reset_peak_memory_stats()
+    next(steps, None)
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
 
 
 def phases_on_cpu(work: Iterator[None]) -> list[Phase]:
     """Run work whose phases end at each `yield`; return their bytes, above those before the first.
 
-    They are added up from the allocator's events, so that they include what an operator allocates
-    and frees while it runs, which differs between processors.
+    They are sums of the allocator's events, which include what an operator allocates and frees
+    while it runs; that differs between processors.
     """
     # acc_events: torch 2.11 warns of a process's second profile that it forgets the first
     with profile(
@@ -223,9 +206,8 @@ def phases_by_operation(work: Iterator[None], held: Iterable[Tensor]) -> list[Ph
 class _Allocations(TorchDispatchMode):
     """Context that counts what operations allocate: bytes `current`ly, and at the `peak`.
 
-    A storage counts from the operation that returns it until nothing refers to it, whether it is
-    real or fake. What an operation allocates only while it runs is not seen, except for
-    convolutions on a CPU, where it is measured.
+    A storage, real or fake, counts from the operation that returns it until nothing refers to it.
+    What an operation allocates while it runs is not seen, except for convolutions on a CPU.
     """
 
     def __init__(self) -> None:
@@ -242,7 +224,7 @@ class _Allocations(TorchDispatchMode):
         return returned
 
     def add(self, tensors: Iterable[Tensor]) -> None:
-        """Count storages that were there before."""
+        """Count these tensors' storages, unless they are counted already."""
         for tensor in tensors:
             storage = tensor.untyped_storage()
             if (key := storage._cdata) not in self._live:
@@ -277,10 +259,9 @@ def _saved(step: Step, own: Sequence[Tensor]) -> int:
 
 
 def _workspace(func: Any, args: tuple[Any, ...]) -> int:
-    """Return the bytes that a convolution on a CPU allocates besides what it returns.
+    """Return the bytes that a convolution on a CPU allocates besides its result.
 
-    Copies in layouts of its own, and columns of images, depend on the processor. So it is carried
-    out once on zeros of these shapes, whether its tensors are fake or not.
+    They depend on the processor, so it is carried out once on zeros of these shapes.
     """
     if func not in _CONVOLUTIONS or args[0].device.type != "cpu":
         return 0
@@ -311,14 +292,3 @@ def _two_steps(build: Callable[[], Callable[[], None]]) -> Iterator[None]:
     step()
     yield
     step()
-
-
-def _resident(line: str, *, reset: bool = False) -> int | None:
-    """Return a line of the process's status [bytes]. `reset`: let the greatest begin anew."""
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        return None
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    found = next(each for each in status.read_text().splitlines() if each.startswith(line))
-    return 1024 * int(found.split()[1])

@@ -18,10 +18,9 @@ _NO_LIMIT = 1e15  # bytes/s, where more bytes took no longer
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """Measurements of one worker.
+    """Measurements of one worker: seconds of each step by batch size.
 
-    `steps`: seconds of each step, by batch size. `ddp_steps`: those of a step at the chosen batch
-    size by DistributedDataParallel, which reduces over only this worker.
+    `ddp_steps` are steps at the chosen batch size by DistributedDataParallel with one worker.
     """
 
     accelerator: str
@@ -34,11 +33,11 @@ class MeasuredSteps:
 class Measured:
     """Measurements of this machine.
 
-    `batch_size`: the chosen one. `pause`: seconds before a message, at most. `together`: mean
-    seconds of a step, by the number of workers that take steps at once. `pair`: union of what
-    measure_pair returns. `added`: seconds that an exchange of the model's weights adds to a step,
-    by its name in `pair`. `crowded`: seconds of all-reduces over more workers than cores, by their
-    number; empty where that would be too many.
+    `batch_size` is the chosen one, `pause` the longest before a message [seconds]. `together` has
+    the mean seconds of a step by the number of workers at once, `pair` the results of measure_pair,
+    `added` the seconds that an exchange of the model's weights adds to a step, and `crowded` the
+    seconds of all-reduces over more workers than cores, by their number, or nothing on a large
+    machine.
     """
 
     started: datetime
@@ -56,9 +55,8 @@ class Measured:
 def profile_of_measured(measured: Measured) -> ClusterProfile:
     """Return the profile of a modelled cluster that follows from the measurements.
 
-    Fixed costs are taken from the fastest messages, rates from the largest; what a message costs a
-    core, from the all-reduce of too many workers for the cores. A push and its answer take one
-    direction of a link each.
+    Fixed costs come from the fastest messages, rates from the largest, and the cores' time per
+    message from all-reduces over more workers than cores.
     """
     server_seconds, each_weight_byte = line_through(measured.pair["serve"])
     both_ways, each_byte = line_through(measured.pair["push_pull"])
@@ -83,10 +81,10 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
 
 
 def line_through(times: Times) -> tuple[float, float]:
-    """Fit seconds = fixed + per_byte * bytes through the fastest and the largest message.
+    """Return (fixed, per_byte) of seconds = fixed + per_byte * bytes, neither negative.
 
-    Returns (fixed, per_byte), neither negative. The fastest message is the best estimate of the
-    fixed cost: a smaller message that took longer was delayed by something else.
+    The line passes through the fastest message, the best estimate of the fixed cost, and the
+    largest.
     """
     many = max(times)
     few = min((size for size in times if size < many), key=times.__getitem__)
@@ -97,15 +95,14 @@ def line_through(times: Times) -> tuple[float, float]:
 def allreduce_link_of(fixed: float, per_byte: float, cores: int) -> tuple[float, float]:
     """Return (latency, seconds per byte) of gloo's messages.
 
-    They are derived from the costs of native all-reduces between two workers, in two rounds, whose
-    bytes cores must be free to pass; the cost formula of the native collective says how they add
-    up.
+    They follow from native all-reduces between two workers, which take two rounds and need free
+    cores to copy bytes.
     """
     return fixed / 2, per_byte / max(1, 2 / cores)
 
 
 def _of_message(workers: int, times: Times, cores: int) -> tuple[float, float]:
-    """Return the time of a core for a message [seconds], and for its bytes [bytes/s]."""
+    """Return the seconds of a core for a message, and its bytes/s."""
     fixed, each_byte = line_through(times)
     messages = collective("native").node_messages(workers, workers)
     each = fixed * cores / messages.num_messages
@@ -130,34 +127,28 @@ def exchange_seconds(measured: Measured) -> tuple[float, float]:
 def jitter(seconds: np.ndarray) -> float:
     """Return the sigma of a log-normal factor on the time of a step.
 
-    It is half of what the middle 68 % of the logarithms span, so that a few steps that the system
-    delayed have no effect.
+    It is half of what the middle 68 % of the logarithms span, so that a few delayed steps do not
+    count.
     """
     low, high = np.quantile(np.log(seconds), [0.16, 0.84])
     return float(high - low) / 2
 
 
 def speeds(measured: Measured) -> dict[int, float]:
-    """Return what n workers compute at once, as a multiple of one worker by itself, by n."""
+    """Return the total speed of n workers at once, as a multiple of one worker's, by n."""
     alone = measured.together[1]
     return {count: count * alone / seconds for count, seconds in measured.together.items()}
 
 
 def ddp_seconds(measured: Measured) -> float:
-    """Return what DistributedDataParallel adds to a step [seconds], not negative.
-
-    Medians, since what other guests of the host take is more than the difference.
-    """
+    """Return what DistributedDataParallel adds to a step [seconds], by medians, not negative."""
     worker = measured.worker
     without = median(worker.steps[measured.batch_size])
     return max(0.0, median(worker.ddp_steps) - without)
 
 
 def rows(measured: Measured) -> list[tuple[str, str]]:
-    """Return the name of each number, and the number with its unit, as text.
-
-    Messages are beside what the profile says of them.
-    """
+    """Return the name of each number, and the number with its unit and its model, as text."""
     profile, found = profile_of_measured(measured), list[tuple[str, str]]()
     for size, seconds in measured.worker.steps.items():
         rate = f"{size / fmean(seconds):,.0f} images/s; n={len(seconds):,}"

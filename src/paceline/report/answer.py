@@ -28,8 +28,8 @@ MEANINGS = {
 class Choice(NamedTuple):
     """Choice of what to use in a situation.
 
-    `use`: in words, a scheme, or ONE, NONE or UNKNOWN. `row`: of that scheme, or else of the best
-    one; None if no run reached the target. `tied`: the rows that are tied with it.
+    `use` is a scheme in words, or ONE, NONE or UNKNOWN. `row` is that of the scheme, or else of the
+    best one; None if no run reached the target. `tied` has the rows that are tied with it.
     """
 
     use: str
@@ -38,16 +38,16 @@ class Choice(NamedTuple):
 
     @property
     def is_scheme(self) -> bool:
-        """Return True if a scheme is to be used."""
+        """True if a scheme is to be used."""
         return self.use not in (ONE, NONE, UNKNOWN)
 
 
 class Answer(NamedTuple):
     """Answer for a situation.
 
-    `use`: the scheme, ONE if none is shown to be faster than one worker, "" if that is unknown, or
-    no run reached the target, or there is none. `text`: what it brings, in a sentence. `details`:
-    what else is known of it and of the other schemes, a short sentence each.
+    `use` is the scheme, ONE if none is shown to be faster than one worker, or "" if nothing can be
+    recommended. `text` says in a sentence what it brings, `details` more about this and other
+    schemes.
     """
 
     situation: str
@@ -59,8 +59,8 @@ class Answer(NamedTuple):
 def choice(rows: Frame) -> Choice:
     """Choose the best scheme that is shown to be faster than one worker, by a situation's rows.
 
-    That may be one that is tied with the best, if the best missed the target in some runs, so that
-    its speed-up is unknown. Where runs of one worker missed the target, no speed-up is known.
+    If runs of the best scheme missed the target, its speed-up is unknown, and the choice may be one
+    that is tied with it. If runs of one worker missed the target, no speed-up is known.
     """
     best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
     ranked = pd.concat([best, tied.sort_values("target_seconds_mean")])
@@ -76,8 +76,7 @@ def choice(rows: Frame) -> Choice:
 def tier_of(row: Mapping[str, Any]) -> str:
     """Return the word of MEANINGS for a row of decision.csv, "" without a target.
 
-    Nothing is said against a scheme whose best rate is at the edge of the search range, so that a
-    better one may lie beyond.
+    A scheme whose best rate is at the edge of the search range is not called behind or never.
     """
     tier = str(row["tier"])
     if tier in ("behind", "never") and row["at_edge"]:
@@ -86,7 +85,7 @@ def tier_of(row: Mapping[str, Any]) -> str:
 
 
 def answered(findings: StudyFindings) -> list[Situation]:
-    """Return the situations of several schemes, those of rates by rule only without tuned ones."""
+    """Return the situations of several schemes; of rates by rule only those without tuned rates."""
     several = of_several_schemes(findings)
     tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
     return [
@@ -97,7 +96,7 @@ def answered(findings: StudyFindings) -> list[Situation]:
 
 
 def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
-    """Return each situation that answers are for with what to use there."""
+    """Return each answered situation with what to use there."""
     decision = findings.concluded["decision"]
     return [(each, choice(each.of(decision))) for each in answered(findings)]
 
@@ -145,9 +144,9 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
 
 
 def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
-    """Name the scheme with the most images/s, where none reaches the target or there is none.
+    """Name the scheme with the most images/s, if no scheme can be recommended.
 
-    It is not one to use: nothing says whether it learns.
+    It is not recommended, since nothing shows whether it learns.
     """
     tiers = [tier_of(row) for _, row in rows.iterrows()]
     none = ""

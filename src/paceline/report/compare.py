@@ -1,4 +1,4 @@
-"""Compares two reports: how far each scheme came in the situations that both have."""
+"""Compares two reports by how well each scheme did in the situations that both have."""
 
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from paceline.errors import SettingError
 from paceline.report.answer import tier_of
 from paceline.report.findings import read_conclusion
 from paceline.report.number_format import setting
-from paceline.report.table import Column, columns
+from paceline.report.page_tables import Column, columns
 from paceline.report.words import say, scheme_words, value_words
 
 _ORIGIN = ("hardware.", "versions.", "commit")  # columns of runs.csv that say where it was run
 
 
 class Report(NamedTuple):
-    """Tables of a report: `columns` of `decision` say of which situation and scheme a row is."""
+    """Tables of a report; `columns` of `decision` identify the situation and the scheme."""
 
     tables: Tables
     decision: Frame
@@ -30,8 +30,8 @@ class Report(NamedTuple):
 class ComparedReports(NamedTuple):
     """Two reports, joined.
 
-    `differs`: what differs between how they were run, a line each. `rows`: one for each situation
-    and scheme that both have, by `columns`. `only`: in words, what only A has, and what only B has.
+    `differs` has a line for each difference in how they were run, `rows` a row for each situation
+    and scheme that both have, by `columns`, and `only` what each of the two alone has, in words.
     """
 
     differs: Sequence[str]
@@ -41,7 +41,7 @@ class ComparedReports(NamedTuple):
 
 
 def read_report(name: str, reports: Path) -> Report:
-    """Read the report of a study in `reports`, or in a folder of this path.
+    """Read the report of a study in `reports`, or in a folder with this path.
 
     Raises SettingError("study") if there is neither, or if it was not analysed.
     """
@@ -54,9 +54,9 @@ def read_report(name: str, reports: Path) -> Report:
 
 
 def compare(a: Report, b: Report) -> ComparedReports:
-    """Join two reports by the columns that both have; a setting of all points of one is a column.
+    """Join two reports by the columns of both; a setting of all points of one is a column.
 
-    Differences and ratios are of B against A, of means, and without an interval.
+    Differences and ratios are those of B against A, of means, without an interval.
     """
     a, b = _completed(a, b), _completed(b, a)
     shared = [name for name in a.columns if name in b.columns]
@@ -96,14 +96,14 @@ def as_text(compared: ComparedReports) -> str:
 
 
 def _completed(one: Report, other: Report) -> Report:
-    """Add the columns that `other` has, and of which all points of `one` have the same value."""
+    """Add those columns of `other` that have a single value in all points of `one`."""
     known = one.tables.about["settings"]
     same = {n: known[n] for n in other.columns if n not in one.columns and n in known}
     return Report(one.tables, one.decision.assign(**same), [*one.columns, *same])
 
 
 def _comparable(value: Entry) -> Entry:
-    """Return a value that equals itself, also if it is empty or was read as another type."""
+    """Return a value that can be compared, even if it is empty or has another type."""
     if pd.isna(value) or value == "":
         return None
     return value if isinstance(value, str) else float(value)
@@ -115,7 +115,7 @@ def _varies(name: str, *reports: Report) -> bool:
 
 
 def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> Frame:
-    """Return the compared numbers of each row of the decision, and what identifies the row."""
+    """Return the compared numbers of each row of the decision, with a key of the row."""
     rows, finished = report.decision, report.tables.finished
     reached = rows["n_reached"] > 0  # without, a speed-up is only a bound
     points = rows[[name for name in report.columns if name in finished]]
@@ -131,7 +131,7 @@ def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> F
 
 
 def _only(report: Report, rows: Frame, varying: Sequence[str], known: Container[str]) -> list[str]:
-    """Name each situation of rows that the other report lacks, with their schemes."""
+    """Name the situations and schemes of rows that the other report lacks."""
     own = [name for name in varying if name in report.columns]
     found: dict[str, list[str]] = {}
     for key, (_, row) in zip(rows["key"], report.decision.iterrows(), strict=True):
@@ -164,7 +164,7 @@ def _differs(a: Report, b: Report, extra: Sequence[str]) -> list[str]:
 
 
 def _how(report: Report) -> Mapping[str, Entry]:
-    """Return what was asked, with which settings, and where it was run."""
+    """Return the target and margin, the settings, and where it was run."""
     about, runs = report.tables.about, report.tables.runs
     origin = [name for name in runs if name.startswith(_ORIGIN)]
     return {

@@ -1,4 +1,4 @@
-"""Says what a reader must know before believing the numbers: cautions, and broken rules."""
+"""Says what a reader must know before trusting the numbers: cautions, and broken rules."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,14 +18,14 @@ _OF_ACCURACY = 1  # the rule of which the table of equal accuracy has the cases
 
 
 class BrokenRule(NamedTuple):
-    """Broken rule: in how many cases, for those who see no red, and the whole sentence."""
+    """Broken rule of comparison: the number of its cases as a headline, and all as a text."""
 
     headline: str
     text: str
 
 
 def cautions(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each caution; none if the study gives no reason for one."""
+    """Return a sentence for each caution that applies."""
     about = findings.tables.about
     return [
         *_found(findings, "virtual"),
@@ -46,7 +46,7 @@ def _found(findings: StudyFindings, what: str) -> Iterator[str]:
 
 
 def _free_links(findings: StudyFindings) -> list[str]:
-    """A study that has links of several kinds says so by its situations."""
+    """Say if links cost nothing in the whole study."""
     is_virtual = "virtual" in set(findings.tables.runs["kind"])
     is_free = findings.tables.about["settings"].get(BANDWIDTH, 0) is None
     return [say("free_links")] if is_virtual and is_free else []

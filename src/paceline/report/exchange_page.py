@@ -13,8 +13,8 @@ from paceline.report.chart.collective_chart import collective_chart
 from paceline.report.findings import read_conclusion
 from paceline.report.number_format import setting, size
 from paceline.report.page import write_page
+from paceline.report.page_tables import Table, axes, columns, table
 from paceline.report.summary import MOST
-from paceline.report.table import Table, axes, columns, table
 from paceline.report.words import read, say, value_words
 
 _SOURCES = ("hardware.", "versions.", "commit", "started")
@@ -23,8 +23,7 @@ _SOURCES = ("hardware.", "versions.", "commit", "started")
 def report_exchanges(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
-    Equal tables result in equal bytes. Raises SettingError("study") if the output of `paceline
-    exchange` or `analyse_exchanges` is missing.
+    Equal tables result in equal bytes. Raises SettingError("study") if a table is missing.
     """
     exchanges = read_exchanges(folder)
     seconds, best = (read_conclusion(folder, make.__name__) for make in TABLES)
@@ -61,7 +60,7 @@ def report_exchanges(folder: Path) -> Path:
 
 
 def recommended(exchanges: Exchanges, recommendation: Frame) -> list[Answer]:
-    """Return an answer per cluster, kind and number of bytes, on all numbers of workers."""
+    """Return an answer per cluster, kind and number of bytes, over all numbers of workers."""
     places = ["cluster", "kind", *exchanges.facets, "num_bytes"]
     return [
         _answer(f"{_place(exchanges, group)}, {size(group['num_bytes'])}", rows)

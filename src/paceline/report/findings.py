@@ -1,4 +1,4 @@
-"""Reads all tables from which the page of a study is made, and finds the situations in them."""
+"""Reads all tables from which the page of a study is made, and finds its situations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ RATE = "training.rate"
 class StudyFindings:
     """Tables of a study: the collected ones, and the conclusions by name.
 
-    `of_size`: settings of schemes that differ with the number of workers, and only so.
+    `of_size` are settings of schemes that depend only on the number of workers.
     """
 
     tables: Tables
@@ -34,21 +34,21 @@ class StudyFindings:
     of_size: Sequence[str]
 
     def known(self, column: str) -> Frame:
-        """Return the configurations of which `column` of configurations.csv is known."""
+        """Return the configurations that have a value in `column` of configurations.csv."""
         return known(self.concluded[NAME], column)
 
     @cached_property
     def varying(self) -> list[str]:
-        """Return the axes besides scheme, workers and seed that panels and columns name."""
+        """Axes besides scheme, workers and seed that panels and columns name."""
         return [name for name in varying(self.tables) if name not in self.of_size]
 
 
 def read_findings(folder: Path) -> StudyFindings:
     """Read the tables in `folder`, reports/<study>.
 
-    Rows that name a scheme also have those of its settings that it always has in the study, but not
-    those that differ only with the number of workers: no reader chooses by them.
-    Raises SettingError("study") if a table is missing; its message names the command to run first.
+    Rows that name a scheme get the settings that it always has in the study, except for those that
+    depend only on the number of workers, which no reader chooses. Raises SettingError("study"),
+    which names the command to run first, if a table is missing.
     """
     tables = read_tables(folder)
     blank = of_size(tables)
@@ -58,9 +58,9 @@ def read_findings(folder: Path) -> StudyFindings:
 
 
 def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:
-    """Return what adds the settings of schemes to a table of conclusions of this study.
+    """Return a function that adds the settings of schemes to a table of conclusions.
 
-    `blank`: settings that it leaves without a value.
+    It leaves the settings in `blank` without a value.
     """
     implied = implied_by_scheme(tables)
 
@@ -76,13 +76,13 @@ def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:
 def read_conclusion(folder: Path, name: str) -> Frame:
     """Read one table of conclusions in `folder`, as it was written.
 
-    Raises SettingError("study") if it is missing; its message names the command to run first.
+    Raises SettingError("study"), which names the command to run first, if it is missing.
     """
     return read_table(require(table_path(folder, name), f"paceline report {folder.name}"))
 
 
 def of_size(tables: Tables) -> list[str]:
-    """Return the settings of schemes that differ with the number of workers, and only so."""
+    """Return the settings of schemes that depend only on the number of workers."""
     runs, names = tables.runs, [name for name in tables.axes if name.startswith("scheme.")]
     of_both, of_one = runs.groupby(["scheme", "workers"]), runs.groupby("scheme")
     return [
@@ -96,7 +96,7 @@ def of_size(tables: Tables) -> list[str]:
 class Situation:
     """Situation of a user: kind of number, scale, and settings that are not the scheme's.
 
-    `name`: its id on the page. `values`: of the columns that identify it. `words`: those that vary.
+    `name` is its id on the page, `values` are those of its columns, `words` describe what varies.
     """
 
     name: str
@@ -110,24 +110,24 @@ class Situation:
 
     @property
     def title(self) -> str:
-        """Return the words as they begin a line."""
+        """Words as they begin a line."""
         return self.words[:1].upper() + self.words[1:]
 
     @property
     def size(self) -> int:
-        """Return the number of workers, or of processes where workers may be split."""
+        """Number of workers, or of processes if workers may be split."""
         return size_of(self.values)
 
     @property
     def size_words(self) -> str:
-        """Return the size in words, as in "16 workers"."""
+        """Size in words, as in "16 workers"."""
         return value_words(_size_column(self.values), self.size)
 
 
 def situations(findings: StudyFindings) -> list[Situation]:
     """Return all situations, first those of several schemes.
 
-    Then of tuned rates, then those in which the target is reached, then of the most workers.
+    Ties are ordered by tuned rates first, then by a target that is reached, then by most workers.
     """
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)
@@ -141,7 +141,7 @@ def situations(findings: StudyFindings) -> list[Situation]:
 
 
 def of_several_schemes(findings: StudyFindings) -> list[Situation]:
-    """Return the situations in which there is something to choose; one worker is none."""
+    """Return the situations with several workers and several schemes to choose from."""
     decision = findings.concluded["decision"]
     every = situations(findings)
     return [each for each in every if each.size > 1 and len(each.of(decision)) > 1]

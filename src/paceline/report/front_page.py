@@ -14,8 +14,8 @@ from paceline.report.findings import of_several_schemes, read_conclusion, read_f
 from paceline.report.how_it_was_run import cost
 from paceline.report.number_format import plural
 from paceline.report.page import render
+from paceline.report.page_tables import Table, columns, table
 from paceline.report.summary import summary_sentences
-from paceline.report.table import Table, columns, table
 from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
@@ -29,8 +29,8 @@ _MOST = 2  # situations with a sentence on a card, if it says nothing else
 def write_front_page(reports: Path) -> Path:
     """Write index.html into `reports` from the tables of its studies; return its path.
 
-    A study that was not analysed, or by an older version of the code, is named with what is to be
-    done first. Equal tables result in equal bytes.
+    A study that must be analysed first is named with the command for it. Equal tables result in
+    equal bytes.
     """
     cards: list[Row] = []
     missing: list[str] = []
@@ -64,7 +64,7 @@ def is_of_exchanges(folder: Path) -> bool:
 
 
 def dates(rows: Frame) -> str:
-    """Return the first and the last day on which points started, or "" if no table has them."""
+    """Return the first and the last day on which points started, or "" if unknown."""
     days = sorted(str(text)[:10] for text in rows["started"] if text) if "started" in rows else []
     return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
 
@@ -77,7 +77,7 @@ def _place(folder: Path) -> tuple[int, str]:
 def _card(folder: Path) -> Row:
     """Return what the card of a study of training shows, with its part of the matrix of tiers.
 
-    `rows` has the cells of each situation, without those of `unreached`, in which all schemes were
+    `rows` has the cells of each situation, except `unreached` ones, in which all schemes were
     judged and no run reached the target.
     """
     findings = read_findings(folder)

@@ -20,7 +20,7 @@ _OPTIMIZER = ("momentum", "weight_decay", "schedule", "lr_rule", "ema_decay")
 
 
 def subtitle(findings: StudyFindings) -> str:
-    """Return data, network, images per worker and seeds, as far as each has a single value."""
+    """Return data, network, images per worker and seeds, if each has a single value."""
     runs = findings.tables.runs
     seeds = runs.groupby(["kind", *findings.tables.axes], dropna=False)["seed"].nunique()
     low, high = int(seeds.min()), int(seeds.max())
@@ -35,17 +35,17 @@ def subtitle(findings: StudyFindings) -> str:
 
 
 def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
-    """Return pairs of what and how, in words; what the tables do not say is left out."""
+    """Return pairs of a name and words on how the study was run, where tables say it."""
     return [pair for pair in _pairs(findings, findings.tables.about["settings"]) if pair[1]]
 
 
 def searched_with(tuned_at: Mapping[str, Any]) -> str:
-    """Say the settings that trials had in place of those of points, "" without any."""
+    """Say the settings that trials had in place of those of points, "" if none."""
     return " and ".join(value_words(name, value) for name, value in tuned_at.items())
 
 
 def cost(runs: Frame) -> str:
-    """Say how many hours the points of runs.csv took; "" if it does not tell."""
+    """Say how many hours the points of runs.csv took, "" if unknown."""
     if "wall_seconds" not in runs:
         return ""
     hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
@@ -65,7 +65,7 @@ def target_origin(findings: StudyFindings) -> str:
 
 
 def _configuration(keys: str) -> str:
-    """Say a one-worker configuration, named by keys and values, without what is as it is."""
+    """Say a one-worker configuration that is named by keys and values."""
     scheme, *settings = keys.split()
     row: Row = {"scheme": scheme}
     for name, _, value in (each.partition("=") for each in settings):
@@ -105,7 +105,7 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _networks(runs: Frame) -> Frame:
-    """Return each network with its number of parameters, where a finished point tells it."""
+    """Return each network with its number of parameters, where a finished point has it."""
     return runs.reindex(columns=["model", "num_parameters"]).dropna().drop_duplicates()
 
 
@@ -136,7 +136,7 @@ def _budget(samples: Frame, known: Mapping[str, Any]) -> str:
 
 
 def _by_size(runs: Frame, name: str) -> str:
-    """Say a setting of each scheme that differs with the number of workers."""
+    """Say a setting of each scheme that depends on the number of workers."""
     own = runs.dropna(subset=[name])[["scheme", "workers", name]].drop_duplicates()
     parts = []
     for scheme, rows in own.groupby("scheme", sort=False):
@@ -158,7 +158,7 @@ def _search(findings: StudyFindings) -> str:
 
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
-    """Name the clusters with their times, and what a gradient is sent as, if not as what it is."""
+    """Name the clusters with their times, and the size of gradients if it is not their own."""
     numbers = [name for name in _CLUSTER if isinstance(known.get(name), int | float)]
     free = "links cost nothing" if known and known.get(BANDWIDTH, 0) is None else ""
     workload, num_bytes = known.get("workload.name", "own"), known.get("workload.num_bytes")

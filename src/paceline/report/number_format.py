@@ -1,4 +1,4 @@
-"""Formats numbers for a reader, by their unit: few digits, and a mean with its interval and n."""
+"""Formats numbers for a reader by their unit, and means with their interval and n."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ def whole_percent(share: float) -> str:
 
 
 def percent_of_point(share: float) -> str:
-    """Format with one more decimal than a mean has, to rank points."""
+    """Format a share with one more decimal than a mean has, to rank points."""
     return percent(share, 2)
 
 
@@ -48,12 +48,12 @@ def decimals(value: float, digits: int = 2) -> str:
 
 
 def times(value: float) -> str:
-    """Format a factor with two digits, or with all before the point."""
+    """Format a factor with two significant digits, or without decimals."""
     return f"{value:,.{0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2}f}"
 
 
 def seconds(value: float) -> str:
-    """Format seconds with three digits, or with all before the point."""
+    """Format seconds with three significant digits, or without decimals."""
     return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
@@ -96,7 +96,7 @@ def setting(value: Entry) -> str:
 
 
 def crossing(workers: float, least: int, most: int) -> str:
-    """Format a number of workers between those that were compared, or beyond them."""
+    """Format a number of workers between those that were compared, or outside of them."""
     if pd.isna(workers):
         return MISSING
     if not workers:

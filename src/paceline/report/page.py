@@ -24,9 +24,8 @@ from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import StudyFindings, read_findings, situations
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
 from paceline.report.number_format import setting
-from paceline.report.page_tables import all_points, origin_tables, page_tables
+from paceline.report.page_tables import Table, all_points, origin_tables, page_tables
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
-from paceline.report.table import Table
 from paceline.report.words import say
 
 CHARTS = (  # in the reader's order, after those of predictions
@@ -48,8 +47,8 @@ _MOST_ROWS = 60  # of a table that is there before it is opened; longer ones are
 def report(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
-    The page loads vega.js from the folder above; neither needs a network. Equal tables result in
-    equal bytes. Raises SettingError("study") if the output of `collect` or `analyse` is missing.
+    The page loads vega.js from the folder above and needs no network. Equal tables result in equal
+    bytes. Raises SettingError("study") if a table is missing.
     """
     findings = read_findings(folder)
     paths = [folder / "runs.csv", folder / "tuning.csv"]
@@ -59,7 +58,7 @@ def report(folder: Path) -> Path:
 
 
 def charts(findings: StudyFindings) -> list[Chart]:
-    """Return the charts for which the study has numbers; equal findings make equal charts."""
+    """Return the charts for which the study has numbers."""
     predicted = prediction_charts(findings)
     made = (make(findings) for make in (_BESIDE_PREDICTIONS if predicted else CHARTS))
     return [*predicted, *(chart for chart in made if chart is not None)]
@@ -95,7 +94,7 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
 
 
 def single_page(page: Path) -> str:
-    """Return the text of a page with the library of its charts in it, as one file to be sent."""
+    """Return a page with the library of its charts in it, as one file to be sent."""
     library = (page.parent.parent / LIBRARY).read_text()
     return page.read_text().replace(_LOADED, f"<script>{library}</script>")
 
@@ -119,7 +118,7 @@ def render(template: str, content: Mapping[str, Any]) -> str:
 
 
 def folded(text: str) -> Markup:
-    """Put the interval and n of a cell on a line of their own below the mean."""
+    """Put the interval and n of a cell on a second line."""
     mean, mark, spread = str(text).partition(" (")
     if not (mark and ", n = " in spread):
         return Markup.escape(text)
@@ -168,7 +167,7 @@ def _json(value: object) -> Markup:
 
 
 def _chart(chart: Chart) -> Row:
-    """Return what the page's script draws: rows by column, and texts by number, to save space."""
+    """Return a chart for the page's script: rows by column, with numbers in place of texts."""
     columns = list(dict.fromkeys(name for row in chart.rows for name in row))
     different = [list(dict.fromkeys(row.get(name) for row in chart.rows)) for name in columns]
     texts = [each if all(isinstance(value, str) for value in each) else [] for each in different]
@@ -191,7 +190,7 @@ def _chart(chart: Chart) -> Row:
 def _points(findings: StudyFindings, table: Table) -> Markup:
     """Return the table of all points, with the command that repeats each.
 
-    A tuned rate is that of the study's own trials, whose records must be there.
+    A tuned rate needs the records of the study's trials.
     """
     about, runs = findings.tables.about, findings.tables.runs
     axes = [name for name in about["axes"] if name in runs]

@@ -1,6 +1,7 @@
-"""Declares the tables on the page of a study: their columns, with units and formats."""
+"""Declares the tables on pages: their columns, with units and formats, and cells as text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -18,17 +19,92 @@ from paceline.record.numbers import NUMBERS, shown_numbers
 from paceline.report.answer import target_metric, validation_images
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import target_origin
-from paceline.report.number_format import Form, form_of, general, setting
+from paceline.report.number_format import (
+    FORMS,
+    MISSING,
+    Form,
+    form_of,
+    general,
+    interval,
+    setting,
+    shown,
+    with_interval,
+)
 from paceline.report.summary import agreement, fault_sentences, predictions
-from paceline.report.table import Column, Table, axes, columns, of_mean, of_value, table
 from paceline.report.words import phrase, read, say
 
 _RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "crossovers", "comparison")
 _RESULTS += ("equal_time", "time_to_target", "losses", "block_ratios", "predicted_exchange")
 
 
+@dataclass(frozen=True)
+class Table:
+    """Table of a page under the heading `name`, from the CSV `source`.
+
+    Each row has a text per column. `says` are sentences above the table.
+    """
+
+    name: str
+    caption: str
+    source: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    says: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column of a table: its heading with the unit, and the text of a row's cell."""
+
+    heading: str
+    text: Callable[[Frame], str]
+
+
+def columns(name: str, facts: Row | None = None) -> list[Column]:
+    """Return the columns that templates/tables.yaml declares, with phrases that know `facts`."""
+    return [_column(facts or {}, **each) for each in read("tables")[name]["columns"]]
+
+
+def _column(facts: Row, heading: str, form: str = "setting", **shown: str) -> Column:
+    ((kind, what),) = shown.items()
+    if kind == "text":
+        return Column(heading, lambda row: phrase(what).render(facts | dict(row), row=row))
+    if kind == "interval":
+        return Column(heading, lambda row: interval(row, what, FORMS[form]) or MISSING)
+    return {"value": of_value, "mean": of_mean}[kind](heading, what, FORMS[form])
+
+
+def of_value(heading: str, name: str, form: Form = setting) -> Column:
+    """Show the number or word in the column `name`; a dash if it is missing."""
+    return Column(heading, lambda row: shown(row.get(name), form))
+
+
+def of_mean(heading: str, name: str, form: Form) -> Column:
+    """Show the mean, interval and n in `<name>_mean` to `<name>_n`; a dash without a mean."""
+    return Column(heading, lambda row: with_interval(row, name, form))
+
+
+def axes(names: Iterable[str]) -> list[Column]:
+    """Show these settings, "null" for one without a value."""
+    return [Column(name, lambda row, name=name: setting(row[name])) for name in names]
+
+
+def table(
+    name: str,
+    caption: str,
+    source: str,
+    columns: Sequence[Column],
+    frame: Frame,
+    says: Sequence[str] = (),
+) -> Table:
+    """Show each row of `frame` in these columns, then its kind if it has one."""
+    columns = [*columns, *axes(["kind"] if "kind" in frame else [])]
+    rows = [[column.text(row) for column in columns] for _, row in frame.iterrows()]
+    return Table(name, caption, source, [column.heading for column in columns], rows, says)
+
+
 def page_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables of results, including those without rows."""
+    """Return the tables of results, including empty ones."""
     facts = _facts(findings)
     says = {"predicted": predictions(findings), "faults": fault_sentences(findings)}
     says["clocks"] = agreement(findings)
@@ -69,7 +145,7 @@ def all_points(findings: StudyFindings) -> Table:
 
 
 def origin_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables below that of all points; tuning is left out if no rate was tuned."""
+    """Return the tables below that of all points, with tuning if a rate was tuned."""
     tuned = [tuning(findings)] if len(findings.tables.tuning) else []
     return [*tuned, _evaluated(findings), _made_with(findings)]
 
@@ -124,12 +200,12 @@ def _concluded(
 
 
 def _axes_of(findings: StudyFindings, frame: Frame) -> list[Column]:
-    """Return the columns that say of which configuration a row is."""
+    """Return the columns that identify the configuration of a row."""
     return axes(name for name in ("scheme", "workers", *findings.varying) if name in frame)
 
 
 def _facts(findings: StudyFindings) -> Row:
-    """Return what captions say of the study."""
+    """Return the facts about the study that captions use."""
     known = findings.concluded[NAME]
     real = known.get("real_seconds_mean", pd.Series(dtype=float))
     return {

@@ -1,4 +1,4 @@
-"""Sums up a study as a whole: what faults did, whether clocks agree, and what is used how often."""
+"""Sums up a study: effects of faults, agreement of clocks and predictions, and what to use."""
 
 import math
 from collections import Counter
@@ -27,7 +27,7 @@ _MANY = 6  # settings, above which they have one sentence together
 class UseCount(NamedTuple):
     """Count of what is to be used in the situations of one size.
 
-    `words`: the size and the number of situations. `rows`: of `decision`, those of schemes to use.
+    `words` give the size and the number of situations, `rows` the rows of schemes to use.
     """
 
     words: str
@@ -36,12 +36,12 @@ class UseCount(NamedTuple):
 
 
 def asks_of_time(findings: StudyFindings) -> bool:
-    """Return True if a study judges clocks or predictions, and which scheme to use only besides."""
+    """Return True if a study judges clocks or predictions rather than schemes."""
     return bool([*agreement(findings), *predictions(findings)])
 
 
 def summary_sentences(findings: StudyFindings) -> list[str]:
-    """Return sentences on the study as a whole: on faults and clocks, and on what is best."""
+    """Return sentences on the study as a whole."""
     if findings.tables.finished.empty:
         return [say("nothing_finished")]
     if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings)]:
@@ -71,7 +71,7 @@ def use_counts(findings: StudyFindings) -> list[UseCount]:
 
 
 def _uses(found: Sequence[tuple[Situation, Choice]]) -> str:
-    """Say how often each is to be used, and in how many of them all others are behind it."""
+    """Say how often each is to be used, and how often without a tie."""
     parts = []
     for use, number in Counter(chosen.use for _, chosen in found).most_common():
         own = [(each, chosen) for each, chosen in found if chosen.use == use]
@@ -84,7 +84,7 @@ def _uses(found: Sequence[tuple[Situation, Choice]]) -> str:
 
 
 def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
-    """Name the one value of a setting that `own` situations have and no other has, if any."""
+    """Name the value of a setting that all `own` situations have, and no other has, if any."""
     for name, value in own[0].values.items() if others else ():
         values = {str(each.values[name]) for each in own}
         if len(values) == 1 and values.isdisjoint(str(each.values[name]) for each in others):
@@ -95,13 +95,11 @@ def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
 def fault_sentences(findings: StudyFindings) -> list[str]:
     """Return a sentence for each fault; none if the study has none."""
     table = findings.known("fault_seconds_ratio_n")
-    return (
-        [_fault(each[FAULT], rows) for each, rows in groups(table, [FAULT])] if len(table) else []
-    )
+    return [_fault(each[FAULT], rows) for each, rows in groups(table, [FAULT])]
 
 
 def _fault(fault: str, rows: Frame) -> str:
-    """Say which schemes continue, with the ratio of seconds if its interval is without 1."""
+    """Say which schemes continue, with the ratio of seconds if it differs significantly."""
     low, high = rows["fault_seconds_ratio_low"], rows["fault_seconds_ratio_high"]
     rows = rows.assign(differs=(low > 1) | (high < 1))
     all_continue, all_end = rows["n_finished"] == rows["n"], rows["n_finished"] == 0
@@ -150,7 +148,7 @@ def agreement(findings: StudyFindings) -> list[str]:
 
 
 def _agreeing(findings: StudyFindings, rows: Frame, phrase: str) -> Row:
-    """Count rows by verdict; name those inside, those outside, and the one that agrees least."""
+    """Count rows by verdict, and name those inside, those outside, and the worst one."""
     inside, outside = (matching(rows, {"verdict": word}) for word in ("within", "outside"))
     return {
         "inside": len(inside),
@@ -175,8 +173,7 @@ def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
 def predictions(findings: StudyFindings) -> list[str]:
     """Return sentences on rates by kind and setting, on comparisons, exchange and staleness.
 
-    Settings besides scheme and workers have one sentence together if they are many. Validation
-    comes before development.
+    More than _MANY settings share one sentence. Validation comes before development.
     """
     rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
     compared, texts = findings.concluded["predicted_comparisons"], list[str]()
@@ -218,7 +215,7 @@ def _rates_near(about: Row, rows: Frame) -> str:
 
 
 def _near(phrase: str, rows: Frame, limit: float, prefix: str = "", **more: str) -> str:
-    """Say how many rows are near, and the median and the worst error, besides the limit."""
+    """Say how many rows are near, with the median and the worst error."""
     errors, near = rows[f"{prefix}error"], (rows[f"{prefix}verdict"] == "near").sum()
     worst = errors.loc[errors.abs().idxmax()]
     numbers = {"limit": limit, "reference": scheme_name(REFERENCE)}

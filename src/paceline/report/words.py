@@ -1,8 +1,7 @@
-"""Says findings, schemes and settings in the reader's words, not in configuration keys.
+"""Says findings, schemes and settings in words, not in configuration keys.
 
-The sentences are in templates/phrases.yaml, and words for settings in templates/settings.yaml. The
-code decides which sentence holds, and with which numbers; how it is said, and with how many digits,
-is decided in these tables.
+The sentences are in templates/phrases.yaml, the words for settings in templates/settings.yaml. Code
+decides which sentence holds and with which numbers; these files decide how it is said.
 """
 
 import re
@@ -31,7 +30,7 @@ def say(name: str, numbers: Mapping[Any, Any] | None = None, /, **more: Any) -> 
 
 @cache
 def phrase(text: str) -> Template:
-    """Return a text with places to be filled, in which formats of numbers are filters."""
+    """Return a text with places to fill, in which formats of numbers are filters."""
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # pages escape
     environment.filters |= FORMS | {"with_interval": with_interval}
     return environment.from_string(text)
@@ -47,8 +46,8 @@ def read(name: str) -> Mapping[str, Any]:
 def scheme_name(scheme: str) -> str:
     """Return the name of a scheme in words, as in "local SGD".
 
-    It is that with which the file of the scheme begins, up to the first colon, full stop or
-    parenthesis; of a scheme from elsewhere it is the name of its configuration file.
+    The scheme's file begins with it, up to the first colon, full stop or parenthesis. A scheme from
+    elsewhere is called like its configuration file.
     """
     path = files("paceline.scheme") / f"{scheme}.py"
     found = _NAME.match(path.read_text()) if path.is_file() else None
@@ -71,7 +70,7 @@ def scheme_words(row: Frame | Row) -> str:
 
 
 def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
-    """Name the scheme of a row, then those settings in `names` that are not the scheme's own."""
+    """Name the scheme of a row, then those settings in `names` that are not the scheme's."""
     others = [name for name in names if name != "scheme" and not name.startswith("scheme.")]
     return ", ".join([scheme_words(row), *(value_words(name, row[name]) for name in others)])
 
@@ -83,7 +82,7 @@ def counted(name: str, number: float) -> str:
 
 
 def value_words(name: str, value: Entry) -> str:
-    """Say a setting with its value, as in "one slow worker" or "32 images per worker and step"."""
+    """Say a setting with its value, as in "one slow worker"."""
     known = read("settings")
     words = known["words"].get(name, name)
     if name == "workers":

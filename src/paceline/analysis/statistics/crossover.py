@@ -12,10 +12,10 @@ from paceline.analysis.statistics.means import LEVEL, PLAIN, Array, Space, poole
 
 
 class Crossover(NamedTuple):
-    """Number of workers, with its interval and the shares of bootstrap draws without one.
+    """Number of workers with its interval, from which one scheme is ahead.
 
-    0 stands for 'ahead at every scale of the study', infinity for 'not ahead at the largest';
-    `everywhere` and `nowhere` are the shares of draws that say so.
+    0 means ahead at every scale of the study, infinity not ahead at the largest; `everywhere` and
+    `nowhere` are the shares of bootstrap draws that say so.
     """
 
     workers: float
@@ -34,14 +34,14 @@ def crossover(
     space: Space = PLAIN,
     draws: int = 2000,
 ) -> Crossover:
-    """Return from where on the `challenger` is ahead, up to the largest of `workers`, which rise.
+    """Return from which of `workers`, which rise, the `challenger` is ahead.
 
-    Both have observations [runs] for each number of workers, better if larger; for times, swap the
-    two. The advantage, a difference of means in `space`, is taken to rise with the number of
-    workers, and between two of them to be linear in log(workers): where noise has it fall, it is
-    flat, for the last of several passages through 0 would come too late. The bootstrap is
-    parametric, with the pooled variance, itself drawn: to draw 3 runs again and again would take a
-    third of the variance away. Without two runs of anything there is none.
+    Both sides have observations [runs] for each number of workers, better if larger; for times,
+    swap them. The advantage, a difference of means in `space`, is assumed to rise with the number
+    of workers and to be linear in log(workers) between two of them; where noise makes it fall, it
+    is set constant. The bootstrap is parametric with the pooled variance, itself drawn, because
+    drawing 3 runs again and again would lose a third of the variance. Without two runs of anything
+    there is no interval.
     """
     num = len(workers)
     family = pooled([*challenger, *other], space)
@@ -60,9 +60,9 @@ def crossover(
 
 
 def overtakings(workers: Sequence[int], differences: Array) -> Array:
-    """Return where each row of differences [rows, workers], made to rise, passes 0.
+    """Return where each row of differences [rows, workers], made to rise, crosses 0.
 
-    The result is 0 if it is above everywhere, and infinity if it is not above 0 at the end.
+    The result is 0 for a row that is always positive, and infinity if its end is not.
     """
     logs, rising = np.log(workers), isotonic(differences)
     num_behind = (rising <= 0).sum(axis=1)
@@ -75,9 +75,9 @@ def overtakings(workers: Sequence[int], differences: Array) -> Array:
 
 
 def isotonic(rows: Array) -> Array:
-    """Return the rising sequence next to each row, by the max-min formula of least squares.
+    """Return the least-squares rising sequence of each row, by the max-min formula.
 
-    scipy.optimize.isotonic_regression takes one row at a time, and here are thousands.
+    scipy.optimize.isotonic_regression takes one row at a time, and there are thousands.
     """
     num = rows.shape[1]
     sums = np.concatenate([np.zeros((len(rows), 1)), rows.cumsum(axis=1)], axis=1)

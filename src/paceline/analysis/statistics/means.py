@@ -1,7 +1,7 @@
 """Averages groups of observations in a space of their own, with one pooled variance.
 
-A space maps numbers to the real line, where they are averaged and compared, and intervals back: an
-interval that is made there ends where its numbers do, at no share above 1 and no time below 0.
+A space maps numbers to the real line, where they are averaged and compared, and maps intervals
+back, so that none contains a share above 1 or a time below 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,7 @@ LEVEL = 0.95
 
 
 class Estimate(NamedTuple):
-    """One value, or an array of them, with the ends of the interval of each.
-
-    The ends are NaN where the spread is unknown, so that no interval exists.
-    """
+    """One value, or an array, with interval ends that are NaN where the spread is unknown."""
 
     value: Numbers
     low: Numbers
@@ -42,8 +39,7 @@ class Estimate(NamedTuple):
 def success_rate(successes: int, runs: int) -> Estimate:
     """Return the share of runs that succeed, with the interval of Clopper and Pearson.
 
-    It covers the true rate with probability LEVEL at least (1934, Biometrika 26): no success in
-    3 runs leaves rates up to 71 % possible.
+    It covers the true rate with probability at least LEVEL (1934, Biometrika 26).
     """
     low, high = binomtest(successes, runs).proportion_ci(LEVEL, method="exact")
     return Estimate(successes / runs, low, high)
@@ -51,10 +47,9 @@ def success_rate(successes: int, runs: int) -> Estimate:
 
 @dataclass(frozen=True)
 class Space:
-    """A monotone map and its inverses.
+    """Monotone map: `into` maps observations, `back` maps a mean back.
 
-    `into` maps observations, `back` a mean of mapped ones. `contrast` maps back the difference of
-    two means: it is a difference itself, or a ratio, or a ratio of odds.
+    `contrast` maps back a difference of two means: to a difference, a ratio, or a ratio of odds.
     """
 
     into: Map
@@ -78,8 +73,8 @@ POSITIVE = Space(lambda numbers: np.log(_real(numbers)), np.exp, np.exp)
 def logit_of(trials: int) -> Space:
     """Return the space of shares of `trials`, such as test images; contrasts are ratios of odds.
 
-    Half a success and half a failure are added to each share, so that 0 and 1 have a place
-    (Haldane 1956, Anscombe 1956).
+    Half a success and half a failure are added, so that 0 and 1 have a finite logit (Haldane 1956,
+    Anscombe 1956).
     """
 
     def into(shares: ArrayLike) -> Array:
@@ -93,11 +88,10 @@ def logit_of(trials: int) -> Space:
 
 
 def variance_of_logit(share: Numbers, images: int) -> Numbers:
-    """Return the variance of the logit of an accuracy by the draw of the images it is scored on.
+    """Return the variance of an accuracy's logit due to the random draw of its images.
 
-    All seeds are scored on the same images, so that the variance between seeds does not contain
-    it. It is that of one binomial draw for all seeds, since they agree on most images; where they
-    do not, the variance is smaller.
+    All seeds are scored on the same images, so the variance between seeds does not contain it. The
+    result is that of a single binomial draw, an upper bound, since seeds agree on most images.
     """
     inner = (np.asarray(share) * images + 0.5) / (images + 1)  # never 0 or 1
     return 1 / (inner * (1 - inner) * images)
@@ -107,8 +101,8 @@ def variance_of_logit(share: Numbers, images: int) -> Numbers:
 class Pooled:
     """Means [..., groups] in `space`, sizes [groups], and the variance [...] of one observation.
 
-    The groups are alike but for their means. `degrees` of freedom of the variance are 0, and the
-    variance NaN, if no group has two observations.
+    All groups share the variance. It is NaN, with 0 `degrees` of freedom, if no group has two
+    observations.
     """
 
     means: Array
@@ -123,11 +117,11 @@ class Pooled:
 
 
 def pooled(groups: Sequence[ArrayLike], space: Space = PLAIN) -> Pooled:
-    """Pool the variance within groups, each of shape [..., observations].
+    """Pool the variance within groups, each of shape [..., observations], as means in `space`.
 
-    Leading dimensions are families of their own, of equal sizes. Groups of one observation have a
-    mean and add nothing to the variance. The groups are taken to have one variance in `space`;
-    where one has a larger, its intervals are too narrow, and the others' too wide.
+    Leading dimensions are independent families of equal sizes. Groups of one observation add
+    nothing to the variance. If one group varies more than others, its interval is too narrow and
+    theirs too wide.
     """
     mapped = [space.into(group) for group in groups]
     sizes = np.array([group.shape[-1] for group in mapped])
@@ -141,9 +135,9 @@ def pooled(groups: Sequence[ArrayLike], space: Space = PLAIN) -> Pooled:
 def intervals_of_means(family: Pooled, extra_variance: Numbers = 0.0) -> Estimate:
     """Return the mean of each group with its own interval by Student's t, mapped back.
 
-    Each covers its mean with probability LEVEL; that all do is less likely. `extra_variance`
-    [groups], in the space, is that of a known error with which all observations of a group are
-    shifted; the degrees of freedom of the sum are those of Satterthwaite (1946, Biometrics 2).
+    Each covers its mean with probability LEVEL. `extra_variance` [groups], in the space, is that of
+    an error that shifts all observations of a group; the degrees of freedom of the sum follow
+    Satterthwaite (1946, Biometrics 2).
     """
     if not family.degrees:
         nothing = np.full(family.means.shape, np.nan)

@@ -1,9 +1,8 @@
 """Compares the groups of a family: with one reference (Dunnett 1955, 1964), or in pairs (Holm).
 
-Differences of group means from one reference correlate by products, rho_ij = load_i load_j with
-load_i^2 = n_i / (n_i + n_0) (Dunnett 1955, JASA 50). Given the error u of the reference and the
-pooled standard deviation s they are independent, so that any number of them takes a double
-integral:
+Differences of group means from a reference have correlations rho_ij = load_i load_j with load_i^2 =
+n_i / (n_i + n_0) (Dunnett 1955, JASA 50). Given the error u of the reference and the pooled
+standard deviation s they are independent, so that a double integral has their joint probability:
 
     P(lower_i < T_i < upper_i for all i)
         = E_s E_u prod_i [Phi((upper_i s - load_i u) / r_i) - Phi((lower_i s - load_i u) / r_i)]
@@ -34,9 +33,9 @@ def against_reference(
 ) -> Estimate:
     """Return the contrast of each other group with `reference`, with simultaneous intervals.
 
-    All intervals cover the true contrasts with probability `level`, whatever the sizes of the
-    groups. `extra_variance` [others] is that of an error of the contrasts which the variance of
-    the family does not contain; it makes the intervals conservative.
+    All of them cover the true contrasts with probability `level`. `extra_variance` [others] is the
+    variance of an error of the contrasts that the family's variance does not contain; it makes the
+    intervals conservative.
     """
     critical = _critical(two_sided_critical, family, reference, level)
     return contrasts(family, reference, critical, extra_variance)
@@ -47,8 +46,7 @@ def for_equivalence(
 ) -> Estimate:
     """Return the contrasts with narrower intervals, for two one-sided tests of each.
 
-    The probability that any group is called equivalent which is not is at most 1 - `level`. With
-    one other group these are its intervals of level 1 - 2 (1 - `level`).
+    The probability of calling any non-equivalent group equivalent is at most 1 - `level`.
     """
     critical = _critical(one_sided_critical, family, reference, level)
     return contrasts(family, reference, critical, extra_variance)
@@ -57,7 +55,7 @@ def for_equivalence(
 def contrasts(
     family: Pooled, reference: int, critical: float, extra_variance: Numbers = 0.0
 ) -> Estimate:
-    """Return the contrasts with intervals of so many standard errors to each side."""
+    """Return the contrasts with intervals of `critical` standard errors to each side."""
     means, variances = family.means, family.variance_of_means()
     difference = np.delete(means - means[..., reference, None], reference, axis=-1)
     variance = np.delete(variances + variances[..., reference, None], reference, axis=-1)
@@ -67,23 +65,19 @@ def contrasts(
 
 
 class Judgement(NamedTuple):
-    """Verdicts [...], and whether each contrast is shown to lie within the margin [...].
-
-    A verdict is `better` or `worse` where a difference is shown, even a small one; `equivalent`
-    where none is shown, but that it lies within the margin; else `not told`.
-    """
+    """Verdicts [...], and whether each contrast is shown to lie within the margin [...]."""
 
     verdict: Array
     within: Array
 
 
 def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgement:
-    """Judge differences of which more is better by two one-sided tests (TOST).
+    """Judge differences, of which more is better, by two one-sided tests (TOST).
 
-    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15. Difference and equivalence are two questions:
-    a difference may be shown not to be zero, and to be too small to matter. `difference` has
-    intervals of level 1 - alpha, `equivalence` those of two one-sided tests at alpha, simultaneous
-    if both families are. Differences up to `margin`, declared before, do not matter.
+    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15. The verdict is `better` or `worse` for a
+    significant difference, even a small one; `equivalent` for one that is not significant and
+    within `margin`; else `not told`. `difference` has intervals of level 1 - alpha, `equivalence`
+    those of two one-sided tests at alpha.
     """
     within = (np.asarray(equivalence.low) > -margin) & (np.asarray(equivalence.high) < margin)
     better, worse = difference.low > 0, difference.high < 0
@@ -92,7 +86,7 @@ def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgeme
 
 
 def unadjusted(family: Pooled) -> Array:
-    """Return the p-value [..., pairs] of each pair of groups: of a t test of pooled variance.
+    """Return the p-value [..., pairs] of a t test of pooled variance for each pair of groups.
 
     Pairs are in the order of itertools.combinations.
     """
@@ -110,12 +104,9 @@ def holm(p: Array) -> Array:
     depend on each other.
     """
     order = np.argsort(p, axis=-1)
-    ascending = np.take_along_axis(p, order, axis=-1)
-    num_left = np.arange(p.shape[-1], 0, -1)
-    adjusted = np.maximum.accumulate(np.minimum(ascending * num_left, 1), axis=-1)
-    result = np.empty_like(adjusted)
-    np.put_along_axis(result, order, adjusted, axis=-1)
-    return result
+    scaled = np.take_along_axis(p, order, axis=-1) * np.arange(p.shape[-1], 0, -1)
+    adjusted = np.maximum.accumulate(np.minimum(scaled, 1), axis=-1)
+    return np.take_along_axis(adjusted, np.argsort(order, axis=-1), axis=-1)
 
 
 def loads(sizes: Sequence[int] | Array, reference: int) -> Loads:
@@ -151,10 +142,10 @@ def two_sided_critical(load: Loads, degrees: int, level: float) -> float:
 
 @lru_cache
 def one_sided_critical(load: Loads, degrees: int, level: float) -> float:
-    """Return c such that no statistic crosses an end of its own, c or -c, with this probability.
+    """Return c such that no statistic crosses its one end, c or -c, with probability `level`.
 
-    Which end each has is not known. Half have either, since that is the worst where all loads are
-    equal: the probability is log-convex in how many have one end (Hoelder), and symmetric.
+    Which end each has is unknown. Half of them having either end is the worst case for equal loads:
+    the probability is log-convex in how many have one end (Hoelder), and symmetric.
     """
     order = np.argsort(np.argsort(load))
     above = np.where(order % 2, 1.0, np.inf)
@@ -190,7 +181,7 @@ def _deviations(degrees: int) -> tuple[Array, Array]:
 
 
 def _reference_errors(load: float) -> tuple[Array, Array]:
-    """Return nodes and weights of a normal error; the more of them, the steeper the integrand."""
+    """Return nodes and weights of a normal error, more for a steeper integrand."""
     end = -float(norm.ppf(_TAIL))
     nodes, weights = _legendre(int(_NODES / np.sqrt(1 - load**2)), -end, end)
     return nodes, weights * norm.pdf(nodes)

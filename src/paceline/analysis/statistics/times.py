@@ -1,8 +1,8 @@
 """Computes when runs reach a target, by their evaluations, with means and ratios of these times.
 
-The restricted mean is that of the smaller of the time and a horizon, which is stated: the area
-under the curve of Kaplan and Meier (1958, JASA 53) up to there. A failure counts as the horizon,
-since a mean over the runs that reached the target would favour schemes that lose slow runs.
+The restricted mean is the mean of the smaller of the time and a stated horizon: the area under the
+curve of Kaplan and Meier (1958, JASA 53) up to there. A failure counts as the horizon, since a mean
+over only the runs that reached the target would favour schemes that lose slow runs.
 """
 
 import math
@@ -20,10 +20,10 @@ IN_A_ROW = 3  # evaluations at or above the target, since one alone may be luck
 
 
 class Crossing(NamedTuple):
-    """The time of a crossing lies above `low` and is at most `high`.
+    """Interval above `low` and up to `high` in which a run reached the target.
 
-    A run that had not reached the target when it ended, at `low`, has `high` infinity. A run of
-    which it is known that it never would have, because it diverged, is NEVER.
+    `high` is infinity for a run that ended at `low` without reaching it. NEVER is a run that
+    diverged, and so would not have reached it.
     """
 
     low: float
@@ -36,7 +36,7 @@ class Crossing(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Return the middle of what is possible, or the end of a run that did not cross."""
+        """Return the middle of the interval, or the end of a run without a crossing."""
         return (self.low + self.high) / 2 if self.reached else self.low
 
 
@@ -44,10 +44,10 @@ NEVER = Crossing(math.inf, math.inf)
 
 
 def crossing(times: ArrayLike, values: ArrayLike, target: float) -> Crossing:
-    """Return the crossing of one run; `times` [evaluations] rise from after 0.
+    """Return the crossing of one run; `times` [evaluations] rise from above 0.
 
-    It is before the first of IN_A_ROW evaluations that are all at least `target`, or of all the
-    evaluations to the end of the run, if fewer are left. `values` are better if larger.
+    The target counts as reached at the first of IN_A_ROW evaluations of at least `target`, or of
+    fewer if the run ends. `values` are better if larger.
     """
     times, above = np.asarray(times, float), np.asarray(values, float) >= target
     for first in np.flatnonzero(above):
@@ -59,7 +59,7 @@ def crossing(times: ArrayLike, values: ArrayLike, target: float) -> Crossing:
 class RestrictedMean(NamedTuple):
     """Mean of min(time, horizon) of `n` runs, `reached` of which reached the target by then.
 
-    `variance` is that of the mean, NaN if there is one run or none reached the target.
+    `variance` is that of the mean; NaN for one run, or if none reached the target.
     """
 
     mean: float
@@ -74,7 +74,7 @@ class RestrictedMean(NamedTuple):
         return self.n - self.reached
 
     def interval(self) -> Estimate:
-        """Return the mean with an interval above 0 and up to the horizon: Student's t of its log.
+        """Return the mean with its interval by Student's t of its logarithm, cut at the horizon.
 
         The ends are NaN if the variance is.
         """
@@ -85,12 +85,11 @@ class RestrictedMean(NamedTuple):
 
 
 def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> RestrictedMean:
-    """Return the restricted mean of the times of crossings, taken at the middle of each.
+    """Return the restricted mean of crossings, each taken at its middle.
 
-    A run that ended without one counts as one that might have crossed later; NEVER does not. Its
-    standard error is that of jackknifed pseudo-values (Andersen, Klein, Rosthoej 2003, Biometrika
-    90), which without censoring are the times themselves. It is never less than that of a time
-    anywhere between two evaluations, which all runs may share.
+    A run that ended without one is censored; NEVER is not. The standard error is that of jackknifed
+    pseudo-values (Andersen, Klein, Rosthoej 2003, Biometrika 90), but at least that of a time
+    anywhere between two evaluations.
     """
     times = np.array([min(each.middle, horizon) for each in crossings])
     crossed = np.array([each.reached and each.middle < horizon for each in crossings], bool)
@@ -106,7 +105,7 @@ def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> Restricted
 
 
 def pseudo_values(times: Array, crossed: Array, horizon: float) -> Array:
-    """Return what each run adds to the area: n times that of all, less n - 1 times without it."""
+    """Return for each run n times the area of all runs less n - 1 times that without it."""
     n, runs = len(times), np.arange(len(times))
     left_out = [area(times[runs != run], crossed[runs != run], horizon) for run in runs]
     return n * area(times, crossed, horizon) - (n - 1) * np.array(left_out)
@@ -115,8 +114,7 @@ def pseudo_values(times: Array, crossed: Array, horizon: float) -> Array:
 def area(times: Array, crossed: Array, horizon: float) -> float:
     """Return the area under the share of runs that have not crossed, from 0 to the horizon.
 
-    Times are up to the horizon. After the last known time the share stays as it is, as if those
-    that were left never crossed.
+    Times are up to the horizon. After the last known time the share stays constant.
     """
     if (crossed | (times >= horizon)).all():
         return float(times.mean())
@@ -128,20 +126,16 @@ def area(times: Array, crossed: Array, horizon: float) -> float:
 
 
 def fastest(groups: Sequence[RestrictedMean]) -> int:
-    """Return the index of the smallest restricted mean: the baseline of an honest speed-up.
-
-    The smallest of several means is too small rather than too large, and so is the speed-up.
-    """
+    """Return the index of the smallest restricted mean."""
     return int(np.argmin([group.mean for group in groups]))
 
 
 def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LEVEL) -> Estimate:
-    """Return the ratio of two restricted means of one horizon.
+    """Return the ratio of two restricted means with the same horizon.
 
-    Its logarithm has the variance of both relative errors, and degrees of freedom after Welch and
-    Satterthwaite, since groups with failures vary more. Where some runs did not reach the target,
-    the time of `one` over that of `other` is one of times cut off at the horizon. The ends are NaN
-    if a variance is, for example because no run of a group reached the target.
+    Its interval is by Student's t of its logarithm, with the degrees of freedom of Welch and
+    Satterthwaite. The ends are NaN if a variance is, for example because no run of a group reached
+    the target.
     """
     ratio = one.mean / other.mean
     error, degrees = _error_of_ratio(one, other)
@@ -150,7 +144,7 @@ def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LE
 
 
 def p_value(one: RestrictedMean, other: RestrictedMean) -> float:
-    """Return the two-sided p-value of a ratio of 1; NaN where ratio_of_means has no interval."""
+    """Return the two-sided p-value of a ratio of 1; NaN if a variance is."""
     error, degrees = _error_of_ratio(one, other)
     return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean)) / error))
 
@@ -166,10 +160,10 @@ def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, 
 
 
 def family_of(groups: Sequence[RestrictedMean]) -> Pooled:
-    """Return groups as one family, of logarithms of means, with the relative variance of a time.
+    """Return groups as one family, of logarithms of means, with one relative variance of times.
 
-    That suits groups whose runs all reached the target: times are skewed alike. Groups of one run
-    borrow the variance of the others.
+    This assumes groups whose runs all reached the target. Groups of one run borrow the variance of
+    the others.
     """
     degrees = sum(group.n - 1 for group in groups)
     relative = [

@@ -1,4 +1,4 @@
-"""Computes how much the luck of tuning moves a difference between what it chose."""
+"""Estimates how much the luck of hyperparameter searches moves a difference between members."""
 
 import math
 from collections.abc import Sequence
@@ -19,15 +19,13 @@ def variance_of_difference(
     """Return the variance that the luck of searches adds to a difference between two members.
 
     Each member of a family has the `scores` [searches] of the best trial of each of its searches,
-    by which the best of these is chosen, and their `values` [searches] on other images. Every trial
-    has one run, whose luck is in both: `noise` is the variance of a value between seeds. The result
-    is what repeating all searches would change in a difference of mean values at the chosen trials.
-    NaN if no member has two searches.
+    which choose the best of these, and their `values` [searches] on other images. Every trial has
+    one run; `noise` is the variance of a value between seeds. NaN if no member has two searches.
 
-    Two numbers bound it from above, and the smaller is returned: twice `variance_of_chosen`, as if
-    each member had luck of its own; and twice the variance of what is left of values when the mean
-    of each search over all members is taken out, since members try the same points. Few searches of
-    few members tell little of either, so both are upper ends, of probability SURE.
+    The result is the smaller of two upper bounds, both of probability SURE because searches are
+    few: twice `variance_of_chosen`, as if members had independent luck; and twice the variance of
+    values after removing the mean of each search over members, since all members try the same
+    points.
     """
     apart = 2 * variance_of_chosen(scores, values, noise, SURE)
     together = 2 * _interaction(values, noise, SURE)
@@ -42,10 +40,10 @@ def variance_of_chosen(
 ) -> float:
     """Return the variance of the mean value at the best of all searches, were they repeated.
 
-    Arguments as in `variance_of_difference`. Members are taken to be alike but for their means, and
-    normal: of the best of m, whatever goes with its score varies less, and the rest as of any. NaN
-    if no member has two searches. An estimate, or the upper end of what is between searches, of
-    probability `sure`.
+    Arguments are those of `variance_of_difference`. Members are assumed to be normal, and alike but
+    for their means. The part of a value that correlates with its score varies less, as the best of
+    several scores does. With `sure` the variance between searches is an upper bound of that
+    probability. NaN if no member has two searches.
     """
     pairs = [
         np.stack([np.asarray(own, float), np.asarray(other, float)])
@@ -74,12 +72,12 @@ def _products(pair: Array) -> Array:
 
 
 def _divisor(degrees: int, sure: float | None) -> float:
-    """Return that of a sum of squares for an estimate of the variance, or for its upper end."""
+    """Return the divisor of a sum of squares for a variance, or for its upper bound."""
     return degrees if sure is None else float(chi2.ppf(1 - sure, degrees))
 
 
 def _interaction(values: Sequence[ArrayLike], noise: float, sure: float) -> float:
-    """Return the variance of what is a member's own in a search; NaN if it is not known."""
+    """Return the variance of what is specific to a member and search; NaN if unknown."""
     if len({np.size(own) for own in values}) != 1:
         return float("nan")
     table = np.asarray(values, float)  # [members, searches]

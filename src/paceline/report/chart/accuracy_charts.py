@@ -17,7 +17,7 @@ _MOST = 4000  # points of the page, 75 bytes each
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
-    """Return accuracy against time, with the front of what no other had reached by then."""
+    """Return accuracy against time, with the front of the best accuracies so far."""
     decision, curves = findings.concluded["decision"], findings.concluded["mean_curves"]
     curves = curves[curves["seconds"] > 0] if len(curves) else curves
     decision = decision if target_metric(findings) == "top1" else decision[:0]
@@ -35,7 +35,7 @@ def time_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
-    """Return at most about _MOST points: of each line its last, and every so many before it."""
+    """Return about _MOST points: the last of each line, and every n-th before it."""
     every = -(-len(rows) // _MOST)
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -44,7 +44,7 @@ def _thinned(rows: list[Row]) -> list[Row]:
 
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
-    """Return test accuracy against the number of workers: a panel per scheme, never all in one."""
+    """Return test accuracy against the number of workers, a panel per scheme."""
     table, columns = findings.concluded[NAME], situation_columns(findings.tables.axes)
     if PROCESSES in columns:  # a line by workers would leave out of how many processes each is
         return None
@@ -87,7 +87,7 @@ def _panel_row(row: Frame, panel: str, own: int, metric: str) -> Row:
 
 
 def tuning_chart(findings: StudyFindings) -> Chart | None:
-    """Return the best that tuning finds against its trials, a panel per setting tuned apart."""
+    """Return the best accuracy against the trials of tuning, a panel per tuned setting."""
     curve = findings.concluded["tuning_curve"]
     axes = [name for name in tuning_axes(findings.tables) if name in curve]
     varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]

@@ -1,7 +1,6 @@
 """Makes charts of rows by the specifications in templates/charts, in one style, also as files.
 
-A specification is YAML for Vega-Lite with a title and a caption, in which Jinja fills values. A
-chart is drawn from its `rows`; the page shows those of one situation.
+A specification is YAML for Vega-Lite with a title and a caption, in which Jinja fills values.
 """
 
 import colorsys
@@ -55,10 +54,10 @@ _ENVIRONMENT.globals |= {
 
 @dataclass(frozen=True)
 class Chart:
-    """Chart of a study: `spec` in Vega-Lite, whose data `rows` are.
+    """Chart of a study: `spec` in Vega-Lite, drawn from `rows`.
 
-    With `by_situation`, rows have the name of a situation in the column `situation`, and are shown
-    for one at a time.
+    With `by_situation`, the column `situation` of rows names a situation, and one is shown at a
+    time.
     """
 
     name: str
@@ -78,7 +77,7 @@ def chart(
 ) -> Chart | None:
     """Return the chart templates/charts/<name>.yaml of these rows; None if there are none.
 
-    `values` fill its places. `schemes` have a colour each, by default those of the rows.
+    `values` fill its places. Each of `schemes`, by default those of the rows, has a colour.
     """
     if not rows:
         return None
@@ -91,19 +90,19 @@ def chart(
 
 
 def situation_rows(findings: StudyFindings, table: Frame) -> Iterator[tuple[Frame, Row]]:
-    """Yield each row of a table of conclusions, with situation and scheme as a mark has them."""
+    """Yield each row of a table of conclusions, with its situation and scheme."""
     for situation in situations(findings):
         for _, row in situation.of(table).iterrows():
             yield row, {"situation": situation.name, "scheme": scheme_words(row)}
 
 
 def short(value: float | None, digits: int = 5) -> float | None:
-    """Return a number with so many significant digits, which keep a page small; None if missing."""
+    """Round to so many significant digits, which keeps a page small; None if missing."""
     return None if value is None or pd.isna(value) else float(f"{value:.{digits}g}")
 
 
 def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> str:
-    """Return the SVG of a file: black on white, for one situation; equal charts, equal bytes."""
+    """Return the SVG of a file: black on white, for one situation."""
     spec = json.loads(json.dumps(chart.spec).replace("currentColor", INK))
     spec |= {"datasets": {"rows": chart.of(situation)}, "background": "white"}
     if title:
@@ -117,8 +116,8 @@ def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> s
 def scheme_colours(names: Sequence[str]) -> list[str]:
     """Return a colour for each scheme, named in words with its settings, equal in all studies.
 
-    A scheme that is not in COLOURS has one that follows from its name. Of several variants of a
-    scheme, those after the first have lighter shades of its colour.
+    A scheme that is not in COLOURS has a colour derived from its name. Further variants of a scheme
+    have lighter shades.
     """
     known = {scheme_name(scheme): shade for scheme, shade in COLOURS.items()}
     schemes = [name.partition(", ")[0] for name in names]
@@ -138,7 +137,7 @@ def _scheme_colour(names: Sequence[str], **legend: str) -> str:
 
 
 def _faded(opacity: float) -> str:
-    """Return the encoding that leaves a highlighted scheme, or all if none is highlighted."""
+    """Return the encoding that fades all but the highlighted scheme."""
     chosen = "highlight == '' || highlight == datum.scheme"
     return json.dumps({"condition": {"test": chosen, "value": opacity}, "value": 0.12})
 

@@ -36,9 +36,9 @@ def decision_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _side(decision: Frame) -> tuple[str, str]:
-    """Return the prefix of the columns with differences of accuracy, and whose accuracy is taken.
+    """Return the prefix of the columns with differences of accuracy, and what they compare with.
 
-    That is one worker's, as for times, where it is known; else the reference scheme's.
+    That is one worker, as for times, where its accuracy is known; else the reference scheme.
     """
     if decision["one_worker_top1_difference_mean"].notna().any():
         return "one_worker_", ONE
@@ -85,7 +85,7 @@ def _instead(tier: str, reached: str) -> str:
 
 
 def map_chart(findings: StudyFindings) -> Chart | None:
-    """Return the map over two settings; None for few situations, or if only one setting varies."""
+    """Return the map over two settings; None for few situations or a single setting."""
     several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
     decision = findings.concluded["decision"]
     axes = _axes(several)
@@ -112,7 +112,7 @@ def map_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _axes(several: Sequence[Situation]) -> dict[str, int]:
-    """Return the settings by which situations differ, with how many values each has."""
+    """Return the settings by which situations differ, with their numbers of values."""
     names = [name for name in (several[0].values if several else ()) if name not in ("kind", RATE)]
     counts = {name: len({str(each.values[name]) for each in several}) for name in names}
     return {name: count for name, count in counts.items() if count > 1}
@@ -124,7 +124,7 @@ def _ascending(several: Sequence[Situation], name: str) -> list[Situation]:
 
 
 def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str:
-    """Say a setting; of links, a second line says how long a gradient takes, if its size is set."""
+    """Say a setting; for links also the time that a gradient takes, if its size is set."""
     value = situation.values[name]
     words = value_words(name, value)
     if name != BANDWIDTH or num_bytes is None:
@@ -133,7 +133,7 @@ def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str
 
 
 def _cell(chosen: Choice) -> Row:
-    """Return what a cell says in two lines, its colour's scheme, and whether it is pale."""
+    """Return the two lines of a cell, the scheme of its colour, and if the colour is pale."""
     scheme, tied, pale = "", len(chosen.tied), False
     if chosen.row is None:
         speed, others = "no run", "reaches it"

@@ -1,4 +1,4 @@
-"""Draws why schemes differ: what workers do with their time and when, and how stale pushes are."""
+"""Draws the time of workers by phase, and the staleness of pushes."""
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import matching
@@ -37,7 +37,7 @@ def staleness_chart(findings: StudyFindings) -> Chart | None:
 
 
 def timeline_chart(findings: StudyFindings) -> Chart | None:
-    """Return what workers did when: the first seconds of one finished run of two schemes."""
+    """Return the phases of workers over time in one finished run of two schemes."""
     timeline, finished = findings.tables.timeline, findings.tables.finished
     spans = {key: rows for key, rows in timeline.groupby("key", sort=False)}
     runs, reference = finished[finished["key"].isin(spans)], reference_scheme(findings.tables.runs)
@@ -63,7 +63,7 @@ def timeline_chart(findings: StudyFindings) -> Chart | None:
 def _runs(
     findings: StudyFindings, runs: Frame, situation: Situation, reference: str
 ) -> list[Frame]:
-    """Return a run of the reference, and one of the best of the others."""
+    """Return a run of the reference, and one of the best of the other schemes."""
     own, decision = situation.of(runs), situation.of(findings.concluded["decision"])
     ranked = decision.sort_values("target_seconds_mean", kind="stable")["scheme"]
     found = []
@@ -79,6 +79,6 @@ def _first_workers(rows: Frame) -> Frame:
 
 
 def _end(rows: Frame, most: int) -> float:
-    """Return the time up to which so many spans of each worker can be drawn [seconds]."""
+    """Return the time until which `most` spans of each worker can be drawn [seconds]."""
     cut = rows["start"].iloc[most] if len(rows) > most else float("inf")
     return float(min(rows.groupby("worker")["end"].max().min(), cut))
