@@ -10,9 +10,9 @@ import torch.distributed as dist
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row
-from paceline.cluster.launcher import launch
 from paceline.model.classifier import Classifier
 from paceline.run.run_point import PROCESS
+from tests.launching import launch
 
 TURNS = 5
 STEPS = 1500  # of the fast worker; the slow one takes a few dozen meanwhile

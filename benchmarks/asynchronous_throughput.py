@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
-from paceline.cluster.launcher import launch
 from paceline.record.point import Point
 from paceline.run.run_point import PROCESS
+from tests.launching import launch
 
 TURNS = 3
 SCHEME, ALONE = "async_parameter_server", "independent"

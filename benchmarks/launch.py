@@ -57,8 +57,8 @@ def _sweep_of_two(scheme: str) -> dict[str, dict[str, float]]:
 
 def measure(scheme: str) -> dict[str, dict[str, float]]:
     """Seconds of each part, for the first and for a later point of this process."""
-    from paceline.cluster.launcher import launch
     from paceline.cluster.processes import preload
+    from tests.launching import launch
 
     begun = time.time()  # the first point pays for imports
     preload()

@@ -15,13 +15,13 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.row import row
-from paceline.cluster.launcher import launch
 from paceline.cluster.namespaces import shaped_network
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.predict_points import UNEVENNESS
+from tests.launching import launch
 
 CASES = ((2, 10_000_000), (8, 1_000_000), (8, 10_000_000), (16, 1_000_000))  # workers, bytes
 LINKS = {"100 Mbit/s": 1.25e7, "1 Gbit/s": 1.25e8}

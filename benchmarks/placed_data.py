@@ -22,13 +22,13 @@ from PIL import Image
 
 from benchmarks.config import point_of
 from benchmarks.row import row
-from paceline.cluster.launcher import launch
 from paceline.data.order import PartitionedOrder, SampleStream
 from paceline.data.shuffle import RowFormat, Share, Shuffle
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.sample_exchange import SampleExchange
 from paceline.record.point import Point
 from paceline.run.run_point import prepare_data
+from tests.launching import launch
 
 WORKERS, TURNS, IMAGES, BATCH_SIZE = 4, 3, 512, 16
 SHUFFLED = 200_000_000  # bytes of a set that is shuffled

@@ -19,10 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
-from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import join, leave
 from paceline.record.observed import images_per_second
 from paceline.record.point import Point
+from tests.launching import launch
 
 TURNS = 5
 CASES = {

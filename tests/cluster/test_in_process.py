@@ -6,10 +6,10 @@ import pytest
 import torch.distributed as dist
 
 from paceline.cluster.in_process import InProcessCluster
-from paceline.cluster.launcher import launch
 from paceline.cluster.processes import KEEP_MEMORY
 from paceline.cluster.supervisor import ProcessFailure, Task
 from paceline.errors import SettingError
+from tests.launching import launch
 from tests.tiny import point_of, tiny_point
 
 PLACE = "tests.cluster.counting:place"

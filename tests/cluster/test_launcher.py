@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from paceline.cluster.launcher import launch
 from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.cluster.counting import listening_of
 from tests.ends import all_end, is_alive, wait_until
+from tests.launching import launch
 from tests.tiny import run_tiny, tiny_point
 
 

@@ -13,7 +13,6 @@ from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
 from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
 from paceline.clock.wall.server import serve
-from paceline.cluster.launcher import launch
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
 from paceline.scheme.async_parameter_server import AsyncParameterServer
@@ -21,6 +20,7 @@ from paceline.scheme.local_sgd import LocalSGD
 from paceline.timing.step_times import StepTimes
 from tests.clock.virtual.trained import trainer_of
 from tests.compatibility.asked import ASKED, BATCH, IMAGES
+from tests.launching import launch
 
 WORKERS, EPOCHS = 2, 2
 WORKS, LATE = "works", "refused in training"

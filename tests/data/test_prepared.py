@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline.cluster.launcher import launch
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.source import Source, whole
 from paceline.errors import SettingError
 from tests.data.made_data import random_images, settings
+from tests.launching import launch
 
 SIZES = {"image_shape": [1, 32, 32], "num_validation": 100}
 

@@ -5,10 +5,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.collectives import busiest_bytes
-from paceline.cluster.launcher import launch
 from paceline.exchange.abstract_collective import AbstractScheduledCollective
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.timing.profile import ClusterProfile, Link
+from tests.launching import launch
 
 CASES = 10
 LENGTH = 1_048_583  # a prime

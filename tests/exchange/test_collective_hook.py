@@ -5,12 +5,12 @@ import itertools
 import pytest
 import torch
 
-from paceline.cluster.launcher import launch
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import COMPRESSIONS, collective, collective_names
 from tests.exchange.collective_ddp import PER_NODE, SHAPES, STEPS
+from tests.launching import launch
 
 WORKERS = 3
 OURS = [name for name in collective_names() if name != "native"]

@@ -5,11 +5,11 @@ import socket
 import pytest
 import torch
 
-from paceline.cluster.launcher import launch
 from paceline.cluster.supervisor import LostWorker
 from paceline.exchange.wire.frame import Header, pack
 from paceline.exchange.wire.server_wire import ServerEnd
 from tests.exchange.talking import LARGE, WIRES
+from tests.launching import launch
 
 PUSH, ANSWER = 4 * (LARGE + 1), 4 * LARGE
 

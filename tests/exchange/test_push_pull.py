@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from paceline.cluster.launcher import launch
 from tests.exchange.talking import FIRST, NUM_WEIGHTS, PARTS, SECOND, TEXT, WIRES
+from tests.launching import launch
 
 THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]
 

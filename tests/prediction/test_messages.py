@@ -2,9 +2,9 @@
 
 import pytest
 
-from paceline.cluster.launcher import launch
 from paceline.prediction.messages import added_by, measure_pair
 from paceline.prediction.this_machine import allreduce_link_of, line_through
+from tests.launching import launch
 
 SIZES = [1, 500]
 

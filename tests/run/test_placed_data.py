@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from paceline.cluster.launcher import launch
 from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
 from paceline.record.numbers import measured
@@ -16,6 +15,7 @@ from paceline.record.observed import Observed
 from paceline.run.open_data import open_data
 from tests.clock.references import plain_weights
 from tests.data.made_data import settings, write_image_folder
+from tests.launching import launch
 from tests.run.own import OWN_TRAINING
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE

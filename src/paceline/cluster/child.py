@@ -81,12 +81,7 @@ def tolerate(workers: Iterable[int]) -> None:
     _report(Tolerated(frozenset(workers)))
 
 
-def enter(
-    target: str,
-    arguments: tuple[Any, ...],
-    place: Place,
-    reports: Connection,
-) -> None:
+def enter(target: str, arguments: tuple[Any, ...], place: Place, reports: Connection) -> None:
     """Run a process of the run: call `target`, written module:function, and report the result."""
     global _reports
     _reports = reports

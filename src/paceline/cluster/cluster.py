@@ -14,6 +14,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET, worker_index
+from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, NotNegative, Positive, Whole, settings
 from paceline.timing.pace import Pace
@@ -232,10 +233,28 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         clock: TrainingClock,
         split: "SplitWorker | None" = None,
     ) -> "AbstractTrainingStrategy":
-        from paceline.clock.wall.wall_strategies import wall_strategy  # Lightning takes seconds
+        """Return Lightning's own DDP if that is equivalent, and the worker is not split."""
+        from paceline.clock.wall import ddp, rule_strategy  # Lightning takes seconds
+        from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
+        from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
 
         times = self.paced_times(run)
         if times is not None and split is not None:
             times = replace(times, step_seconds=times.step_seconds / split.shards)
         pace = Pace(times, worker_index(), run.workload) if times else None
-        return wall_strategy(scheme, run, device=device, clock=clock, pace=pace, split=split)
+        if scheme.carried_out_by_ddp:
+            if split is not None:
+                strategy = ddp.SplitAllReduceStrategy(device)
+            elif run.num_workers == 1:
+                strategy = ddp.OneWorkerStrategy(device)
+            else:
+                how, paced = (scheme.collective, scheme.compression), pace is not None
+                strategy = ddp.SyncAllReduceStrategy(run.timeout_seconds, *how, paced=paced)
+            strategy.prepare(run, clock=clock, pace=pace, split=split)
+            return strategy
+        accounting = Accounting(scheme, run.num_workers)
+        if split is not None and not split.is_first:
+            most = rule_strategy.most_steps(accounting, run)
+            return rule_strategy.ShardStrategy(split, run, most, device, pace)
+        kind = OwnWeightsStrategy if accounting.own_weights else ParameterServerStrategy
+        return kind(scheme, run, device=device, clock=clock, pace=pace, split=split)

@@ -34,7 +34,7 @@ def call_in_processes(
     """Call a module's function in new processes; return what each returns, by rank."""
     target = f"{function.__module__}:{function.__name__}"
     with tempfile.TemporaryDirectory() as folder:
-        return launch(target, arguments, workers=workers, servers=servers, log_folder=Path(folder))
+        return launch_task(Task(target, arguments, workers, servers, Path(folder)))
 
 
 def launch_task(
@@ -74,24 +74,6 @@ def launch_task(
             return returned
         finally:
             end(children.values())
-
-
-def launch(
-    target: str,
-    arguments: tuple[Any, ...],
-    *,
-    workers: int,
-    servers: int,
-    log_folder: Path,
-    shards: int = 1,
-    timeout_seconds: float = 600,
-    own_rank: int | None = None,
-    address: str = LOOPBACK_ADDRESS,
-    namespaces: Sequence[str] | None = None,
-) -> list[Any]:
-    """Call `target`, written module:function, in workers + servers processes; see `launch_task`."""
-    task = Task(target, arguments, workers, servers, log_folder, shards, "", timeout_seconds)
-    return launch_task(task, own_rank=own_rank, address=address, namespaces=namespaces)
 
 
 def _call_in_environment(task: Task, environment: dict[str, str]) -> Returned | Raised:

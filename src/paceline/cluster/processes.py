@@ -32,10 +32,7 @@ _PRELOADED = [
 # glibc's malloc returns freed memory to the kernel, and every step then asks for it anew, page by
 # page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
 # (mallopt(3)), not for the caller's own; 32 MiB is the greatest value of the second.
-KEEP_MEMORY = {
-    "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
-}
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(4 * 2**30), "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20)}
 _MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix socket's path
 _IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
 _LOOK_SECONDS = 1.0

@@ -13,13 +13,7 @@ from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings
-from paceline.timing.profile import (
-    ClusterProfile,
-    Link,
-    ServerPlacement,
-    SharedCores,
-    check_places,
-)
+from paceline.timing.profile import ClusterProfile, Link, ServerPlacement, SharedCores, check_places
 from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 

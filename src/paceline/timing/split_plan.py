@@ -228,10 +228,7 @@ def _wanted(
 
 
 def _step(
-    network: Network,
-    placed: Sequence[Placed],
-    layers: Sequence[tuple[Operation, str]],
-    shards: int,
+    network: Network, placed: Sequence[Placed], layers: Sequence[tuple[Operation, str]], shards: int
 ) -> SplitStep:
     activations = [each for one in placed for each in (*one.forward, *one.backward)]
     by_channels = [each for each, way in layers if way == BY_CHANNELS]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.cluster.launcher import launch
+from tests.launching import launch
 
 pytestmark = pytest.mark.slow
 CASES = [

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paceline.cluster.launcher import launch
 from paceline.exchange.process_group import divide, join, leave
 from paceline.record.observed import TrainingReport
 from paceline.record.point import Point
 from paceline.run.training_process import TrainingProcess
+from tests.launching import launch
 from tests.tiny import batches_of, point_of, tiny_point
 
 DATA = {

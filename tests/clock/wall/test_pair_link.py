@@ -2,9 +2,9 @@
 
 import pytest
 
-from paceline.cluster.launcher import launch
 from tests.clock.wall.pairs import NUM_WEIGHTS
 from tests.exchange.talking import WIRES
+from tests.launching import launch
 
 BODY = 8 * NUM_WEIGHTS
 

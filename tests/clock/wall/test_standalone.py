@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from paceline.cluster.launcher import launch
 from tests.clock.wall.alone import STEPS
+from tests.launching import launch
 
 REFUSED = {
     (

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -35,6 +36,7 @@ from paceline.timing.split_step import (
 _ADDED = "added_by_split"  # module of what a divided network has beside its own layers
 
 
+@dataclass
 class ShardGroup:
     """The `shards` processes of one worker, from the view of process `shard`.
 
@@ -43,12 +45,11 @@ class ShardGroup:
     exchange equally long tensors. gloo was seen to move these; its all-reduce is a ring.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, shard: int, shards: int) -> None:
-        self.group = group
-        self.shard = shard
-        self.shards = shards
-        self.seconds = 0.0
-        self.num_bytes = 0
+    group: dist.ProcessGroup | None
+    shard: int
+    shards: int
+    seconds: float = 0.0
+    num_bytes: int = 0
 
     def gather(self, own: Tensor) -> Tensor:
         """Return the tensors `own` [...] of all processes [shards, ...]."""

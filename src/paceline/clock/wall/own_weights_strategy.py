@@ -33,7 +33,9 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
         pair = pair_link(self.scheme, self.run, self.vectors)
         if self.scheme.servers:
-            self.push = PushLink(self.scheme, self.run, self.vectors, self._options.read)
+            self.push = PushLink(
+                self.scheme, self.run, self.vectors, self._options.read, self._statistics
+            )
         size, device = self.vectors.num_weights, self.root_device
         gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
         weights = pair.computed if pair else torch.zeros_like(gradient)
@@ -50,7 +52,6 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             self.run,
             self.vectors,
             StepNumbers(self.accounting, self._draw),
-            statistics=self._statistics,
             push=self.push,
             pair=pair,
             options=self._options.read,

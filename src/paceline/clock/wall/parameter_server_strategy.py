@@ -120,7 +120,9 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
         early = self._early_parts()
         vectors = replace(self.vectors, parts=early.sizes) if early else self.vectors
-        self.push = self._push = PushLink(self.scheme, self.run, vectors, self._options.read)
+        self.push = self._push = PushLink(
+            self.scheme, self.run, vectors, self._options.read, self._statistics
+        )
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)
@@ -129,7 +131,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         if early and wire.sends_early:
             early.begin(flat, wire.send_early)
             self._early = early
-        return flat, ServedLinks(flat, self._push, self._statistics)
+        return flat, ServedLinks(flat, self._push)
 
     @property
     def updates(self) -> int:

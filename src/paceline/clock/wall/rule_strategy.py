@@ -225,9 +225,8 @@ class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self,
         split: SplitWorker,
         run: RunSpec,
-        *,
         num_batches: int,
-        device: torch.device | str,
+        device: torch.device,
         pace: Pace | None,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]

@@ -86,7 +86,7 @@ class GroupLink:
 class PushLink:
     """Link of this worker to the servers, or to the first of its group. `granted`: the last answer
     lets this worker take another step. `numbers()`: options of the optimizer for a push, unless
-    servers subtract it unchanged.
+    servers subtract it unchanged. `statistics`: of BatchNorm, sent with each push.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class PushLink:
         run: RunSpec,
         vectors: VectorSpec,
         numbers: Callable[[], Sequence[float]],
+        statistics: Sequence[Tensor],
     ) -> None:
+        self._statistics = statistics
         accounting = Accounting(scheme, run.num_workers)
         self._num_numbers = 0 if accounting.own_weights else vectors.num_numbers
         self._scheme, self._run, self._vectors, self._numbers = scheme, run, vectors, numbers
@@ -128,7 +130,7 @@ class PushLink:
                 dist.send(weights[first:last], group=members(), group_dst=server)
         self._hand_on(self.wire.pull())
 
-    def push(self, value: Tensor, statistics: Sequence[Tensor]) -> Tensor:
+    def push(self, value: Tensor) -> Tensor:
         """Push `value` [num_weights]; return the weights in the servers' answers."""
         if value is not self.wire.gradient:
             self.wire.gradient.copy_(value)
@@ -137,11 +139,11 @@ class PushLink:
         elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
             message = "options of the optimizer changed in a step of which parts had left; "
             raise SettingError("scheme.overlap", message + "false is needed")
-        flatten(statistics, self.wire.statistics)
+        flatten(self._statistics, self.wire.statistics)
         if self._group is not None:
             self._group.take(self.wire.gradient, self.wire.statistics)
         self._hand_on(self.wire.push_pull())
-        return self.wire.weights
+        return self.wire.weights.to(value.device)
 
     def send_numbers(self) -> None:
         """Send the present options with the next push."""
@@ -176,16 +178,14 @@ class PushLink:
 
 
 class ServedLinks(AbstractLinks):
-    """Links of a worker whose gradients are applied by servers. `statistics`: floating-point
-    buffers of the module, sent with each push.
-    """
+    """Links of a worker whose gradients are applied by servers."""
 
-    def __init__(self, flat: FlatWeights, push: PushLink, statistics: Sequence[Tensor]) -> None:
-        self._flat, self._push, self._statistics = flat, push, statistics
+    def __init__(self, flat: FlatWeights, push: PushLink) -> None:
+        self._flat, self._push = flat, push
 
     @at_once
     def push(self, value: Tensor) -> Tensor:
-        return self._push.push(value, self._statistics).to(self._flat.weights.device)
+        return self._push.push(value)
 
     @at_once
     def adopt(self, weights: Tensor) -> None:
@@ -207,13 +207,12 @@ class OwnWeightsLinks(AbstractLinks):
         vectors: VectorSpec,
         numbers: StepNumbers,
         *,
-        statistics: Sequence[Tensor],
         push: PushLink | None,
         pair: AbstractPairLink | None,
         options: Callable[[], Sequence[float]],
     ) -> None:
         self._flat, self._run, self._numbers, self._options = flat, run, numbers, options
-        self._statistics, self._push, self._pair = statistics, push, pair
+        self._push, self._pair = push, pair
         self.means = MeanLink(flat.weights.numel(), flat.weights.dtype)
         self.weights = pair.weights if pair else flat.weights
         self._optimizer = flat_optimizer(self.weights, vectors.segments)
@@ -257,7 +256,7 @@ class OwnWeightsLinks(AbstractLinks):
     @at_once
     def push(self, value: Tensor) -> Tensor:
         assert self._push is not None
-        return self._push.push(value, self._statistics).to(self._flat.weights.device)
+        return self._push.push(value)
 
     @at_once
     def pair(self, partner: int) -> None:
