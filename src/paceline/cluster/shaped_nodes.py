@@ -35,11 +35,9 @@ _HALF, _PERIOD = 0.5, 0.05  # share of the run's images, seconds
 
 @contextlib.contextmanager
 def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
-    """Call `strike` once in a thread when half of the run's images have been trained.
-
-    `progress`: table that a worker extends about once a second by the images of all workers, and
-    their share of the run. The file RECORD beside it keeps the time. Raises SettingError if the run
-    ends first.
+    """Call `strike` once in a thread when half of the run's images have been trained. `progress`:
+    table that a worker extends about once a second by the images of all workers, and their share of
+    the run. The file RECORD beside it keeps the time. Raises SettingError if the run ends first.
     """
     over = Event()
     with ThreadPoolExecutor(1, "fault") as executor:

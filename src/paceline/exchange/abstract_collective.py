@@ -44,22 +44,21 @@ class AbstractCollective(ABC):
 
     @abstractmethod
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Model the seconds that the links take for `num_bytes` and at least 2 workers.
-
-        The docstring gives the formula and its source for n bytes, p workers, and a link with
-        bandwidth BW [bytes/s] and a latency [s]. Workers fill node after node. The slowest link
-        decides.
+        """Model the seconds that the links take for `num_bytes` and at least 2 workers. The
+        docstring gives the formula and its source for n bytes, p workers, and a link with bandwidth
+        BW [bytes/s] and a latency [s]. Workers fill node after node. The slowest link decides.
         """
 
     @abstractmethod
     def node_messages(self, workers: int, workers_of_node: int) -> NodeMessages:
         """Count what a node with `workers_of_node` of all the workers sends."""
 
+    @lru_cache(maxsize=128)  # noqa: B019 - a collective lives as long as its module
     def volumes(self, workers: int, length: int, workers_per_node: int | None = None) -> Volumes:
         """Return what each worker sends and receives for a vector [length]. `workers_per_node` None
         puts all workers on one node.
         """
-        return _volumes(self, workers, length, workers_per_node or workers)
+        return self.count_volumes(workers, length, workers_per_node or workers)
 
     def seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
         """Model the seconds until every worker has the sum of `num_bytes`; 0 for one worker. It
@@ -84,23 +83,12 @@ class AbstractScheduledCollective(AbstractCollective):
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
         return summed(self.make_schedule(workers, length, workers_per_node), workers)
 
+    @lru_cache(maxsize=128)  # noqa: B019 - a collective lives as long as its module
     def schedule(self, workers: int, length: int, workers_per_node: int | None = None) -> Schedule:
         """Return all moves of a vector [length]; see `volumes` for `workers_per_node`."""
-        return _schedule(self, workers, length, workers_per_node or workers)
+        return self.make_schedule(workers, length, workers_per_node or workers)
 
     def all_reduce(self, vector: Tensor, wire: GroupWire) -> None:
         """Carry out this worker's moves of the schedule."""
         schedule = self.schedule(wire.workers, vector.numel(), wire.workers_per_node)
         wire.carry_out(schedule, vector)
-
-
-@lru_cache(maxsize=128)
-def _volumes(collective: AbstractCollective, workers: int, length: int, per_node: int) -> Volumes:
-    return collective.count_volumes(workers, length, per_node)
-
-
-@lru_cache(maxsize=128)
-def _schedule(
-    collective: AbstractScheduledCollective, workers: int, length: int, per_node: int
-) -> Schedule:
-    return collective.make_schedule(workers, length, per_node)

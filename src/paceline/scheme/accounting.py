@@ -92,9 +92,7 @@ class Accounting:
             raise SettingError("scheme.servers", message)
 
     def check_clipping(self, value: float | None) -> None:
-        """Raise SettingError if workers would clip a gradient that is changed, or sent,
-        afterwards.
-
+        """Raise SettingError if workers would clip a gradient that is changed, or sent, afterwards.
         That is so if the scheme applies a mean or another function of gradients, or if gradients
         leave during backward. DDP clips the mean itself. `value`: largest norm, or absolute value
         of an element; None and 0 clip nothing.

@@ -24,19 +24,8 @@ _IN_PLACE = {
     operator.itruediv: operator.truediv,
 }
 _ELEMENTWISE_LAYERS = (
-    nn.ReLU,
-    nn.ReLU6,
-    nn.LeakyReLU,
-    nn.ELU,
-    nn.SiLU,
-    nn.GELU,
-    nn.Hardswish,
-    nn.Hardsigmoid,
-    nn.Sigmoid,
-    nn.Tanh,
-    nn.Identity,
-    nn.Dropout,
-    nn.Dropout2d,
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Hardswish, nn.Hardsigmoid),
+    *(nn.Sigmoid, nn.Tanh, nn.Identity, nn.Dropout, nn.Dropout2d),
 )
 _POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)

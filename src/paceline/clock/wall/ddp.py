@@ -4,7 +4,7 @@ import datetime
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -180,15 +180,6 @@ class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
         self.begin_anew()
 
 
-class _DDPTiming(TypedDict, total=False):
-    """Mean times of a step [nanoseconds] in torch's logging data, absent before its first
-    sample.
-    """
-
-    avg_backward_comm_time: int
-    avg_backward_compute_comm_overlap_time: int
-
-
 def reduce_bucket(
     state: tuple[BucketMean, Pace | None],
     bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
@@ -261,7 +252,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         super().on_train_end()
         assert isinstance(self.model, DistributedDataParallel)
         model: Any = self.model  # its timing has no public name
-        timing: _DDPTiming = model._get_ddp_logging_data()
+        timing: dict[str, int] = model._get_ddp_logging_data()  # of a step [nanoseconds]
         communicating = timing.get("avg_backward_comm_time", 0)
         hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
         self.seconds_communicating = max(0, communicating - hidden) / 1e9 * self.num_steps

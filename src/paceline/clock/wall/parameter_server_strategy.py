@@ -44,10 +44,9 @@ class AbstractEarlyParts(ABC):
 
 
 class RealParts(AbstractEarlyParts):
-    """Gradients of all parameters, as backward completes them.
-
-    A gradient that is late, or never comes, delays those before it in the vector; so do optimizer
-    groups that do not follow the order of layers. A hook must not change a complete gradient.
+    """Gradients of all parameters, as backward completes them. A gradient that is late, or never
+    comes, delays those before it in the vector; so do optimizer groups that do not follow the order
+    of layers. A hook must not change a complete gradient.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter]) -> None:

@@ -46,7 +46,8 @@ class Server:
         self._spec, self._tolerate, self._checkpoints = spec, tolerate, checkpoints
         self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
         vectors, num_workers = spec.vectors, spec.run.num_workers
-        self._workers = Accounting(scheme, num_workers).pushing
+        accounting = Accounting(scheme, num_workers)
+        self._workers = accounting.pushing
         weights = torch.zeros(vectors.num_weights, dtype=getattr(torch, vectors.dtype))
         self._wire = ServerWire(
             weights, vectors.num_statistics, self._workers, vectors.parts, vectors.num_numbers
@@ -61,7 +62,9 @@ class Server:
             seconds=self._clock.seconds,
             numbers=self._wire.numbers,
         )
-        self._spare = _spare(scheme, num_workers)  # number of workers that may still die
+        all_are_needed = accounting.own_weights or scheme.group_size > 1
+        # number of workers that may still die
+        self._spare = 0 if all_are_needed else num_workers - accounting.batches_per_update
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
         self._waiting: list[int] = []  # workers without a step, until another's may return
@@ -197,21 +200,12 @@ class Server:
         self._wire.answer(worker, Header(self._served.report.updates, granted, stop=stop))
 
 
-def _spare(scheme: AbstractScheme, workers: int) -> int:
-    """Return how many workers may die: none if they hold their own weights or push in groups."""
-    accounting = Accounting(scheme, workers)
-    if accounting.own_weights or scheme.group_size > 1:
-        return 0
-    return workers - accounting.batches_per_update
-
-
 def serve(
     scheme: AbstractScheme,
     tolerate: Tolerate = lambda workers: None,
     checkpoints: Checkpoints | None = None,
 ) -> ServerReport:
     """Run a server of the joined process group, then send its snapshots to the workers.
-
     `tolerate(workers)` is called with the workers whose death the run survives; only the project's
     launcher needs it. Snapshot n goes to living worker n modulo their number, so that all can
     evaluate at once. Raises LostPeerError if the run cannot continue without a worker that died.

@@ -104,7 +104,6 @@ def _depth(members: int) -> int:
 
 def _sent(members: int) -> float:
     """Return the most that a worker sends, as a multiple of n; another worker receives as much.
-
     That worker is an inner node of one of k trees. It sends n/k bytes up in each tree (if it is the
     root, in k-1 trees), and n/k to each of its children.
     """

@@ -109,11 +109,10 @@ def reach(
     node: str,
     numbers: memoryview = _NO_NUMBERS,
 ) -> WorkerEnd:
-    """Connect this worker on `node` to the process at `address`.
-
-    `descriptor`, `places`: memory of `pushed` and `pulled`, and the offsets in it, which both
-    processes share if they are on one node. `numbers`: buffer that follows each header. Raises
-    LostPeerError if the process cannot be reached or does not know the secret of the run.
+    """Connect this worker on `node` to the process at `address`. `descriptor`, `places`: memory of
+    `pushed` and `pulled`, and the offsets in it, which both processes share if they are on one
+    node. `numbers`: buffer that follows each header. Raises LostPeerError if the process cannot be
+    reached or does not know the secret of the run.
     """
     secret, timeout = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
@@ -149,10 +148,9 @@ class CrossingEnds:
 
 
 class EarlyEnd:
-    """Connection over which a thread sends the parts of a push during backward.
-
-    `begins`: first weight of each part, from the last part to the first. Backward never waits for
-    the connection; the next `pull` raises the thread's error.
+    """Connection over which a thread sends the parts of a push during backward. `begins`: first
+    weight of each part, from the last part to the first. Backward never waits for the connection;
+    the next `pull` raises the thread's error.
     """
 
     def __init__(self, end: WorkerEnd, begins: Sequence[int]) -> None:
