@@ -74,7 +74,7 @@ def test_another_cluster_is_refused_once(project):
     """Else every process would run all of it."""
     codes, logs = run_both(project, "train", "workers=2", *SMALL)
     assert codes[0] != 0
-    assert "cluster: its processes are not those that torchrun started" in logs[0]
+    assert "cluster: it does not use the processes that torchrun started" in logs[0]
     assert not (project / "runs").exists()
 
 
@@ -86,7 +86,7 @@ def test_torchrun_s_cluster_needs_torchrun(project):
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "paceline: cluster: it is for torchrun --nproc-per-node=1 -m paceline train "
+        "paceline: cluster: it needs torchrun --nproc-per-node=1 -m paceline train "
         "cluster=torchrun ...\n"
     )
 

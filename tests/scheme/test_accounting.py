@@ -250,5 +250,5 @@ def test_rules_that_leave_servers_and_workers_waiting_are_refused(monkeypatch):
     with pytest.raises(SettingError, match=r"^scheme: Silence lets all workers wait"):
         _ = Accounting(Silence(), 2).batches_per_update
     monkeypatch.setattr("paceline.scheme.accounting._MOST_STEPS", 100)
-    with pytest.raises(SettingError, match=r"^scheme: Hoarding has servers, and pushes in none of"):
+    with pytest.raises(SettingError, match=r"^scheme: Hoarding has servers, but pushes in none of"):
         _ = Accounting(Hoarding(), 2).steps_per_push

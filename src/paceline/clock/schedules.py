@@ -32,8 +32,8 @@ class LiveOptions:
         weights during training, which servers do not know.
         """
         if len(self._groups) != self._num_groups or any(w.requires_grad for w in self._frozen):
-            message = "the optimizer got weights while it trained, as finetuning callbacks add; "
-            raise SettingError("model", message + "it must train all of them from the first")
+            message = "the optimizer received weights during training, as by callbacks; "
+            raise SettingError("model", message + "it must train all of them from the start")
         return [
             float(group[key] if place is None else group[key][place])
             for group, key, place in self._slots
@@ -65,9 +65,9 @@ class Schedules:
     ) -> None:
         rate, epoch_batches = run.learning_rate, run.epoch_batches
         if configs and rate and (rate.rule, rate.schedule) != ("none", "constant"):
-            raise SettingError("training.schedule", "the module brings a scheduler of its own")
+            raise SettingError("training.schedule", "the module has its own scheduler")
         if epoch_batches and any(config.reduce_on_plateau for config in configs):
-            message = "its scheduler needs a validation metric, which a run only has at its end"
+            message = "its scheduler needs a validation metric, which a run has only at its end"
             raise SettingError("model", message)
         self._options = options
         self._periods: list[tuple[Any, float]] = []  # batches between steps

@@ -160,7 +160,7 @@ class AbstractCluster(AbstractPacing, ABC):
         of_a_run = SECRET in os.environ  # our launcher also sets torchrun's variables
         by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and not of_a_run
         if by_torchrun and os.environ.get("WORLD_SIZE") != "1":
-            message = "its processes are not those that torchrun started; cluster=torchrun's are"
+            message = "it does not use the processes that torchrun started; cluster=torchrun does"
             raise SettingError("cluster", message)
 
     def check_shards(self, workers: int, shards: int) -> None:

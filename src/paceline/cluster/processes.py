@@ -93,7 +93,7 @@ def preload() -> None:
     SettingError("TORCH_DISTRIBUTED_DEBUG") for a level with which every run fails.
     """
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
-        message = "DETAIL wants all processes to call the same in the same order: INFO is needed"
+        message = "DETAIL needs equal calls in all processes; INFO or less is needed"
         raise SettingError("TORCH_DISTRIBUTED_DEBUG", message)
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
     for name, value in KEEP_MEMORY.items():

@@ -47,7 +47,7 @@ def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
         finally:
             over.set()
         if not struck.result():
-            raise SettingError("cluster.fault", "the run was over before half of it was seen")
+            raise SettingError("cluster.fault", "the run ended before it was half done")
 
 
 def has_struck(progress: Path) -> bool:
@@ -100,7 +100,7 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         if self.link.latency:
             raise SettingError("cluster.link.latency", "it cannot be emulated; it must be 0")
         if self.link.unevenness:
-            raise SettingError("cluster.link.unevenness", "TCP decides; it must be 0")
+            raise SettingError("cluster.link.unevenness", "real links have their own; it must be 0")
         if math.isinf(self.link.bandwidth):
             raise SettingError("cluster.link.bandwidth", "a value is needed")
         if self.fault == "server_killed" and not scheme.servers:

@@ -19,7 +19,7 @@ _GRACE = 1.0  # seconds; the error of a peer often arrives before the end that c
 
 
 class ProcessFailure(Exception):
-    """Failure of a process of the run; the message names the process and the cause on one line.
+    """Failure of a process of the run; the message names it and the cause on one line.
     `environment`: True if the machine or the network caused it, so that another attempt may
     succeed.
     """

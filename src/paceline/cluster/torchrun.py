@@ -32,7 +32,7 @@ class TorchrunCluster(AbstractAgentsCluster):
 
     def num_nodes(self, num_training: int, num_servers: int) -> int:
         if not by_torchrun():
-            message = "it is for torchrun --nproc-per-node=1 -m paceline train cluster=torchrun ..."
+            message = "it needs torchrun --nproc-per-node=1 -m paceline train cluster=torchrun ..."
             raise SettingError("cluster", message)
         if os.environ.get("LOCAL_WORLD_SIZE") != "1":
             message = "an agent starts all processes of its node: torchrun --nproc-per-node=1"

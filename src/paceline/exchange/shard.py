@@ -23,7 +23,7 @@ def round_robin(num_tensors: int, servers: int) -> list[range]:
 
 
 def imbalance(tensors: Sequence[int], servers: int) -> float:
-    """Return the largest share of a server by the mean share. `tensors`: their sizes."""
+    """Return the largest sum of a server's tensors divided by the mean sum. `tensors`: sizes."""
     shares = [sum(tensors[n] for n in part) for part in round_robin(len(tensors), servers)]
     return max(shares) * servers / sum(shares)
 

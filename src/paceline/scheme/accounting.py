@@ -77,7 +77,7 @@ class Accounting:
             if applied and isinstance(message, Push):
                 return applied
         name = type(self.scheme).__name__
-        raise SettingError("scheme", f"{name} has servers, and pushes in none of {applied:,} steps")
+        raise SettingError("scheme", f"{name} has servers, but pushes in none of {applied:,} steps")
 
     @property
     def steps_per_push(self) -> int:
@@ -88,7 +88,7 @@ class Accounting:
         """Raise SettingError for more servers than pushes in `num_steps` of all workers."""
         pushes = num_steps // self.steps_per_push
         if self.scheme.servers > pushes:
-            message = f"{self.scheme.servers} servers, and {pushes} pushes in the whole run"
+            message = f"{self.scheme.servers} servers, but only {pushes} pushes in the whole run"
             raise SettingError("scheme.servers", message)
 
     def check_clipping(self, value: float | None) -> None:
@@ -98,11 +98,11 @@ class Accounting:
         of an element; None and 0 clip nothing.
         """
         if value and self.scheme.overlap:
-            message = "with scheme.overlap, gradients leave before they are clipped; null is needed"
+            message = "with scheme.overlap, gradients are sent before clipping; null is needed"
             raise SettingError("training.gradient_clip_val", message)
         if value and not self.applies_own_gradients:
             name = type(self.scheme).__name__
-            message = f"workers clip their own gradients, but {name} applies others made of them; "
+            message = f"workers clip their own gradients, but {name} changes them afterwards; "
             raise SettingError("training.gradient_clip_val", message + "null is needed")
 
     @property
@@ -228,16 +228,16 @@ class Accounting:
 
     def _check_overlap(self) -> None:
         if self.scheme.sharding != "bytes":
-            message = "parts leave in the order of the layers: sharding=bytes is needed"
+            message = "parts are sent in the order of the layers: sharding=bytes is needed"
             raise SettingError("scheme.overlap", message)
         if self.scheme.group_size > 1:
-            message = "a group's mean is there after its last backward only: group_size=1 is needed"
+            message = "a group's mean exists only after its last backward: group_size=1 is needed"
             raise SettingError("scheme.overlap", message)
         gradient = torch.ones(1)
         first = next(self.messages(gradient=gradient), None)
         if not (isinstance(first, Push) and first.value is gradient):
             name = type(self.scheme).__name__
-            raise SettingError("scheme.overlap", f"what {name} pushes is no gradient of backward")
+            raise SettingError("scheme.overlap", f"{name} does not push the gradients of backward")
 
     def _mean_staleness(self, progress: float) -> float:
         staleness = [

@@ -59,7 +59,9 @@ def not_at_once(log: ServedLog, first: int = 0) -> str:
 
 
 def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
-    """Audit pushes before `end`: `needed` of a version, or all living workers', are an update."""
+    """Audit pushes before number `end`: `needed` of a version, or those of all living workers, are
+    one update.
+    """
     numbers, dropped = Counter[int](), set(log.dropped)
     pushes, begun = log.pushes[:end], set[int]()
     for place, (worker, staleness) in enumerate(pushes):

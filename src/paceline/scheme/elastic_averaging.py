@@ -35,7 +35,9 @@ class ElasticAveraging(AbstractScheme):
 
     def __post_init__(self) -> None:
         if self.elasticity == 1:
-            raise SettingError("scheme.elasticity", "1 leaves nothing of the center")
+            raise SettingError(
+                "scheme.elasticity", "it must be below 1, to keep some of the center"
+            )
 
     def step(self, worker: WorkerView) -> Step:
         if worker.num_steps > 0 and worker.num_steps % self.period == 0:

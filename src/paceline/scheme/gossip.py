@@ -32,7 +32,9 @@ from paceline.settings import settings
 
 @settings("scheme")
 class Gossip(AbstractScheme):
-    """Pairs of workers in a `graph` average weights, drawn only from (seed, worker, step)."""
+    """Pairs of workers average their weights. `graph`: the pairs; (seed, worker, step) choose
+    one.
+    """
 
     graph: Literal["ring", "exponential", "complete"]
 

@@ -48,7 +48,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Mean(Message):
-    """Send `value` to all workers; the answer is the mean of the values of all."""
+    """Send `value` to all workers; the answer is the mean of all their values."""
 
     meets_all = True
 

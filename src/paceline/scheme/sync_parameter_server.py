@@ -33,15 +33,15 @@ class SyncParameterServer(AbstractServedScheme):
 
     def __post_init__(self) -> None:
         if self.backup_workers and self.servers > 1:
-            message = "who is late must be one server's decision: servers=1 is needed"
+            message = "one server must decide which push is late: servers=1 is needed"
             raise SettingError("scheme.backup_workers", message)
         if self.backup_workers and self.group_size > 1:
-            message = "a group that is late holds several workers up: group_size=1 is needed"
+            message = "a late group would delay several workers: group_size=1 is needed"
             raise SettingError("scheme.backup_workers", message)
 
     def serving(self, num_workers: int) -> AbstractServing:
         if self.backup_workers >= num_workers:
-            message = f"{self.backup_workers} leave nobody of workers={num_workers}"
+            message = f"{self.backup_workers} leave none of workers={num_workers}"
             raise SettingError("scheme.backup_workers", message)
         pushing = num_workers // self.group_size
         return Together(pushing, pushing - self.backup_workers)

@@ -57,7 +57,7 @@ class SharedCores:
         if not self.step_seconds:
             raise SettingError("cluster.shared_cores.step_seconds", "no batch size is given")
         if self.speeds.get(1) != 1:
-            message = "a single process has speed 1: {1: 1, ...} is needed"
+            message = "the speed of a single process must be 1: {1: 1, ...} is needed"
             raise SettingError("cluster.shared_cores.speeds", message)
 
     def mean_step_seconds(self, batch_size: int) -> float:

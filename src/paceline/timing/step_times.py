@@ -86,7 +86,7 @@ class StepTimes:
     slow_from: Count = 0
 
     def seconds(self, worker: int, step: int) -> float:
-        """Return the duration [seconds] of a step from 0, by (seed, worker, step) only."""
+        """Return the duration of a step [seconds], which depends only on (seed, worker, step)."""
         seconds = self.step_seconds
         if worker < self.slow_workers and step >= self.slow_from:
             seconds *= self.slow_factor

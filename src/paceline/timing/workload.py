@@ -216,8 +216,8 @@ def share_of_step(ready: float) -> float:
 
 
 def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
-    """Divide a vector like `parts`, by bytes; return the numbers of weights in the order of the
-    vector, which backward fills from its end.
+    """Return the numbers of weights of a vector that is divided like `parts`, by bytes. Backward
+    fills the vector from its end, so the sizes are in reverse order of `parts`.
     """
     total, left = sum(part.num_bytes for part in parts), num_weights
     sizes, done = list[int](), 0
@@ -232,8 +232,8 @@ def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
 def parts_within(
     parts: Sequence[Bucket], first: float, last: float, num_bytes: int
 ) -> list[Bucket]:
-    """Return the parts of a piece of the vector, which have `num_bytes` together. `first`, `last`:
-    borders of the piece, as shares of the vector.
+    """Return the parts of a piece of the vector. `first`, `last`: its borders, as shares of the
+    vector; `num_bytes`: of the whole piece.
     """
     total = sum(part.num_bytes for part in parts)
     begin, end = first * total, last * total

@@ -176,7 +176,7 @@ def sequence(*layers):
     ("network", "split", "shards", "line"),
     [
         (nn.Sequential(Choosing(4, 2)), "all", 2, "model.split: torch.fx cannot trace the network"),
-        (Tied(), "all", 2, "model.split: other.weight is also another layer's"),
+        (Tied(), "all", 2, "model.split: other.weight is shared with another layer"),
         (sequence(nn.Linear(4, 4)), "fc", 2, "model.split: 'fc' is none of all, fully_connected"),
         (sequence(nn.Linear(4, 4)), "all", 0, "model.shards: 0 is not a number of processes"),
         (

@@ -165,5 +165,5 @@ class Frozen(Anybodys):
 
 
 def test_weights_that_come_later_are_refused_by_name():
-    with pytest.raises(SettingError, match=r"^model: the optimizer got weights while it trained"):
+    with pytest.raises(SettingError, match=r"^model: the optimizer received weights during"):
         fit(Frozen(), SyncAllReduce(), 2, [BackboneFinetuning(1, lambda _: 1.0, verbose=False)])

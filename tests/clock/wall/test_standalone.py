@@ -63,5 +63,5 @@ def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
     *said, clipping, resuming = found
     assert None not in found
     assert clipping.startswith("training.gradient_clip_val: workers clip their own gradients")
-    assert resuming.startswith("ckpt_path: one worker's file does not hold a run")
+    assert resuming.startswith("ckpt_path: one worker's file does not contain a run")
     assert [m for m, part in zip(said, REFUSED.values(), strict=True) if part not in m] == []

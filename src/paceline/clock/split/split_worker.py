@@ -63,8 +63,8 @@ class SplitWorker:
         self.bytes_exchanged = (0, 0)
 
     def whole_optimizer(self, precision: Precision) -> Optimizer:
-        """Return an optimizer of `whole` with the options of that of `trained`; the first process
-        calls this. `precision`: of the training, also for `whole`.
+        """Return an optimizer for `whole`, in the first process, with the options of the one for
+        `trained`. `precision`: of the training, which `whole` gets.
         """
         self._convert(precision)
         optimizer = self.whole.configure_optimizers()

@@ -70,7 +70,7 @@ def _check_weights_are_used_once(network: nn.Module) -> None:
     once = {name for name, _ in network.named_parameters()}
     for name, _ in network.named_parameters(remove_duplicate=False):
         if name not in once:
-            message = f"{name} is also another layer's; it cannot be divided"
+            message = f"{name} is shared with another layer; it cannot be divided"
             raise SettingError("model.split", message)
 
 
@@ -120,7 +120,7 @@ def layer_of(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
 
 
 def tensors_into(node: fx.Node) -> list[fx.Node]:
-    """Return the nodes whose results, tensors, an operation takes."""
+    """Return the nodes whose results an operation takes, if these are tensors."""
     return [given for given in node.all_input_nodes if _is_tensor(given)]
 
 

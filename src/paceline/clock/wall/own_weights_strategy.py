@@ -131,7 +131,9 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         self._snapshots.append(Snapshot(samples, updates, seconds, weights, statistics))
 
     def _mean_of(self, kept: Snapshot) -> Snapshot:
-        """Return the mean of all workers' copies, at their latest time; all must call this."""
+        """Return the mean of all workers' copies, with the latest of their times; all must call
+        this.
+        """
         for vector in (kept.weights, kept.statistics):
             dist.all_reduce(vector, group=members())
             vector.div_(self.run.num_workers)

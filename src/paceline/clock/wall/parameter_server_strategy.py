@@ -24,7 +24,9 @@ Tell = Callable[[int], None]
 
 
 class AbstractEarlyParts(ABC):
-    """Parts of the gradient of one worker, whose `sizes` are in the order of the vector."""
+    """Parts of the gradient of one worker. `sizes`: their numbers of weights, in the order of the
+    vector.
+    """
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes, self._hooks = sizes, list[Any]()
@@ -103,7 +105,7 @@ class PacedParts(AbstractEarlyParts):
 
 
 def _refuse(reason: str) -> None:
-    raise SettingError("scheme.overlap", f"{reason}, when some have left; false is needed")
+    raise SettingError("scheme.overlap", f"{reason}, after parts were sent; false is needed")
 
 
 class ParameterServerStrategy(AbstractRuleStrategy):
@@ -177,7 +179,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         if not self.scheme.overlap:
             return None
         if self.root_device.type != "cpu":
-            message = f"gradients leave a {self.root_device.type} after backward; false is needed"
+            message = "gradients are sent from a GPU only after backward; false is needed"
             raise SettingError("scheme.overlap", message)
         if self.pace is None:
             return RealParts(self.held_weights)

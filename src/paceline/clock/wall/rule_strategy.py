@@ -110,7 +110,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     ) -> dict[str, Any]:
         fits = self._trainer.state.fn == TrainerFn.FITTING
         if fits and str(checkpoint_path) != str(self.part):
-            message = "one worker's file does not hold a run; `paceline train` resumes whole runs"
+            message = "one worker's file does not contain a run; `paceline train` resumes runs"
             raise SettingError("ckpt_path", message)
         return super().load_checkpoint(checkpoint_path, weights_only)
 

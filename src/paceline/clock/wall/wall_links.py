@@ -137,7 +137,7 @@ class PushLink:
         if not self.wire.sends_early:
             self.send_numbers()
         elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
-            message = "options of the optimizer changed in a step of which parts had left; "
+            message = "the optimizer's options changed after parts of a step's gradient were sent; "
             raise SettingError("scheme.overlap", message + "false is needed")
         flatten(self._statistics, self.wire.statistics)
         if self._group is not None:
@@ -193,11 +193,12 @@ class ServedLinks(AbstractLinks):
 
 
 class OwnWeightsLinks(AbstractLinks):
-    """Links of a worker that applies gradients itself, by an optimizer for its own weights.
+    """Links of a worker that applies gradients to its own weights by its own optimizer.
 
     `step_numbers`: run-wide numbers of this worker's steps and of the next one. `push`: None if
-    there are no servers. `pair`: owns the weights if other workers may ask for pairwise means; then
-    the network computes on a copy. `options()`: present numbers among the optimizer's options.
+    there are no servers. `pair`: link that owns the weights if other workers may ask for pairwise
+    means; the network computes on a copy then. `options()`: present numbers among the optimizer's
+    options.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Native(AbstractCollective):
         wire.sum_natively(vector)
 
     def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
-        """Return the volumes of a ring; the kernel counts gloo's within 1 % of them."""
+        """Return the volumes of a ring; those of gloo were measured within 1 % of them."""
         return Ring().count_volumes(workers, length, workers_per_node)
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
